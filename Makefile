@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml requirements.lock tools/make_env.py
 	@touch $@
 
 run: env ## One experiment from start to figure
-	$(BIN)/python -m workbench.batch.straightline
+	$(BIN)/python -m workbench.lab.batch.straightline
 
 # Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
 lab: env ## Open the first notebook in JupyterLab

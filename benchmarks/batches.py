@@ -24,7 +24,7 @@ from typing import NamedTuple
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import workbench as wb
-from workbench.batch import Sweep, sweep
+from workbench.lab.batch import Sweep, sweep
 
 TREE = {"children": 4, "layers": 3, "stragglers": 1}
 BASE = {

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 import workbench as wb
-from workbench.codes import random_regular, report
+from workbench.core.codes import random_regular, report
 
 SPECS: list[tuple[str, int, dict[str, Any]]] = [
     ("GC", 156, {"stragglers": 39}),

@@ -43,17 +43,17 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import workbench as wb
-from workbench.base.files import write_json
-from workbench.base.settings import setting
-from workbench.base.text import read_json
-from workbench.base.types import Array
-from workbench.clusters.warm import POOLS
-from workbench.core.delays import DelayModel
-from workbench.core.delays.base import Keyed
-from workbench.engines.real.rank import Emulate
-from workbench.recordings.doctor import Culprit
-from workbench.recordings.of_run import SLOWER, WAITING
-from workbench.running.real import start_real
+from workbench.analysis.recordings.doctor import Culprit
+from workbench.analysis.recordings.of_run import SLOWER, WAITING
+from workbench.core.base.files import write_json
+from workbench.core.base.settings import setting
+from workbench.core.base.text import read_json
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.delays.base import Keyed
+from workbench.mpi.clusters.warm import POOLS
+from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.running.real import start_real
 
 WORKERS, ROUNDS = 4, 30
 PLACES = ["head", "left", "left", "right", "right"]  # what the ranks' hosts are called

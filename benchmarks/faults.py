@@ -26,16 +26,16 @@ import numpy as np
 import psutil
 
 import workbench as wb
-from workbench.clusters.warm import POOLS
-from workbench.core.delays import DelayStream
-from workbench.core.plan import MASTER
-from workbench.launch import mpiexec
-from workbench.launch.poolfolder import PREFIX, SHARED
-from workbench.launch.rank.damage import HOW
-from workbench.running.real import RealRun, resume, start_real
-from workbench.running.replay import replay_arrivals
-from workbench.trace import records
-from workbench.trace.records import read_arrivals
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.plan import MASTER
+from workbench.core.trace import records
+from workbench.core.trace.records import read_arrivals
+from workbench.mpi.clusters.warm import POOLS
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.poolfolder import PREFIX, SHARED
+from workbench.mpi.launch.rank.damage import HOW
+from workbench.mpi.running.real import RealRun, resume, start_real
+from workbench.mpi.running.replay import replay_arrivals
 
 PATIENCE = 90.0  # s, the start of the ranks included, after which a run counts as hanging
 EXACT = 1e-10  # relative error of a committed gradient
@@ -369,7 +369,7 @@ def leftovers() -> int:
     POOLS.close()
     time.sleep(0.5)
     words = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
-    return sum("workbench.launch" in each and f"/{MINE}" in each for each in words)
+    return sum("workbench.mpi.launch" in each and f"/{MINE}" in each for each in words)
 
 
 def memory_left() -> int:

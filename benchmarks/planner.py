@@ -29,13 +29,13 @@ import numpy as np
 from scipy.stats import beta, binom
 
 import workbench as wb
-from workbench.base.types import Array
-from workbench.clusters.warm import POOLS
-from workbench.core.delays import DelayStream, Heterogeneous
-from workbench.forecasting import first_rounds
-from workbench.planning.advice import Advice, Choice
-from workbench.planning.measuring import simulated
-from workbench.running.real import start_real
+from workbench.analysis.planning.advice import Advice, Choice
+from workbench.analysis.planning.measuring import simulated
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream, Heterogeneous
+from workbench.core.forecasting import first_rounds
+from workbench.mpi.clusters.warm import POOLS
+from workbench.mpi.running.real import start_real
 
 WORKERS = 12
 PROBLEM: dict[str, Any] = {

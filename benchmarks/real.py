@@ -22,12 +22,12 @@ import numpy as np
 import psutil
 
 import workbench as wb
-from workbench.clusters.warm import POOLS
-from workbench.core.delays import DelayStream
-from workbench.engines.real.wire import Envelope, Sheet, seal, unseal
-from workbench.launch import mpiexec
-from workbench.launch.processes import tied
-from workbench.running.real import RealRun, start_real
+from workbench.core.contract.delays import DelayStream
+from workbench.mpi.clusters.warm import POOLS
+from workbench.mpi.engine.wire import Envelope, Sheet, seal, unseal
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.processes import tied
+from workbench.mpi.running.real import RealRun, start_real
 
 FEATURES = 5001
 TURNS = 10  # of what is measured by turns

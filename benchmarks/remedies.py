@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from workbench.core.delays import Replay
-from workbench.recordings import Recording, at_hand, load
-from workbench.recordings.remedies import Remedy
+from workbench.analysis.recordings import Recording, at_hand, load
+from workbench.analysis.recordings.remedies import Remedy
+from workbench.core.contract.delays import Replay
 
 INJECTED = f"{Path(__file__).resolve().with_name('doctor.py')}:Injected"
 EACH = 60  # samples a worker holds

@@ -24,11 +24,11 @@ import numpy as np
 from tqdm import tqdm
 
 import workbench as wb
-from workbench.core.delays import DelayStream
-from workbench.core.odds import Draws
-from workbench.core.ways import Way
-from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.simulated import timeline
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.odds import Draws
+from workbench.core.contract.ways import Way
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.simulated import timeline
 
 FEATURES = 20
 FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}  # s a sample

@@ -20,8 +20,8 @@ import numpy as np
 from tqdm import tqdm
 
 import workbench as wb
-from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.running.simulated import timeline
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.simulated import timeline
 
 STEP = 1e-4
 

@@ -16,7 +16,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engines.real.wire import Envelope, Sheet, seal, unseal
+from workbench.mpi.engine.wire import Envelope, Sheet, seal, unseal
 
 
 class Bare:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.kinds import Case
-from workbench.schemes.coded_reduce import tree_size
+from workbench.core.schemes.coded_reduce import tree_size
 
 SHAPES = [(1, 1), (2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3), (2, 4)]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 CELL = '''
 import numpy as np
 from typing import ClassVar, Literal
-from workbench.base.settings import setting
-from workbench.core.delays import Exponential
-from workbench.core.optimisers import GradientDescent
-from workbench.core.plan import MASTER
-from workbench.core.programs import at_least, child_program, parent_program, plain_sum
-from workbench.problems import Evaluation, ProblemArgs
-from workbench.schemes.uncoded import UMW
+from workbench.core.base.settings import setting
+from workbench.core.contract.delays import Exponential
+from workbench.core.contract.optimisers import GradientDescent
+from workbench.core.contract.plan import MASTER
+from workbench.core.contract.programs import at_least, child_program, parent_program, plain_sum
+from workbench.core.problems import Evaluation, ProblemArgs
+from workbench.core.schemes.uncoded import UMW
 
 TIMES = 1.0
 

@@ -34,10 +34,10 @@ class Row:
 ROWS = [
     Row(
         "a scheme",
-        "workbench/schemes/added.py",
+        "workbench/core/schemes/added.py",
         """
 from typing import ClassVar
-from workbench.schemes.uncoded import UMW
+from workbench.core.schemes.uncoded import UMW
 
 class Added(UMW):
     name: ClassVar[str] = "ADDED"
@@ -46,11 +46,11 @@ class Added(UMW):
     ),
     Row(
         "a delay law",
-        "workbench/core/delays/added.py",
+        "workbench/core/contract/delays/added.py",
         """
 from typing import Literal
 import numpy as np
-from workbench.core.delays.base import DelayModel
+from workbench.core.contract.delays.base import DelayModel
 
 class Added(DelayModel):
     kind: Literal["added"] = "added"
@@ -66,10 +66,10 @@ class Added(DelayModel):
     ),
     Row(
         "an optimiser",
-        "workbench/core/optimisers/added.py",
+        "workbench/core/contract/optimisers/added.py",
         """
 from typing import ClassVar
-from workbench.core.optimisers.base import Optimiser
+from workbench.core.contract.optimisers.base import Optimiser
 
 class Added(Optimiser):
     name: ClassVar[str] = "added"
@@ -81,10 +81,10 @@ class Added(Optimiser):
     ),
     Row(
         "a problem",
-        "workbench/problems/added.py",
+        "workbench/core/problems/added.py",
         """
 from typing import ClassVar
-from workbench.problems.unit import UnitArgs
+from workbench.core.problems.unit import UnitArgs
 
 class AddedArgs(UnitArgs):
     name: ClassVar[str] = "added"
@@ -93,7 +93,7 @@ class AddedArgs(UnitArgs):
     ),
     Row(
         "a figure",
-        "workbench/figures/gallery/added.py",
+        "workbench/lab/figures/gallery/added.py",
         """
 import plotly.graph_objects as go
 
@@ -104,29 +104,29 @@ def added(trace, theme="light"):
     ),
     Row(
         "a theory formula",
-        "workbench/theory/added.py",
+        "workbench/core/theory/added.py",
         'def added_time(workers: int) -> float:\n    """Half the workers."""\n    return workers / 2\n',
         'assert wb.theory.added_time(4) == 2 and "added_time" in dir(wb.theory)',
     ),
     Row(
         "a code",
-        "workbench/codes/added.py",
+        "workbench/core/codes/added.py",
         """
-from workbench.codes.base import GradientCode
-from workbench.codes.cyclic import cyclic
+from workbench.core.codes.base import GradientCode
+from workbench.core.codes.cyclic import cyclic
 
 def added(workers: int, stragglers: int) -> GradientCode:
     return cyclic(workers, stragglers)
 """,
-        "from workbench.codes.added import added\nassert added(4, 1).matrix.shape == (4, 4)",
+        "from workbench.core.codes.added import added\nassert added(4, 1).matrix.shape == (4, 4)",
     ),
     Row(
         "a kind of cluster",
-        "workbench/clusters/added.py",
+        "workbench/mpi/clusters/added.py",
         """
 from typing import Literal
-from workbench.base.settings import setting
-from workbench.clusters.local import Local
+from workbench.core.base.settings import setting
+from workbench.mpi.clusters.local import Local
 
 class Added(Local):
     kind: Literal["added"] = setting("added", "a kind of one's own")
@@ -181,25 +181,25 @@ ENTRIES = (Entry("added", "One more", lambda setting: None),)
     ),
     Row(
         "a tab of the explorer",
-        "workbench/widgets/explorer/tabs/added.py",
+        "workbench/lab/widgets/explorer/tabs/added.py",
         """
-from workbench.widgets.explorer.tab import Tab
+from workbench.lab.widgets.explorer.tab import Tab
 
 class Added(Tab):
     key, title, place = "added", "One more", 99
 """,
-        'from workbench.widgets import explore\nassert "One more" in explore().tabs.titles',
+        'from workbench.lab.widgets import explore\nassert "One more" in explore().tabs.titles',
     ),
     Row(
         "a widget",
-        "workbench/widgets/plots/added.py",
+        "workbench/lab/widgets/plots/added.py",
         """
-from workbench.widgets.plots.plot import Plot
+from workbench.lab.widgets.plots.plot import Plot
 
 class Added(Plot):
     pass
 """,
-        "from workbench.widgets.plots.added import Added\nassert Added().page == ''",
+        "from workbench.lab.widgets.plots.added import Added\nassert Added().page == ''",
     ),
 ]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from workbench.checking import Checked
+from workbench.core.checking import Checked
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import workbench
-from workbench.launch import poolfolder
-from workbench.trace import layout
+from workbench.core.trace import layout
+from workbench.mpi.launch import poolfolder
 
 PACKAGE = Path(workbench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "shipped" not in path.parts)

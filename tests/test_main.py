@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workbench.trace.layout import ROWS
+from workbench.core.trace.layout import ROWS
 
 PATIENCE = 120.0  # s
 # A signal that comes while a module is looked for; a job in the background of a shell would not hear it otherwise.
@@ -34,8 +34,11 @@ main()
 @pytest.mark.parametrize(
     ("module", "engine"),
     [
-        *[(module, "sim") for module in ("workbench.cli.main", "click", "numpy", "workbench.running.start")],
-        ("workbench.running.real", "mpi"),
+        *[
+            (module, "sim")
+            for module in ("workbench.cli.main", "click", "numpy", "workbench.core.running.start")
+        ],
+        ("workbench.mpi.running.real", "mpi"),
     ],
 )
 def test_an_interruption_while_modules_are_loaded_is_a_sentence(module: str, engine: str) -> None:

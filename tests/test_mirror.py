@@ -17,7 +17,7 @@ FOLDERS = {"workbench": TESTS, "workbench_book": TESTS / "book", "workbench_lect
 
 
 def modules() -> list[str]:
-    """All modules but those that only say what a folder is, such as `workbench/base/text.py`."""
+    """All modules but those that only say what a folder is, such as `workbench/core/base/text.py`."""
     return [
         str(path.relative_to(home))
         for name, home in HOMES.items()

@@ -18,10 +18,10 @@ import pytest
 import workbench as wb
 from tests.few import turn
 from tests.recordings.made import recording
-from workbench.base import notebooks
-from workbench.base.own import name_of
-from workbench.batch.kernels import CAN_FORK, Kernels
-from workbench.widgets.explorer.explorer import EXAMPLE
+from workbench.core.base import notebooks
+from workbench.core.base.own import name_of
+from workbench.lab.batch.kernels import CAN_FORK, Kernels
+from workbench.lab.widgets.explorer.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"

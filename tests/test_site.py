@@ -20,13 +20,13 @@ from pydantic import BaseModel
 from tests.browser.lab import CHROMIUM, FLAGS
 from tools import atlas, build_site
 from tools.reference import everything, sections
-from workbench.core.scheme import Scheme
-from workbench.problems.base import ProblemArgs
+from workbench.core.contract.scheme import Scheme
+from workbench.core.problems.base import ProblemArgs
 
 PUBLIC = dict(everything())
 NO_EXAMPLE = {
-    "workbench.batch.straightline.keep": "draws pictures in a browser",
-    "workbench.batch.straightline.main": "executes a notebook",
+    "workbench.lab.batch.straightline.keep": "draws pictures in a browser",
+    "workbench.lab.batch.straightline.main": "executes a notebook",
 }
 
 

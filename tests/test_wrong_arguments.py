@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.clusters import load as load_cluster
-from workbench.planning.measuring import simulated
-from workbench.running.replay import replay_arrivals
-from workbench.running.run import recorded
+from workbench.analysis.planning.measuring import simulated
+from workbench.core.running.run import recorded
+from workbench.mpi.clusters import load as load_cluster
+from workbench.mpi.running.replay import replay_arrivals
 
 E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
 NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 300)

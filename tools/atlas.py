@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 
 import workbench as wb
-from workbench.figures.page import Figure
-from workbench.recordings import Recording, at_hand, known, load
+from workbench.analysis.recordings import Recording, at_hand, known, load
+from workbench.lab.figures.page import Figure
 
 MOST = 4  # jobs of one file that are shown
 HEAD = """# Recorded stragglers

@@ -22,8 +22,8 @@ from plotly.offline import get_plotlyjs
 
 from tools import atlas
 from tools.reference import Section, sections
-from workbench.base.notebooks import execute
-from workbench.figures.page import Figure
+from workbench.core.base.notebooks import execute
+from workbench.lab.figures.page import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"

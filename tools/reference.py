@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import workbench as wb
-from workbench.core.delays import delay_models
+from workbench.core.contract.delays import delay_models
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,29 @@ class Section:
 
 def sections() -> list[Section]:
     """Every page of the reference, in the order of its contents."""
-    theory, figures, batch = "workbench.theory", "workbench.figures", "workbench.batch"
+    theory, figures, batch = "workbench.core.theory", "workbench.lab.figures", "workbench.lab.batch"
     return [
         Section("workbench", "wb: experiments and runs", _package(), "workbench"),
-        Section("schemes", "wb.schemes", _schemes(), "workbench.schemes"),
+        Section("schemes", "wb.schemes", _schemes(), "workbench.core.schemes"),
         Section("theory", "wb.theory", _names(theory, *wb.theory.__all__), theory),
         Section("figures", "wb.figures", _names(figures, *wb.figures.__all__), figures),
         Section("batch", "wb.batch", _names(batch, *wb.batch.__all__), batch),
-        Section("live", "wb.live", _names("workbench.running.run", "Run"), "workbench.running.run"),
-        Section("straightline", "wb.straightline", _straight_line(), "workbench.batch.straightline"),
-        Section("problems", "wb.problems", _problems(), "workbench.problems"),
-        Section("scheme", "The contract: schemes", _contract(), "workbench.core.scheme"),
-        Section("effects", "The contract: effects", _effects(), "workbench.core.protocol"),
-        Section("odds", "The contract: forecasts", _odds(), "workbench.core.odds"),
-        Section("delays", "The contract: delays", _delays(), "workbench.core.delays"),
+        Section("live", "wb.live", _names("workbench.core.running.run", "Run"), "workbench.core.running.run"),
+        Section("straightline", "wb.straightline", _straight_line(), "workbench.lab.batch.straightline"),
+        Section("problems", "wb.problems", _problems(), "workbench.core.problems"),
+        Section("scheme", "The contract: schemes", _contract(), "workbench.core.contract.scheme"),
+        Section("effects", "The contract: effects", _effects(), "workbench.core.contract.protocol"),
+        Section("odds", "The contract: forecasts", _odds(), "workbench.core.contract.odds"),
+        Section("delays", "The contract: delays", _delays(), "workbench.core.contract.delays"),
         Section(
-            "links", "The contract: links", _names("workbench.core.links", "Link"), "workbench.core.links"
+            "links",
+            "The contract: links",
+            _names("workbench.core.contract.links", "Link"),
+            "workbench.core.contract.links",
         ),
-        Section("optimisers", "The contract: optimisers", _optimisers(), "workbench.core.optimisers"),
+        Section(
+            "optimisers", "The contract: optimisers", _optimisers(), "workbench.core.contract.optimisers"
+        ),
     ]
 
 
@@ -71,41 +76,44 @@ def _of(*classes: type) -> tuple[str, ...]:
 
 def _schemes() -> tuple[str, ...]:
     classes = _of(*(wb.schemes.get(name) for name in wb.schemes.names()))
-    return _names("workbench.schemes", "names", "get") + classes
+    return _names("workbench.core.schemes", "names", "get") + classes
 
 
 def _straight_line() -> tuple[str, ...]:
-    return _names("workbench.batch.straightline", "common_target", "summary", "story", "keep", "main")
+    return _names("workbench.lab.batch.straightline", "common_target", "summary", "story", "keep", "main")
 
 
 def _problems() -> tuple[str, ...]:
     own = _names(
-        "workbench.problems", *(name for name in wb.problems.__all__ if name != "DataError")
+        "workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError")
     )  # it is in wb
     return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
 
 
 def _contract() -> tuple[str, ...]:
     plan = ("Plan", "Work", "Blend", "even_sizes", "star_plan", "uncoded_plan")
-    return (*_names("workbench.core.scheme", "Scheme"), *_names("workbench.core.plan", *plan))
+    return (
+        *_names("workbench.core.contract.scheme", "Scheme"),
+        *_names("workbench.core.contract.plan", *plan),
+    )
 
 
 def _effects() -> tuple[str, ...]:
     names = ("Message", "Compute", "Send", "Recv", "Close", "Decode", "AllReduce", "Commit")
-    return _names("workbench.core.protocol", *names)
+    return _names("workbench.core.contract.protocol", *names)
 
 
 def _odds() -> tuple[str, ...]:
     names = ("Odds", "Draws", "star_odds", "tree_odds", "ring_odds", "deadline_odds")
-    return _names("workbench.core.odds", *names)
+    return _names("workbench.core.contract.odds", *names)
 
 
 def _delays() -> tuple[str, ...]:
-    return _names("workbench.core.delays", "DelayModel") + _of(
+    return _names("workbench.core.contract.delays", "DelayModel") + _of(
         *(law for law in delay_models().values() if law.__module__.startswith("workbench."))
     )
 
 
 def _optimisers() -> tuple[str, ...]:
     names = ("Optimiser", "GradientDescent", "Nesterov", "InverseTime", "AMSGrad", "optimiser_class")
-    return _names("workbench.core.optimisers", *names)
+    return _names("workbench.core.contract.optimisers", *names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import workbench as wb
-from workbench.base.files import atomic_write
+from workbench.core.base.files import atomic_write
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "schemes.md"
 HEAD = "| name | scheme | source | commits the full gradient | status |\n| --- | --- | --- | --- | --- |\n"

@@ -15,7 +15,7 @@ from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, costs, experime
 from workbench_book.cada_sweep import SWEPT, Sweep, at, claim, claims_of, holding, limit, until
 from workbench_book.verdicts import of_result
 
-from workbench.running.start import run
+from workbench.core.running.start import run
 
 UNITS = (0.01, 0.1, 1.0)
 ratios = st.lists(

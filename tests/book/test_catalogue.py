@@ -11,7 +11,7 @@ from workbench_book import PAPERS, Setting, entries, get, names, of_paper
 from workbench_book.catalogue import chosen
 
 from workbench import SettingError
-from workbench.batch.published.codedreduce import presets
+from workbench.core.presets.codedreduce import presets
 
 LISTED = {
     1: {*presets, "ec2", "cr-misprints", "cr-table1", "cr-table2", "cr-fig7"},

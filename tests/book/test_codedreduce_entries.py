@@ -24,8 +24,8 @@ from workbench_book.measured import (
 from workbench_book.verdicts import all_of
 
 import workbench as wb
-from workbench.batch.published.codedreduce import presets
-from workbench.running import start as runner
+from workbench.core.presets.codedreduce import presets
+from workbench.core.running import start as runner
 
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])

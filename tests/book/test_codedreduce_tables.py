@@ -8,7 +8,7 @@ from workbench_book import Setting, codedreduce_tables, get
 from workbench_book.codedreduce_tables import FIFTHS, RANKS, B, communicating, gain, shown
 from workbench_book.verdicts import of_result
 
-from workbench.schemes.coded_reduce import CR
+from workbench.core.schemes.coded_reduce import CR
 
 
 def test_the_worked_allocation_is_exact(quick: Setting) -> None:

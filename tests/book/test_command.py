@@ -10,8 +10,8 @@ from workbench_book import names
 from workbench_book.notebook import NOTEBOOKS
 
 from tests.few import turn
-from workbench.base.notebooks import execute
 from workbench.cli.main import cli, main
+from workbench.core.base.notebooks import execute
 
 PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
 

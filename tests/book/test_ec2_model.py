@@ -23,7 +23,7 @@ from workbench_book.ec2_model import (
 )
 
 import workbench as wb
-from workbench.batch.published.codedreduce import MESSAGE, RATE, SHIFT, presets
+from workbench.core.presets.codedreduce import MESSAGE, RATE, SHIFT, presets
 
 SOME = Constants(spread=2.0, latency=2e-3, transfer=5e-3, crowding=0.05)
 

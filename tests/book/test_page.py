@@ -88,7 +88,7 @@ def test_published_numbers_keep_their_digits() -> None:
     """Every number that a paper prints in this book comes out as it is typed here."""
     from workbench_book.cegc import PUBLISHED
 
-    from workbench.batch.published.codedreduce import presets
+    from workbench.core.presets.codedreduce import presets
 
     values = [v for row in PUBLISHED for v in row] + [
         v for p in presets.values() for v in p.published.values()

@@ -8,8 +8,8 @@ from workbench_book import Setting, standins
 from workbench_book.real_data import at_hand, for_preset
 
 import workbench as wb
-from workbench.batch.published.codedreduce import presets
-from workbench.problems.data import cache
+from workbench.core.presets.codedreduce import presets
+from workbench.core.problems.data import cache
 
 
 def test_shapes_and_repeatability() -> None:

@@ -1,7 +1,7 @@
 """JupyterLab whose kernels are forked from one process that has imported all they need: each computes 2 s less.
 
 `python -m tests.browser.forked OPTIONS` is `python -m jupyterlab OPTIONS`; a notebook whose kernel is named `FRESH`
-has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks (`workbench/batch/nursery.py`).
+has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks (`workbench/lab/batch/nursery.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from workbench.batch.kernels import CAN_FORK, Nursery
+from workbench.lab.batch.kernels import CAN_FORK, Nursery
 
 FRESH = "fresh"
 MORE = (
-    "workbench.schemes",
-    "workbench.widgets",
+    "workbench.core.schemes",
+    "workbench.lab.widgets",
     "workbench_lectures",
 )  # what notebooks import besides what a run does
 
@@ -77,7 +77,7 @@ def main() -> None:
     if not sys.argv[1].startswith("-"):
         import debugpy  # noqa: F401 - else kernels of a nursery have no debugger, of which JupyterLab complains
 
-        from workbench.batch import nursery
+        from workbench.lab.batch import nursery
 
         nursery.PRELOADED += tuple(name for package in MORE for name in modules(package))
         nursery.main()

@@ -73,7 +73,7 @@ GO_TO = """async (index) => { const { content } = window.jupyterapp.shell.curren
 
 # For a cell: rounds on the virtual clock that take their time, but do not compute all the while.
 PACED = """import time
-from workbench.problems.linear import LinearProblem
+from workbench.core.problems.linear import LinearProblem
 evaluated = LinearProblem.evaluate
 def evaluate(problem, requests):
     time.sleep(0.05)

@@ -185,7 +185,7 @@ def test_changes_of_scheme_are_marked_on_the_curve(
 def test_many_plots_share_one_library(
     page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:
-    cells = ["import workbench as wb\nfrom workbench.widgets import Plot\ne = wb.presets['fig8']['CR']"]
+    cells = ["import workbench as wb\nfrom workbench.lab.widgets import Plot\ne = wb.presets['fig8']['CR']"]
     cells += [
         "Plot(lambda theme: wb.figures.code(e, theme=theme))",
         "Plot(lambda theme: wb.figures.tree(e, theme=theme))",

@@ -57,8 +57,8 @@ def test_the_notebook_on_yours_runs_in_jupyterlab(
 
 
 BEFORE = "import workbench as wb\nwb.explore(wb.Experiment(scheme='UMW', workers=4, rounds=5))"
-LATER = '''from workbench.base.settings import setting
-from workbench.schemes.uncoded import UMW
+LATER = '''from workbench.core.base.settings import setting
+from workbench.core.schemes.uncoded import UMW
 
 class Later(UMW):
     """Defined after the explorer was opened."""

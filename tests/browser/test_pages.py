@@ -19,8 +19,8 @@ import workbench as wb
 from tests.browser.lab import Lab, Noise, Server
 from tests.few import drawn, turn
 from tests.figures.every import EVERY
-from workbench.batch.page import write_page, write_script
-from workbench.figures.page import PALETTES, dark_style
+from workbench.lab.batch.page import write_page, write_script
+from workbench.lab.figures.page import PALETTES, dark_style
 
 pytestmark = pytest.mark.browser
 
@@ -116,7 +116,7 @@ BARE = """import workbench as wb
 trace = wb.run(wb.Experiment(rounds=5))
 wb.figures.convergence([trace])"""
 LIVE = "run = wb.start(trace.experiment); run.result(); wb.watch(run)"
-PLOT = """from workbench.widgets import Plot
+PLOT = """from workbench.lab.widgets import Plot
 Plot(lambda theme: wb.figures.gantt(trace, theme=theme))"""
 
 

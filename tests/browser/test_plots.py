@@ -13,7 +13,7 @@ from tests.few import turn
 pytestmark = pytest.mark.browser
 
 FIRST = """import plotly.graph_objects as go
-from workbench.widgets import Plot
+from workbench.lab.widgets import Plot
 def show(title):
     plot.show(lambda theme: go.Figure(go.Scatter(y=[1, 3, 2]), layout={"title": {"text": title}, "height": 400}))
     print(title)

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 import workbench as wb
 from tests.browser.lab import Lab, Noise, Server, nameless
 from tests.few import turn
-from workbench.trace.about import keep
+from workbench.analysis.tables.about import keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
 ROWS = ".itables_anywidget .dt-scroll-body tbody tr"

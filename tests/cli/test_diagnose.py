@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.recordings.made import recording
-from workbench.base.settings import SettingError
 from workbench.cli.main import cli
+from workbench.core.base.settings import SettingError
 
 
 def test_it_names_who_is_slow(tmp_path: Path) -> None:

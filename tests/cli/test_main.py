@@ -235,8 +235,11 @@ def test_a_loss_that_is_no_number_is_said_in_words(
 @pytest.mark.parametrize(
     ("words", "unwanted"),
     [
-        (["--help"], ("workbench_book", "workbench_lectures", "numpy", "workbench.experiment")),
-        (["run", *SMALL], ("workbench_book", "workbench_lectures", "workbench.planning", "papermill")),
+        (["--help"], ("workbench_book", "workbench_lectures", "numpy", "workbench.core.experiment")),
+        (
+            ["run", *SMALL],
+            ("workbench_book", "workbench_lectures", "workbench.analysis.planning", "papermill"),
+        ),
     ],
 )
 def test_only_what_a_command_needs_is_imported(words: list[str], unwanted: tuple[str, ...]) -> None:

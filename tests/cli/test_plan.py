@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 import workbench as wb
 from tests.few import turn
+from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import cli
-from workbench.planning.measuring import simulated
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from workbench_lectures import scripts
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Script
 
-from workbench.widgets.forms.fields import Field
+from workbench.lab.widgets.forms.fields import Field
 
 SCRIPTS = scripts()
 FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts

@@ -11,7 +11,7 @@ from workbench_lectures import command as cli_lectures
 from workbench_lectures import scripts
 from workbench_lectures.command import command, lectures, templates
 
-from workbench.base import notebooks
+from workbench.core.base import notebooks
 
 
 def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
@@ -31,7 +31,7 @@ def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch)
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.launch.processes" in words  # it ends with whoever ends the command
+    assert "workbench.mpi.launch.processes" in words  # it ends with whoever ends the command
     (port,) = [word for word in words if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 

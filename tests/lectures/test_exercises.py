@@ -12,7 +12,7 @@ from workbench_lectures import approximate, asking_less, bandwidth, by_hand, com
 from workbench_lectures.exercises import Exercise, read_number
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
-from workbench import theory
+from workbench.core import theory
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]
 

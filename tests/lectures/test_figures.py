@@ -14,9 +14,9 @@ from workbench_lectures import approximate, asking_less, bandwidth, by_hand, com
 from workbench_lectures.knobs import Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
-from workbench import theory
-from workbench.base.errors import PrecisionWarning
-from workbench.figures import scheme_style
+from workbench.core import theory
+from workbench.core.base.errors import PrecisionWarning
+from workbench.lab.figures import scheme_style
 
 PARTS = [pytest.param(name, part, id=f"{name}-{part}") for name in SCRIPTS for part in SCRIPTS[name].parts]
 MOVES = [

@@ -8,7 +8,7 @@ from workbench_lectures.film import Film, Filmed, length, shoot
 
 import workbench as wb
 from tests.lectures.clock import ENTRIES, SMALL, Clock
-from workbench.running.run import Run, recorded
+from workbench.core.running.run import Run, recorded
 
 TRACES = wb.compare(ENTRIES)
 

@@ -11,7 +11,7 @@ from workbench_lectures.knobs import Desk, Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
 from tests.widgets.page import types
-from workbench.base.settings import SettingError, setting
+from workbench.core.base.settings import SettingError, setting
 
 
 class Pair(Knobs):

@@ -14,7 +14,7 @@ from workbench_lectures.question import Question
 
 from tests.lectures.drawn import SCRIPTS
 from tests.widgets.page import types
-from workbench.base.settings import SettingError
+from workbench.core.base.settings import SettingError
 
 
 def asks(question: Question, **content: Any) -> None:

@@ -9,7 +9,7 @@ from workbench_lectures.race import Race
 import workbench as wb
 from tests.lectures.clock import SMALL, Clock
 from tests.widgets.page import View, receives
-from workbench.base.settings import setting
+from workbench.core.base.settings import setting
 
 
 class Rounds(Knobs):

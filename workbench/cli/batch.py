@@ -6,12 +6,12 @@ from typing import Any
 import click
 from click import option
 
-from workbench.base.settings import SettingError, check_writable
-from workbench.base.text import YAMLError, parse
-from workbench.trace.exports import export
-from workbench.trace.importance import importance
-from workbench.trace.table import Runs
-from workbench.trace.table import runs as read
+from workbench.analysis.tables.exports import export
+from workbench.analysis.tables.importance import importance
+from workbench.analysis.tables.table import Runs
+from workbench.analysis.tables.table import runs as read
+from workbench.core.base.settings import SettingError, check_writable
+from workbench.core.base.text import YAMLError, parse
 
 _PATH = click.Path(path_type=Path)
 _TIME = click.FloatRange(0, min_open=True)
@@ -46,9 +46,9 @@ def sweep(
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
-    from workbench.batch.background import start
-    from workbench.batch.run import opened
-    from workbench.batch.run import sweep as run_sweep
+    from workbench.lab.batch.background import start
+    from workbench.lab.batch.run import opened
+    from workbench.lab.batch.run import sweep as run_sweep
 
     chosen, folder = opened(plan, output)
     changes = {name: value for name, value in (("engine", engine), ("cluster", cluster)) if value is not None}
@@ -80,8 +80,8 @@ def watch(folder: Path, once: bool, of: str | None, target: float | None) -> Non
 
     Ctrl-C only stops watching. The numbers are those of the figure in a notebook (`wb.batch.attach`).
     """
-    from workbench.batch.background import attach
-    from workbench.batch.run import opened
+    from workbench.lab.batch.background import attach
+    from workbench.lab.batch.run import opened
 
     sweep, said = attach(folder), ""
     while not once and not sweep.wait(2.0):

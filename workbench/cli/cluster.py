@@ -5,12 +5,12 @@ from typing import TypeVar
 
 import click
 
-from workbench import clusters
-from workbench.base.bar import Bar
-from workbench.base.errors import ClusterError
-from workbench.base.settings import SettingError
-from workbench.clusters import Status
-from workbench.launch.reports import Said, aligned, table
+from workbench.core.base.bar import Bar
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.settings import SettingError
+from workbench.mpi import clusters
+from workbench.mpi.clusters import Status
+from workbench.mpi.launch.reports import Said, aligned, table
 
 T = TypeVar("T")
 _NAME = click.argument("name")
@@ -98,7 +98,7 @@ def run(name: str, command: tuple[str, ...]) -> None:
 def lines(status: Status) -> list[str]:
     """What `status` prints.
 
-    >>> from workbench.clusters import HostState, Status
+    >>> from workbench.mpi.clusters import HostState, Status
     >>> for line in lines(Status((HostState("node1", "up", 3, 8, 12.0),), hours=2.0, cost=0.5)):
     ...     print(line)
     host   state  ranks  cores  GiB free

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 from click import option
 
-from workbench.figures.save import save
-from workbench.recordings.doctor import diagnose as examine
-from workbench.recordings.loading import load
-from workbench.recordings.sources import runs
+from workbench.analysis.recordings.doctor import diagnose as examine
+from workbench.analysis.recordings.loading import load
+from workbench.analysis.recordings.sources import runs
+from workbench.lab.figures.save import save
 
 
 @click.command()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from workbench.base.notebooks import copy_notebooks
-from workbench.base.settings import check_writable
-from workbench.launch.processes import tied
+from workbench.core.base.notebooks import copy_notebooks
+from workbench.core.base.settings import check_writable
+from workbench.mpi.launch.processes import tied
 
 FIRST = "01-straight-line.ipynb"
 _PORT = click.IntRange(1, 65535)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from workbench.base.errors import RunError
-from workbench.base.plugins import loaded, owner, points
-from workbench.base.settings import SettingError
+from workbench.core.base.errors import RunError
+from workbench.core.base.plugins import loaded, owner, points
+from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # of this package, and the commands in them

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click import option
 
-from workbench.base.settings import check_ending, check_writable
-from workbench.experiment import Experiment
-from workbench.planning.measuring import profile as measure
-from workbench.planning.profile import ClusterProfile
-from workbench.planning.quantities import INEXACT, quantity_of
+from workbench.analysis.planning.measuring import profile as measure
+from workbench.analysis.planning.profile import ClusterProfile
+from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.core.base.settings import check_ending, check_writable
+from workbench.core.experiment import Experiment
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from workbench.planning.advice import Advice, Choice
+    from workbench.analysis.planning.advice import Advice, Choice
 
 SHOWN = 8  # choices in the table
 _FILE = click.Path(path_type=Path)
@@ -36,7 +36,7 @@ def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
     """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
-    from workbench.figures.gallery.cluster import cluster as draw
+    from workbench.lab.figures.gallery.cluster import cluster as draw
 
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
@@ -90,8 +90,8 @@ def plan(
     Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's numbers, or another
     optimiser than gd.
     """
-    from workbench.figures.gallery.ranking import ranking
-    from workbench.planning.planner import plan as choose
+    from workbench.analysis.planning.planner import plan as choose
+    from workbench.lab.figures.gallery.ranking import ranking
 
     drawn = picture or profile.with_suffix(".plan.html")
     _writable(drawn, _PICTURES, "picture")
@@ -130,7 +130,7 @@ def asked(spec: Path | None) -> dict[str, Any]:
 
 def described(found: ClusterProfile) -> list[str]:
     """A profile in a few lines."""
-    from workbench.figures.gallery.cluster import link_words
+    from workbench.lab.figures.gallery.cluster import link_words
 
     lines = []
     for place, each in enumerate(found.recorded):
@@ -171,7 +171,7 @@ def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
 
 
 def _draw(figure: Figure, path: Path) -> None:
-    from workbench.figures.save import NoBrowser, save
+    from workbench.lab.figures.save import NoBrowser, save
 
     try:
         click.echo(f"picture: {save(figure, path)}")

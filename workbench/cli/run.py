@@ -11,16 +11,16 @@ from typing import Any
 import click
 from click import option
 
-from workbench.base.settings import SettingError, check_writable, path_of
-from workbench.base.text import YAMLError, in_seconds, parse
 from workbench.cli.show import described
-from workbench.experiment import Experiment, put
-from workbench.running.real import RealRun, attach
-from workbench.running.real import resume as go_on
-from workbench.running.run import watched
-from workbench.running.start import run as run_experiment
-from workbench.trace.layout import ENDED, PLAN
-from workbench.trace.trace import Trace
+from workbench.core.base.settings import SettingError, check_writable, path_of
+from workbench.core.base.text import YAMLError, in_seconds, parse
+from workbench.core.experiment import Experiment, put
+from workbench.core.running.run import watched
+from workbench.core.running.start import run as run_experiment
+from workbench.core.trace.layout import ENDED, PLAN
+from workbench.core.trace.trace import Trace
+from workbench.mpi.running.real import RealRun, attach
+from workbench.mpi.running.real import resume as go_on
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 
@@ -118,7 +118,7 @@ def resume(folder: Path) -> None:
 def stop(folder: Path) -> None:
     """End a real run after the round that it is in, or a sweep, by its FOLDER; what was measured is kept."""
     if (folder / PLAN).is_file():
-        from workbench.batch.background import attach as sweep_in
+        from workbench.lab.batch.background import attach as sweep_in
 
         sweep = sweep_in(folder)
         sweep.stop()

@@ -7,14 +7,14 @@ from typing import Any
 import click
 from click import option
 
-from workbench import schemes as known
-from workbench.base.settings import Settings, check_writable
-from workbench.base.text import in_seconds
-from workbench.batch.published.codedreduce import presets as published
-from workbench.codes import report, warning
-from workbench.core.delays import delay_models
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast as expect
+from workbench.core import schemes as known
+from workbench.core.base.settings import Settings, check_writable
+from workbench.core.base.text import in_seconds
+from workbench.core.codes import report, warning
+from workbench.core.contract.delays import delay_models
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast as expect
+from workbench.core.presets.codedreduce import presets as published
 
 _SETS = click.IntRange(1, 10**6)
 

@@ -1,1 +1,1 @@
-"""The contract between schemes and engines, and what both are made of: delays, links, optimisers."""
+"""Schemes, problems, the event engine, simulated runs and forecasts: needs no MPI and no Jupyter."""

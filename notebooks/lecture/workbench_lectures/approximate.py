@@ -8,13 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.core.delays import DelayStream, Heterogeneous
-from workbench.experiment import Experiment
-from workbench.figures import scheme_style
-from workbench.figures.style import GREY, Style, Theme, fade, new_figure
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream, Heterogeneous
+from workbench.core.experiment import Experiment
+from workbench.lab.figures import scheme_style
+from workbench.lab.figures.style import GREY, Style, Theme, fade, new_figure
 from workbench_lectures.drawing import HEIGHT, curve, here, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.core.plan import MASTER
-from workbench.experiment import Experiment
-from workbench.figures import scheme_style
-from workbench.figures.style import Theme, new_figure, palette
-from workbench.running.start import run
-from workbench.trace.trace import Trace
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import MASTER
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import run
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures import scheme_style
+from workbench.lab.figures.style import Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

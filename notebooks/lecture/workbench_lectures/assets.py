@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.widgets import assets
+from workbench.lab.widgets import assets
 
 FOLDER = Path(__file__).parent / "js"
 

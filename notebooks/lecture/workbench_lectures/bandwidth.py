@@ -8,17 +8,17 @@ from typing import ClassVar, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.batch.published.codedreduce import rivals
-from workbench.experiment import Experiment
-from workbench.figures import gantt, scheme_style
-from workbench.figures import tree as tree_figure
-from workbench.figures.style import Theme, new_figure
-from workbench.forecasting import forecast
-from workbench.running.start import run
-from workbench.widgets.plots.plot import low
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.presets.codedreduce import rivals
+from workbench.core.running.start import run
+from workbench.lab.figures import gantt, scheme_style
+from workbench.lab.figures import tree as tree_figure
+from workbench.lab.figures.style import Theme, new_figure
+from workbench.lab.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

@@ -8,15 +8,15 @@ from typing import ClassVar, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.codes import GradientCode
-from workbench.codes.cyclic import textbook
-from workbench.experiment import Experiment
-from workbench.figures import code as code_figure
-from workbench.figures import scheme_style
-from workbench.figures.style import BLUE, GREEN, ORANGE, Theme, new_figure, palette
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.codes import GradientCode
+from workbench.core.codes.cyclic import textbook
+from workbench.core.experiment import Experiment
+from workbench.lab.figures import code as code_figure
+from workbench.lab.figures import scheme_style
+from workbench.lab.figures.style import BLUE, GREEN, ORANGE, Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench import schemes, theory
-from workbench.base.settings import setting
-from workbench.base.text import parse
-from workbench.experiment import Experiment
-from workbench.figures.style import (
+from workbench.core import schemes, theory
+from workbench.core.base.settings import setting
+from workbench.core.base.text import parse
+from workbench.core.experiment import Experiment
+from workbench.lab.figures.style import (
     BLUE,
     GREEN,
     GREY,

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from workbench.base.notebooks import shipped
-from workbench.base.settings import SettingError
-from workbench.launch.processes import tied
+from workbench.core.base.notebooks import shipped
+from workbench.core.base.settings import SettingError
+from workbench.mpi.launch.processes import tied
 from workbench_lectures import scripts
 from workbench_lectures.assets import style
 from workbench_lectures.offline.pages import write

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.figures.style import BLUE, ORANGE, Theme, new_figure, palette
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.lab.figures.style import BLUE, ORANGE, Theme, new_figure, palette
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

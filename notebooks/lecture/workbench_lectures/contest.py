@@ -30,14 +30,23 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from workbench import schemes
-from workbench.base.files import atomic_write
-from workbench.base.settings import SettingError
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast, settled
-from workbench.planning.targets import EFFORT, Need, Target, Trials, centre, portion, reference, stretched
-from workbench.schemes.local_steps import LocalSteps
+from workbench.analysis.planning.targets import (
+    EFFORT,
+    Need,
+    Target,
+    Trials,
+    centre,
+    portion,
+    reference,
+    stretched,
+)
+from workbench.core import schemes
+from workbench.core.base.files import atomic_write
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast, settled
+from workbench.core.schemes.local_steps import LocalSteps
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
 WORKERS, ROUNDS, TOLERANCE = (

@@ -8,8 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.base.types import Array
-from workbench.figures.style import Style, log_ticks, palette
+from workbench.core.base.types import Array
+from workbench.lab.figures.style import Style, log_ticks, palette
 
 HEIGHT = 520  # px: figure and sliders are seen together on a page of 720 px
 

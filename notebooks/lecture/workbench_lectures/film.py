@@ -15,12 +15,12 @@ from itertools import zip_longest
 import numpy as np
 from typing_extensions import override
 
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.running.run import Rows, Run, State
-from workbench.running.start import start_all
-from workbench.trace.trace import Trace
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.running.run import Rows, Run, State
+from workbench.core.running.start import start_all
+from workbench.core.trace.trace import Trace
 
 Clock = Callable[[], float]
 SAMPLED = 40  # rounds of a forecast that says how long the film will be

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import traitlets as t
 
-from workbench.base.settings import SettingError, Settings
-from workbench.widgets.forms.fields import Field, fields_of, number, show
-from workbench.widgets.forms.form import Form
+from workbench.core.base.settings import SettingError, Settings
+from workbench.lab.widgets.forms.fields import Field, fields_of, number, show
+from workbench.lab.widgets.forms.form import Form
 from workbench_lectures.assets import style
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench.experiment import Experiment
-from workbench.figures.speedups import common_target, speedups
-from workbench.trace.trace import Trace
-from workbench.widgets.explorer.tables import speeds
-from workbench.widgets.forms.fields import menu
-from workbench.widgets.guard import Pane, guarded
-from workbench.widgets.plots.liveplot import LivePlot
+from workbench.core.experiment import Experiment
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.speedups import common_target, speedups
+from workbench.lab.widgets.explorer.tables import speeds
+from workbench.lab.widgets.forms.fields import menu
+from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench_lectures.film import Clock, Film, Filmed, length, shoot
 from workbench_lectures.knobs import Desk, K, Panel
 

@@ -7,15 +7,15 @@ from typing import ClassVar, Literal
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import theory
-from workbench.base.settings import setting
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.figures import gantt, scheme_style
-from workbench.figures.style import Style, Theme, new_figure, palette
-from workbench.running.start import run
-from workbench.theory.order_statistics import order_survival
-from workbench.widgets.plots.plot import low
+from workbench.core import theory
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import run
+from workbench.core.theory.order_statistics import order_survival
+from workbench.lab.figures import gantt, scheme_style
+from workbench.lab.figures.style import Style, Theme, new_figure, palette
+from workbench.lab.widgets.plots.plot import low
 from workbench_lectures.drawing import HEIGHT, curve, here, log_axis, points
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

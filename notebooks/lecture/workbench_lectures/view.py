@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.figures.style import Theme
-from workbench.widgets.guard import Pane, guarded
-from workbench.widgets.plots.plot import Plot
+from workbench.lab.figures.style import Theme
+from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.plots.plot import Plot
 from workbench_lectures.knobs import Desk, K
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.base.settings import setting
-from workbench.experiment import Experiment
-from workbench.figures.gallery.culprits import culprits
-from workbench.figures.gallery.lateness import lateness
-from workbench.figures.style import BLUE, GREY, Theme, new_figure
-from workbench.recordings import Recording
-from workbench.recordings.doctor import Diagnosis, diagnose
+from workbench.analysis.recordings import Recording
+from workbench.analysis.recordings.doctor import Diagnosis, diagnose
+from workbench.core.base.settings import setting
+from workbench.core.experiment import Experiment
+from workbench.lab.figures.gallery.culprits import culprits
+from workbench.lab.figures.gallery.lateness import lateness
+from workbench.lab.figures.style import BLUE, GREY, Theme, new_figure
 from workbench_lectures.drawing import HEIGHT
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs

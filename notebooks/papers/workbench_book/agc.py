@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from workbench import theory
-from workbench.base.types import Array
-from workbench.codes import circulant
-from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.experiment import Experiment
-from workbench.running.simulated import timeline
-from workbench.trace.trace import Trace
+from workbench.core import theory
+from workbench.core.base.types import Array
+from workbench.core.codes import circulant
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.experiment import Experiment
+from workbench.core.running.simulated import timeline
+from workbench.core.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.measured import NOT_QUICK, Measured, faster, measure

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.delays import recorded
+from workbench.core.contract.delays import recorded
 from workbench_book import standins
 from workbench_book.agc import P_AS, P_SLOW, P_SS, S
 from workbench_book.ec2_traces import ABSENT

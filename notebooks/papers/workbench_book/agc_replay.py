@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from workbench import schemes
-from workbench.base.types import Array
-from workbench.core.delays import recorded
-from workbench.experiment import Experiment
-from workbench.figures.speedups import common_target
-from workbench.figures.style import scheme_style
-from workbench.forecasting import forecast
-from workbench.planning.search import tune
-from workbench.running.start import run
-from workbench.trace.trace import Trace
+from workbench.analysis.planning.search import tune
+from workbench.core import schemes
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import recorded
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.running.start import run
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.speedups import common_target
+from workbench.lab.figures.style import scheme_style
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.ec2_traces import ABSENT

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.figures.style import scheme_style
-from workbench.running.start import compare, run
-from workbench.trace.trace import Trace
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import compare, run
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.style import scheme_style
 from workbench_book import drawing
 from workbench_book.agc import P_AS, P_SLOW, P_SS, N, S, experiment
 from workbench_book.agc_data import EC2_WORKERS, LATEST, boston, diabetes, ec2

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workbench.experiment import Experiment
-from workbench.trace.trace import Trace
+from workbench.core.experiment import Experiment
+from workbench.core.trace.trace import Trace
 from workbench_book import standins
 from workbench_book.real_data import at_hand
 from workbench_book.setting import Setting

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from workbench.running.start import run
-from workbench.trace.trace import Trace
+from workbench.core.running.start import run
+from workbench.core.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.cada import (
     COSTS,

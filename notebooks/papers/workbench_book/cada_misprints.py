@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench import theory
+from workbench.core import theory
 from workbench_book.cada import PUBLISHED
 from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench import theory
+from workbench.core import theory
 from workbench_book import drawing
 from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, TARGET, data_of, experiments
 from workbench_book.cada_sweep import NAMES, Sweep, limit, limit_words

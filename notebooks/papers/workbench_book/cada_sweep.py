@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from workbench import theory
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.running.start import run
+from workbench.core import theory
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import run
 from workbench_book import drawing
 from workbench_book.cada import COSTS, MEANT, PUBLISHED, STATED, TARGET, costs, data_of, experiments
 from workbench_book.catalogue import Entry

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from workbench.base.settings import unknown_name
+from workbench.core.base.settings import unknown_name
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from workbench import theory
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
+from workbench.core import theory
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.measured import Measured, measure, sped_up

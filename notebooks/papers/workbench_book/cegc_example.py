@@ -11,11 +11,11 @@ from itertools import combinations
 import numpy as np
 from numpy.polynomial import polynomial
 
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.running.start import run
-from workbench.trace.trace import Trace
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.running.start import run
+from workbench.core.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.measured import NOT_QUICK, ROUND, ROUNDS, Measured, measure, sped_up

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workbench import theory
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.figures.style import scheme_style
-from workbench.forecasting import forecast
-from workbench.problems.base import Request
+from workbench.core import theory
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.problems.base import Request
+from workbench.lab.figures.style import scheme_style
 from workbench_book import drawing, standins
 from workbench_book.catalogue import Entry
 from workbench_book.cegc import MODEL, N, measured_like, on_data

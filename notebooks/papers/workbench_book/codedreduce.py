@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from workbench.batch.published.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
-from workbench.experiment import Experiment
-from workbench.figures.speedups import common_target, speedups
-from workbench.forecasting import Forecast, forecast
-from workbench.planning.search import tune
-from workbench.running.start import compare
-from workbench.trace.trace import Trace
+from workbench.analysis.planning.search import tune
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast, forecast
+from workbench.core.presets.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
+from workbench.core.running.start import compare
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.speedups import common_target, speedups
 from workbench_book import drawing, real_data
 from workbench_book.catalogue import Entry
 from workbench_book.ec2_model import SAME_STEPS, Constants, column, ratios

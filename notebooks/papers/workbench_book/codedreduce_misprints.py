@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from workbench import theory
-from workbench.batch.published.codedreduce import presets
-from workbench.forecasting import forecast
-from workbench.schemes.coded_reduce import tree_size
+from workbench.core import theory
+from workbench.core.forecasting import forecast
+from workbench.core.presets.codedreduce import presets
+from workbench.core.schemes.coded_reduce import tree_size
 from workbench_book.catalogue import Entry
 from workbench_book.ec2_model import Constants, ratios
 from workbench_book.setting import Setting

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from workbench import theory
-from workbench.base.types import Array
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.problems.cnn import SHAPES, SIZE
-from workbench.running.start import run
-from workbench.schemes.coded_reduce import CR
-from workbench.schemes.gradient_coding import GC
-from workbench.theory.coded_reduce import exact_load
+from workbench.core import theory
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.problems.cnn import SHAPES, SIZE
+from workbench.core.running.start import run
+from workbench.core.schemes.coded_reduce import CR
+from workbench.core.schemes.gradient_coding import GC
+from workbench.core.theory.coded_reduce import exact_load
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
@@ -328,7 +328,7 @@ def find_table_2(setting: Setting) -> Result:
     weights = [math.prod(shape) for shape in SHAPES[::2]]  # biases have no row in the table
     lines = [
         Line(f"{name} {' × '.join(map(str, shape))}", float(math.prod(shape)), {"ours": float(found)}, "weights",
-             "workbench.problems.cnn.SHAPES")
+             "workbench.core.problems.cnn.SHAPES")
         for (name, shape), found in zip(TABLE_2.items(), weights, strict=True)
     ]  # fmt: skip
     return Result(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import workbench_book as book
-from workbench.base.settings import check_writable
+from workbench.core.base.settings import check_writable
 from workbench_book import Outcome, Setting, notebook
 
 _HOW = (

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench import figures
-from workbench.base.types import Array
-from workbench.figures.style import (
+from workbench.core.base.types import Array
+from workbench.core.trace.trace import Trace
+from workbench.lab import figures
+from workbench.lab.figures.style import (
     BLUE,
     GREEN,
     GREY,
@@ -28,7 +29,6 @@ from workbench.figures.style import (
     palette,
     scheme_style,
 )
-from workbench.trace.trace import Trace
 from workbench_book.values import COLUMNS, Kind, Line, Picture
 
 LOOKS = {  # column -> colour and marker: what is measured has a filled star, and no other column has one

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from workbench.base.types import Array
-from workbench.batch.published.codedreduce import presets
+from workbench.core.base.types import Array
+from workbench.core.presets.codedreduce import presets
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.ec2_model import (

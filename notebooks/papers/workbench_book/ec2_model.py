@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from workbench.base.types import Array
-from workbench.batch.published.codedreduce import SHIFT, Preset, presets
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.planning.shapley import shapley
+from workbench.analysis.planning.shapley import shapley
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.presets.codedreduce import SHIFT, Preset, presets
 
 SAMPLES_OF = 5000.0  # features that the constants are stated for
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
@@ -62,7 +62,7 @@ class Constants:
 def senders(e: Experiment) -> int:
     """Most nodes that send to one port: the children of the master, one in a ring.
 
-    >>> from workbench.batch.published.codedreduce import presets
+    >>> from workbench.core.presets.codedreduce import presets
     >>> [senders(presets["fig9a"][scheme]) for scheme in ("UMW", "RAR", "CR")]
     [156, 1, 12]
     """

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.base.types import Array
-from workbench.core.delays import recorded
-from workbench.figures.style import BLUE, VERMILLION, Style
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import recorded
+from workbench.lab.figures.style import BLUE, VERMILLION, Style
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.setting import TRACES, VARIABLE, Setting

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from workbench.batch.published.codedreduce import Preset, presets
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.problems.cnn import SIZE, torch
-from workbench.running.start import compare
-from workbench.trace.trace import Trace
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.presets.codedreduce import Preset, presets
+from workbench.core.problems.cnn import SIZE, torch
+from workbench.core.running.start import compare
+from workbench.core.trace.trace import Trace
 from workbench_book import drawing, standins
 from workbench_book.catalogue import Entry
 from workbench_book.codedreduce import measured_part, over_cr, shape

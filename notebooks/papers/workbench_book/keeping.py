@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import workbench
-from workbench.base.files import atomic_write
-from workbench.base.files import sha256 as sha256_of_file
-from workbench.trace.trace import versions
+from workbench.core.base.files import atomic_write
+from workbench.core.base.files import sha256 as sha256_of_file
+from workbench.core.trace.trace import versions
 from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Result

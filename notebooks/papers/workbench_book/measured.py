@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from workbench.base.errors import RunError
-from workbench.base.settings import SettingError
-from workbench.batch.published.codedreduce import Preset, rivals
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.running import start as runner
-from workbench.trace.trace import Trace
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.presets.codedreduce import Preset, rivals
+from workbench.core.running import start as runner
+from workbench.core.trace.trace import Trace
 from workbench_book.setting import Setting
 
 ROUND = 0.05  # s that a round of CR takes when scaled

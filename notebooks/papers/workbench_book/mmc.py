@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from workbench import theory
-from workbench.codes import correlated
-from workbench.engines.virtual.arithmetic import Coefficients
-from workbench.experiment import Experiment
-from workbench.forecasting import Forecast, forecast
-from workbench.running.simulated import timeline
-from workbench.running.start import run
-from workbench.trace.trace import Trace
+from workbench.core import theory
+from workbench.core.codes import correlated
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast, forecast
+from workbench.core.running.simulated import timeline
+from workbench.core.running.start import run
+from workbench.core.trace.trace import Trace
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.measured import NOT_QUICK, ROUNDS, Measured, measure, sped_up
@@ -236,7 +236,7 @@ def _needed() -> Misprint:
         "Section III-A, example 1 (K = 6, m = 2)",
         f"K - m - 1 = 5 messages are enough (which would be {6 - 2 - 1})",
         f"K - m + 1 = {found}",
-        "workbench.codes.correlated(6, 3, 2).needed",
+        "workbench.core.codes.correlated(6, 3, 2).needed",
         found == 6 - 2 + 1,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.base.notebooks import shipped
+from workbench.core.base.notebooks import shipped
 from workbench_book import words
 from workbench_book.catalogue import PAPERS, Outcome, of_paper
 from workbench_book.running import find
@@ -60,8 +60,8 @@ def without_pictures(outcome: Outcome, setting: Setting) -> str:
 
 def figure(each: Picture) -> go.Figure:
     """A kept picture as a plotly figure, light."""
-    from workbench.figures.page import Figure
-    from workbench.figures.style import register
+    from workbench.lab.figures.page import Figure
+    from workbench.lab.figures.style import register
 
     register()
     return Figure({"data": list(each.data), "layout": {**each.light, "template": "workbench_light"}})
@@ -69,7 +69,7 @@ def figure(each: Picture) -> go.Figure:
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
     """Execute every paper's notebook into `output`/papers; they take over what is kept."""
-    from workbench.base.notebooks import execute
+    from workbench.core.base.notebooks import execute
 
     target = output.resolve() / "papers"
     for paper in PAPERS:

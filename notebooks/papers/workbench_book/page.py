@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench import __version__
-from workbench.base.files import atomic_write
+from workbench.core.base.files import atomic_write
 from workbench_book import words
 from workbench_book.catalogue import PAPERS, Outcome
 from workbench_book.setting import Setting
@@ -80,8 +80,8 @@ def _settings() -> dict[str, Any]:
     """What all figures have in common: looks, and what plotly.js is told."""
     import plotly.io as pio
 
-    from workbench.base.page import CONFIG
-    from workbench.figures.style import register
+    from workbench.core.base.page import CONFIG
+    from workbench.lab.figures.style import register
 
     register()
     looks = {theme: pio.templates[f"workbench_{theme}"].to_plotly_json() for theme in ("light", "dark")}

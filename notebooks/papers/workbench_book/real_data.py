@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.batch.published.codedreduce import Preset
-from workbench.problems.data import DataError
-from workbench.problems.data.openml import find, placed_file
+from workbench.core.presets.codedreduce import Preset
+from workbench.core.problems.data import DataError
+from workbench.core.problems.data.openml import find, placed_file
 from workbench_book.setting import Setting
 
 GISETTE = "openml:gisette"

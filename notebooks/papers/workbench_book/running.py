@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.base.bar import Bar
-from workbench.base.errors import RunError
-from workbench.base.settings import SettingError, path_of
-from workbench.problems.data import DataError
+from workbench.core.base.bar import Bar
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.problems.data import DataError
 from workbench_book import keeping
 from workbench_book.catalogue import Entry, Outcome, chosen
 from workbench_book.page import write

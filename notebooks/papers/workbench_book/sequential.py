@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from workbench.base.types import Array
-from workbench.core.scheme import some
-from workbench.experiment import Experiment
-from workbench.forecasting import forecast
-from workbench.planning.search import search
-from workbench.schemes.sequential import MSGC, SRSGC, Sequential
+from workbench.analysis.planning.search import search
+from workbench.core.base.types import Array
+from workbench.core.contract.scheme import some
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.schemes.sequential import MSGC, SRSGC, Sequential
 from workbench_book import drawing
 from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
@@ -116,7 +116,7 @@ def _lines(found: Found, spell: float, published: dict[str, float]) -> list[Line
             f"{label}: run time over uncoded, spells of {spell:g} rounds",
             published[label] / published["UMW"] if label in published else None,
             {"ours": ratio},
-            by="workbench.planning.search.search",
+            by="workbench.analysis.planning.search.search",
             errors={"ours": error},
         )
         for label, (ratio, error) in over_uncoded(found).items()
@@ -133,7 +133,7 @@ def _claim(found: Found) -> Claim:
         "M-SGC is faster than SR-SGC, SR-SGC than GC, GC than no code, where stragglers come in bursts",
         holds,
         f"spells of {SHORT:g} rounds: " + ", ".join(f"{k} {found[k][1].mean():.3g} s" for k in order),
-        "workbench.planning.search.search",
+        "workbench.analysis.planning.search.search",
     )
 
 

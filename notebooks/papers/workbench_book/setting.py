@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.base.settings import SettingError
+from workbench.core.base.settings import SettingError
 
 VARIABLE = "WORKBENCH_EC2_TRACES"  # path of the recorded traces, or of a folder that has them
 TRACES = "ec2_traces.csv"

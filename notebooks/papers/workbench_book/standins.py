@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workbench.base.files import atomic_write
-from workbench.base.types import Array
-from workbench.problems.data import cache
+from workbench.core.base.files import atomic_write
+from workbench.core.base.types import Array
+from workbench.core.problems.data import cache
 
 DIGITS_28 = (
     "a stand-in for MNIST: scikit-learn's digits enlarged to 20 x 20 at random places on 28 x 28 pixels"

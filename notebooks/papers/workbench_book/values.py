@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
-from workbench.base.text import plain
-from workbench.experiment import Experiment
+from workbench.core.base.text import plain
+from workbench.core.experiment import Experiment
 
 SWEEP = "sweep"  # judged like a column: lines that have `swept`
 COLUMNS = {  # id of a column of numbers -> heading; in this order

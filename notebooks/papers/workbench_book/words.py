@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from workbench.base.text import dump
-from workbench.experiment import Experiment
+from workbench.core.base.text import dump
+from workbench.core.experiment import Experiment
 from workbench_book.catalogue import Outcome
 from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Misprint, Picture, Result, number, printed

@@ -9,13 +9,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from workbench.core.delays import Keyed
-from workbench.experiment import Experiment
-from workbench.figures.page import PALETTES
-from workbench.figures.style import scheme_style
-from workbench.schemes import names
-from workbench.theory._quadrature import NODES, WEIGHTS
-from workbench.theory._residuals import mean_errors
+from workbench.core.contract.delays import Keyed
+from workbench.core.experiment import Experiment
+from workbench.core.schemes import names
+from workbench.core.theory._quadrature import NODES, WEIGHTS
+from workbench.core.theory._residuals import mean_errors
+from workbench.lab.figures.page import PALETTES
+from workbench.lab.figures.style import scheme_style
 from workbench_lectures import bandwidth, by_hand
 from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
@@ -37,11 +37,11 @@ def source(name: str) -> str:
 def natives() -> frozenset[str]:
     """Functions of the package that JavaScript by hand stands in for.
 
-    >>> "workbench.forecasting.forecast" in natives()
+    >>> "workbench.core.forecasting.forecast" in natives()
     True
     """
     text = "".join(map(source, LIBRARY[1:]))
-    short = {"T": "workbench.theory.", "F": "workbench.figures.style."}
+    short = {"T": "workbench.core.theory.", "F": "workbench.lab.figures.style."}
     found = set(re.findall(r'^N\["([\w.]+)"\]', text, re.M))
     found |= {short[a] + b for a, b in re.findall(r"^N\[`\$\{(\w)\}([\w.]+)`\]", text, re.M)}
     return frozenset(
@@ -73,9 +73,9 @@ def data(of: set[str]) -> dict[str, Any]:
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "workbench_lectures.by_hand.code_of": codes,
         "workbench_lectures.approximate.Approximate.slow_ones": uniforms,
-        "workbench.theory._residuals.mean_errors": residuals,
-        "workbench.experiment.Experiment": draws,
-        "workbench.batch.published.codedreduce.rivals": lambda: {**draws(), **trees()},
+        "workbench.core.theory._residuals.mean_errors": residuals,
+        "workbench.core.experiment.Experiment": draws,
+        "workbench.core.presets.codedreduce.rivals": lambda: {**draws(), **trees()},
     }
     for name in of & set(parts):
         found |= parts[name]()

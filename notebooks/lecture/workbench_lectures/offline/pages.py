@@ -12,9 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from workbench.base.files import atomic_write
-from workbench.base.notebooks import grammar_put_off
-from workbench.widgets import assets
+from workbench.core.base.files import atomic_write
+from workbench.core.base.notebooks import grammar_put_off
+from workbench.lab.widgets import assets
 from workbench_lectures.assets import script as ours
 from workbench_lectures.assets import style
 from workbench_lectures.lecture import Script

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from workbench.figures.meanings import metric_words
-from workbench.figures.speedups import AXES, speedups
-from workbench.running.start import start_all
-from workbench.widgets.explorer.tables import speeds
-from workbench.widgets.plots.liveplot import _cumulative, curves_of, look
+from workbench.core.running.start import start_all
+from workbench.lab.figures.meanings import metric_words
+from workbench.lab.figures.speedups import AXES, speedups
+from workbench.lab.widgets.explorer.tables import speeds
+from workbench.lab.widgets.plots.liveplot import _cumulative, curves_of, look
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 from workbench_lectures.race import a_target

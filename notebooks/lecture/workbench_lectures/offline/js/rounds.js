@@ -1,5 +1,5 @@
 // Rounds on the virtual clock: a star, a ring, a regular tree. The same draws, rules and events as the package's own
-// engine (workbench/engines/virtual, workbench/core/odds.py), and its Gantt chart of a round.
+// engine (workbench/core/engine/virtual, workbench/core/contract/odds.py), and its Gantt chart of a round.
 
 const GANTT = { blue: "#0072B2", orange: "#E69F00", vermillion: "#D55E00", clear: "rgba(0,0,0,0)" };
 
@@ -52,8 +52,8 @@ class Experiment {
     return new Experiment({ ...fields, held: undefined, ...kw });
   });
 }
-N["workbench.experiment.Experiment"] = native((_, kw) => new Experiment({ scheme_args: {}, ...kw }));
-N["workbench.batch.published.codedreduce.rivals"] = native(([children, layers, stragglers], { rounds, link, ...common }) => {
+N["workbench.core.experiment.Experiment"] = native((_, kw) => new Experiment({ scheme_args: {}, ...kw }));
+N["workbench.core.presets.codedreduce.rivals"] = native(([children, layers, stragglers], { rounds, link, ...common }) => {
   let workers = 0;
   for (let layer = 1; layer <= layers; layer++) workers += children ** layer;
   const late = Math.min(py.round([(stragglers * workers) / children]), workers - 1);
@@ -105,7 +105,7 @@ function simulate(e, round) {
   const end = ready[0];
   return { end, own, events: events.filter(({ at }) => at <= end).sort((a, b) => a.at - b.at) };
 }
-N["workbench.running.start.run"] = native(([e]) => e);
+N["workbench.core.running.start.run"] = native(([e]) => e);
 
 /** When the k-th of some messages is through a port. */
 function kth(arrivals, k, transfer) {
@@ -149,7 +149,7 @@ function meanRound(e) {
   }
   return Math.max(...ready) / rounds;
 }
-N["workbench.forecasting.forecast"] = native(([e]) => ({ mean: meanRound(e) }));
+N["workbench.core.forecasting.forecast"] = native(([e]) => ({ mean: meanRound(e) }));
 
 // ---------------------------------------------------------------- the Gantt chart of a round
 
@@ -171,7 +171,7 @@ function bar(name, bars, look, unit, few) {
   };
 }
 
-N["workbench.figures.gallery.gantt.gantt"] = native(([e, round = 0], { theme = "light" }) => {
+N["workbench.lab.figures.gallery.gantt.gantt"] = native(([e, round = 0], { theme = "light" }) => {
   const { end, own, events } = simulate(e, round), { muted, text: ink } = DATA.palettes[theme], ranks = e.workers + 1, few = ranks <= 40;
   const unit = end >= 1 ? { scale: 1, name: "s" } : end >= 1e-3 ? { scale: 1e3, name: "ms" } : { scale: 1e6, name: "µs" };
   const of = (kind) => events.filter((event) => event.kind === kind), sends = of("send"), drops = of("drop"), computed = of("compute");

@@ -1,7 +1,7 @@
 // What stands in for functions of the package that lean on scipy, checks or adaptive quadrature. N: by qualified name.
 
 const N = {};
-const T = "workbench.theory.";
+const T = "workbench.core.theory.";
 for (const name of ["whole", "real", "positive", "probability"]) N[`${T}_checks.${name}`] = native(([, value]) => value);
 N[`${T}_checks.numbers`] = native(([, value]) => np.asarray([value]));
 N[`${T}_checks.divides`] = native(() => null);
@@ -47,7 +47,7 @@ function harmonic(x) {
 }
 N[`${T}order_statistics.harmonic`] = native(([x]) => harmonic(x));
 
-/** Mean of a time from its survival function; as `workbench.theory._quadrature`, whose nodes and weights these are. */
+/** Mean of a time from its survival function; as `workbench.core.theory._quadrature`, whose nodes and weights these are. */
 N[`${T}_quadrature.mean_time`] = native(([survival, start = 0]) => {
   const { nodes, weights } = DATA.quadrature;
   const left = (times) => py.call(survival, [new Nd(times.map((t) => start + t))]).data;
@@ -103,7 +103,7 @@ N[`${T}_residuals.mean_errors`] = native(([n, s]) => np.array([DATA.residuals[n]
 
 // ---------------------------------------------------------------- figures' looks
 
-const F = "workbench.figures.style.";
+const F = "workbench.lab.figures.style.";
 N[`${F}scheme_style`] = native(([name]) => DATA.styles[name]);
 N[`${F}Style`] = native(([color, dash, symbol]) => ({ color, dash, symbol }));
 N[`${F}palette`] = native(([theme]) => DATA.palettes[theme]);
@@ -112,7 +112,7 @@ N[`${F}new_figure`] = native(([theme, title, subtitle = "", height = 640]) => {
   const heading = { text: title, subtitle: { text: subtitle, font: { size: 16, color: DATA.palettes[theme].muted } }, y: 1 - 22 / height };
   return new Figure({ title: heading, height, template: DATA.templates[theme] });
 });
-N["workbench.widgets.plots.plot.low"] = native(([figure, most]) => {
+N["workbench.lab.widgets.plots.plot.low"] = native(([figure, most]) => {
   const height = Math.min(most, figure.layout.height ?? most);
   return figure.update_layout([], { height, title_y: 1 - 22 / height });
 });

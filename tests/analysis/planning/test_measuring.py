@@ -1,0 +1,417 @@
+"""Calibrations: on the virtual clock what is known comes out; on real processes a profile is what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.analysis.planning.laws import drawn
+from workbench.analysis.planning.linkfit import PortFit
+from workbench.analysis.planning.measuring import (
+    Observed,
+    filled,
+    fit_all,
+    grid,
+    hosts_of,
+    on_one_clock,
+    profile,
+    simulated,
+)
+from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task, scaled
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.delays import Heterogeneous, ShiftedExponential, resampled
+from workbench.core.contract.sharing import slowed
+from workbench.mpi.clusters.ssh.kind import Ssh
+
+FEW = settings(max_examples=6)
+LINK: dict[str, Any] = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
+RIVALS: list[tuple[str, dict[str, Any]]] = [
+    ("UMW", {}),
+    ("GC", {"stragglers": 3}),
+    ("CR", {"children": 3, "layers": 2, "stragglers": 1}),
+    ("RAR", {}),
+    ("CEGC", {"load": 3, "stragglers": 1, "reduction": 2}),
+]
+
+
+def truth(**fields: Any) -> wb.Experiment:
+    return wb.Experiment(**{"scheme": "UMW", "workers": 12, "link": LINK, **fields})
+
+
+@pytest.fixture(scope="module")
+def known() -> ClusterProfile:
+    return simulated(truth(), rounds=40, resamples=6)
+
+
+def test_loads_are_measured_one_after_the_other_on_the_same_workers() -> None:
+    """Who is slow for good is so in all of them; who straggles in which round is not."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
+    one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
+    late = [each.times > 3 * each.typical for each in (one, *others)]
+    often = [each.mean(axis=0) > 0.4 for each in late]
+    assert 0 < often[0].sum() < 12
+    for each, slow in zip(late[1:], often[1:], strict=True):
+        np.testing.assert_array_equal(slow, often[0])
+        assert (each != late[0]).any()
+
+
+@FEW
+@given(
+    shift=st.floats(1e-5, 1e-3),
+    spread=st.floats(0.3, 2.0),
+    latency=st.floats(1e-4, 1e-2),
+    bandwidth=st.floats(1e6, 1e8),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_delays_and_link_come_out(
+    shift: float, spread: float, latency: float, bandwidth: float, seed: int
+) -> None:
+    delays = {"kind": "shifted_exponential", "shift": shift, "rate": 1 / (shift * spread)}
+    link = {"latency": latency, "bandwidth": bandwidth, "downloads": True}
+    found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
+    law = found.delays(64, 1024)
+    assert law.kind in ("shifted_exponential", "pareto")
+    mean = law.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
+    assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
+    assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
+    expected = wb.Experiment(link=link).link.transfer(1024)
+    # Where answers hardly meet at the port, only latency and transfer together can be seen.
+    assert found.link(1024).transfer(1024) == pytest.approx(expected, rel=0.1, abs=0.02 * latency)
+    assert found.link(1024).downloads
+
+
+@pytest.mark.parametrize(("scheme", "args"), RIVALS, ids=lambda x: x if isinstance(x, str) else "")
+def test_forecasts_on_the_profile_are_those_on_the_truth(
+    known: ClusterProfile, scheme: str, args: dict[str, Any]
+) -> None:
+    e = truth(scheme=scheme, scheme_args=args, problem_args={"samples": 1200, "features": 500})
+    expected = wb.forecast(e, 400).mean
+    assert wb.forecast(known.experiment(e), 400).mean == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "delays",
+    [
+        {"kind": "heterogeneous", "slow": 0.3},
+        {"kind": "markov", "enter": 0.05, "leave": 0.2},
+        {"kind": "pareto", "shape": 2.5},
+        {"kind": "constant", "shift": 1e-4},
+    ],
+    ids=lambda d: d["kind"],
+)
+def test_every_law_comes_out(delays: dict[str, Any]) -> None:
+    found = simulated(truth(workers=30, delays=delays, seed=2), rounds=60)
+    law = found.law(found.main)
+    assert law is not None
+    assert law.delays.kind == delays["kind"]
+    e = truth(workers=30, delays=delays, seed=2, problem_args={"samples": 3000, "features": 100})
+    expected, mean = wb.forecast(e, 300).mean, wb.forecast(found.experiment(e), 300).mean
+    assert mean == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "scheme", [("UC-MMC", {"clusters": 2, "load": 6}), ("GC-MMC", {"clusters": 4, "load": 3, "order": 2})]
+)
+def test_who_answers_part_by_part_waits_for_what_a_task_costs_before(
+    scheme: tuple[str, dict[str, Any]],
+) -> None:
+    """Where a task takes as long whatever its load, its first part is there no sooner than its last."""
+    delays = {"kind": "exponential", "mean": 5e-3}
+    found = simulated(truth(delays=delays, seed=3), rounds=60)
+    name, args = scheme
+    ratios = []
+    for each, numbers in (("UMW", {}), (name, args)):
+        e = truth(
+            delays=delays, scheme=each, scheme_args=numbers, problem_args={"samples": 1200, "features": 100}
+        )
+        ratios.append(found.forecast(e, 400).mean / wb.forecast(e, 400).mean)
+    assert ratios[1] == pytest.approx(ratios[0], rel=0.05)  # 0.75 where the parts take their share of it all
+
+
+def test_fewer_samples_that_are_more_work_each_take_as_long() -> None:
+    law = wb.Experiment(delays={"kind": "pareto", "fixed": 12.0}).delays
+    draw = np.full((1, 1), 1.3)
+    whole, part = law.compute(draw, np.array([60])), scaled(law, 5.0).compute(draw, np.array([12]))
+    assert part == pytest.approx(whole)
+
+
+def test_a_link_without_downloads_is_noticed() -> None:
+    found = simulated(truth(link={"latency": 1e-3}, delays={"kind": "constant", "shift": 1e-4}), rounds=10)
+    assert not found.link(100).downloads
+    assert found.delays(16, 64).compute(np.zeros((1, 1)), np.array([1.0]))[0] == pytest.approx(1e-4)
+
+
+def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None:
+    rates = [each.laws[0].rate for each in known.resampled if isinstance(each.laws[0], ShiftedExponential)]
+    law = known.fitted.laws[0]
+    assert isinstance(law, ShiftedExponential)
+    assert len(set(rates)) == len(known.resampled) == 6
+    assert abs(np.mean(rates) - law.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
+
+
+def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:
+    """Rounds say who is slow; that so many of the next ones will be, only the number of workers says."""
+    delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
+    found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
+    slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
+    assert len(slow) >= 35  # once in a while nobody slow is drawn
+    assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
+
+
+def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> None:
+    for name in ("a.json", "b.yaml"):
+        path = known.save(tmp_path / name)
+        assert ClusterProfile.load(path) == known
+    words = json.loads((tmp_path / "a.json").read_text())
+    assert words["hosts"][0]["name"] == "simulated"
+    older = {**words, "links": [{"up": {"latency": 1e-3}, "down": {"latency": 1e-3}}]}  # of earlier versions
+    (tmp_path / "a.json").write_text(json.dumps(older))
+    assert ClusterProfile.load(tmp_path / "a.json") == known
+    assert words["versions"]["numpy"]
+    assert not list(tmp_path.glob(".*"))  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", r"p\.json: "),
+        ('{"format": 99}', r"p\.json: "),
+        ("[]", r"p\.json: "),
+        ("{}", r"p\.json: cluster: is missing"),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(SettingError, match=said):
+        ClusterProfile.load(path)
+
+
+def test_names_of_files(known: ClusterProfile, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"no such file"):
+        ClusterProfile.load(tmp_path / "none.json")
+    with pytest.raises(SettingError, match=r"end it in \.json or \.yaml"):
+        known.save(tmp_path / "p.txt")
+    with pytest.raises(SettingError, match=r"no folder"):
+        known.save(tmp_path / "not" / "p.json")
+
+
+def test_times_that_fit_no_law_are_replayed(known: ClusterProfile) -> None:
+    """Whatever was recorded: uncoded rounds come out as they were, since all workers begin at one round."""
+    worse = known.fitted.replace(laws=(None,) * len(known.recorded))
+    e = grid(12, None, 40)[3].replace(rounds=40)
+    replayed = wb.forecast(known.experiment(e, worse), 40)
+    recorded = known.recorded[3]
+    assert known.experiment(e, worse).delays.kind == "replay"
+    assert replayed.mean == pytest.approx(np.mean(recorded.rounds), rel=0.02)
+    np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
+
+
+def test_what_a_recording_leaves_open_is_in_the_resampled_ones(known: ClusterProfile) -> None:
+    """Rounds without a law, in which all are held up together: their mean is as uncertain as so few tell it."""
+    luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
+    rows = (each.typical * luck / np.median(luck) for each in known.recorded)
+    recorded = tuple(
+        each.replace(seconds=tuple(map(tuple, new))) for each, new in zip(known.recorded, rows, strict=True)
+    )
+    bare = known.replace(recorded=recorded).replayed()
+
+    def spread(fits: Sequence[Fitted]) -> float:
+        means = [drawn(bare.delays(64, 1024, fit), 2000, 1).mean() for fit in fits]
+        return float(np.std(np.log(means)))
+
+    again = [bare.fitted.replace(drawn=seed) for seed in range(24)]
+    rng = np.random.default_rng(1)
+    expected = float(np.std([np.log(luck[resampled(60, rng), 0].mean()) for _ in range(4000)]))
+    assert spread(again) == pytest.approx(expected, rel=0.35)
+    assert spread([bare.fitted] * 3) < 1e-12
+
+
+def test_who_hands_on_counts(known: ClusterProfile) -> None:
+    """On full cores: of a ring's worker as much as of a star's, and in a tree one after another at the end."""
+    there = known.replace(hosts=(known.hosts[0].replace(cores=2),))
+    problem = {"samples": 600, "features": 20}
+    tree = {"children": 3, "layers": 2, "stragglers": 0}
+    star, ring, high = (
+        there.task(truth(scheme=scheme, scheme_args=args, problem_args=problem))
+        for scheme, args in (("UMW", {}), ("RAR", {}), ("CR", tree))
+    )
+    assert (star.messages, ring.messages, high.messages) == (2, 2, 2)
+    assert (star.relays, ring.relays, high.relays) == (0, 0, 1)
+
+
+def test_shared_cores_are_told(known: ClusterProfile) -> None:
+    host = known.hosts[0].replace(cores=2)
+    crowded = known.replace(hosts=(host,))
+    assert any("12 workers on 2 cores" in note for note in crowded.notes())
+    assert not known.notes()
+
+
+@given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=4), workers=st.integers(1, 12))
+def test_workers_share_the_cores_of_their_own_host(
+    known: ClusterProfile, slots: list[int], workers: int
+) -> None:
+    """The very workers that were measured are where they were; of other machines each has as many for its share."""
+    places = Ssh(hosts=[{"host": f"h{i}", "slots": n} for i, n in enumerate(slots)]).placed(13)
+    hosts = tuple(host.replace(cores=2) for host in hosts_of(places, None))
+    profile = known.replace(hosts=hosts)
+    assert [hosts[k].name for k in profile.host_of_each()] == places[1:]
+    last = hosts[-1].replace(who=(*(hosts[-1].who or ()), 13))
+    with pytest.raises(SettingError, match=r"^hosts.who: there are workers 1 to 12; name each one once$"):
+        known.replace(hosts=(*hosts[:-1], last))
+    task = Task(50, 20, 20)
+    very, others = (each.sharing(workers, task) for each in (profile.here(12), profile))
+    assert very is not None
+    assert others is not None
+    assert [[places[w + 1] for w in place] for place in very.places] == [
+        [host.name] * sum(there == host.name for there in places[1 : workers + 1]) for host in hosts
+    ]
+    for host, place in zip(hosts, others.places, strict=True):
+        assert abs(len(place) - host.ranks * workers / 12) < 1
+
+
+def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) -> None:
+    """Tasks that wait for something else all the time are as quick on two cores as on twelve."""
+    shared, problem = known.hosts[0].replace(cores=2), {"samples": 600, "features": 20}
+
+    def mean(busy: float, scheme: str, **args: Any) -> float:
+        recorded = tuple(each.replace(busy=busy) for each in known.recorded)
+        there = known.replace(hosts=(shared,), recorded=recorded)
+        return there.forecast(truth(scheme=scheme, scheme_args=args, problem_args=problem), 50).mean
+
+    alone = known.forecast(truth(problem_args=problem), 50).mean
+    assert mean(0.0, "UMW") == mean(0.1, "UMW") == alone
+    assert alone < mean(0.5, "UMW") < mean(1.0, "UMW") < 6 * alone
+    assert mean(1.0, "UC-MMC", load=12) < mean(
+        1.0, "GC", stragglers=11
+    )  # parts that nobody wants are not begun
+    late = mean(0.0, "SGD", stragglers=3)  # whoever is late goes on to the end of its task
+    assert (
+        known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
+        < late
+    )
+    assert late < alone
+
+
+@pytest.mark.parametrize(
+    ("share", "counted", "off"), [(0.02, 1.0, 0.01), (0.14, 1.0, 0.05), (1.0, 1.0, 1e-3), (1.0, 0.95, 1e-3)]
+)
+def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
+    share: float, counted: float, off: float
+) -> None:
+    alone = np.random.default_rng(0).exponential(1.0, (60, 12)) + 1.0
+    none, shared = np.zeros((60, 12)), slowed(alone, 2 / share)
+    crew, commit = ((np.arange(12), 2.0),), shared.max(axis=1)
+    seen = Observed(1.0, 1, none[:, 0], *[none] * 6, commit, used=counted * share * alone.mean(), crew=crew)
+    (seen,) = filled([seen])
+    found = seen.alone(shared, seen.share(shared))
+    np.testing.assert_allclose(found, alone, rtol=off)
+
+
+@pytest.mark.parametrize("patient", [0.0, 1.0])
+def test_on_full_cores_a_message_is_work_and_no_way(patient: float) -> None:
+    """Tasks one after another on two cores; the master takes answers in when they come, or after all tasks."""
+    tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
+    done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
+    end = done + 1e-4 + patient * (done.max(axis=1, keepdims=True) - done) * np.linspace(0.8, 1.0, 12)
+    commit = end.max(axis=1) + 5e-4
+    start = np.cumsum(commit) - commit
+    moments = [start[:, None] + each for each in (0.0 * done, done - tasks, done - tasks, done, done, end)]
+    seen = Observed(10.0, 5, start, *moments, start + commit, used=1e-3, crew=((np.arange(12), 2.0),))
+    fitted, (times,) = fit_all(filled([seen]))
+    assert fitted.port == PortFit(downloads=False)
+    np.testing.assert_allclose(slowed(times, 2.0).max(axis=1), commit, rtol=1e-3)
+    idle, _ = fit_all(
+        filled([replace(seen, crew=((np.arange(12), 12.0),))])
+    )  # with cores for all, a way it is
+    assert idle.port.latency + idle.port.overhead > 5e-5
+
+
+def test_clocks_that_differ_are_set_right() -> None:
+    """A worker's clock is an hour ahead; the way takes 1 ms up and down."""
+    rng = np.random.default_rng(0)
+    left = np.arange(20.0)[:, None] + np.zeros((20, 2))
+    came = left + 1e-3 + rng.exponential(1e-3, (20, 2))
+    came[0] = left[0] + 1e-3
+    begun, done = came, came + 0.1
+    end = done + 1e-3 + rng.exponential(1e-3, (20, 2))
+    end[1] = done[1] + 1e-3
+    seen = Observed(10.0, 5, np.arange(20.0), left, came, begun, done, done, end, end.max(axis=1))
+    off = np.array([0.0, 3600.0])
+    wrong = Observed(
+        10.0, 5, seen.start, left, came + off, begun + off, done + off, done + off, end, seen.commit
+    )
+    right = on_one_clock(wrong, np.array([False, True]))
+    np.testing.assert_allclose(right.done, seen.done, atol=1e-8)
+    np.testing.assert_allclose(right.came, seen.came, atol=1e-8)
+
+
+def test_scaling_keeps_all_but_the_times() -> None:
+    for spec in ({"kind": "markov"}, {"kind": "pareto"}, {"kind": "two_part"}, {"kind": "heterogeneous"}):
+        law = truth(delays=spec).delays
+        draw = np.ones((2, 3))
+        once, twice = (each.compute(draw, np.ones(3)) for each in (law, scaled(law, 2.0)))
+        np.testing.assert_allclose(twice, 2 * once)
+
+
+@pytest.mark.parametrize(
+    ("problem", "args"),
+    [
+        ("logistic", {"data": "breast_cancer"}),
+        ("softmax", {"data": "digits"}),
+        ("least_squares", {"samples": 500, "features": 40, "l2": 0.1}),
+    ],
+)
+def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
+    """The same problem and model size, its uncoded load and more, nothing to download."""
+    like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
+    found = grid(5, like, 8)
+    sizes = {e.shape()[1] for e in found}
+    assert like.shape()[1] in sizes
+    assert len(sizes) == 2
+    loads = sorted(e.built_scheme.loads(5, e.shape()[0]).mean() for e in found)
+    assert loads[0] == pytest.approx(like.shape()[0] / 5, rel=0.05)
+    assert loads[-1] == pytest.approx(4 * loads[0], rel=0.05)
+    assert {e.problem_args.get("data", "synthetic") for e in found} == {"synthetic"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rounds": 3}, r"^rounds = 3: "),
+        ({"workers": 0}, r"^workers = 0: "),
+        ({"cluster": "nowhere"}, r"nowhere"),
+        ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        profile(**options)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_a_real_calibration(tmp_path: Path) -> None:
+    """Real processes on this machine: every time is there, and uncoded rounds are recalled."""
+    found = profile("local", workers=4, rounds=10, resamples=3)
+    assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)
+    assert found.one_clock
+    assert found.hosts[0].cores
+    assert found.hosts[0].free
+    for each in found.recorded:
+        assert each.times.shape == (10, 4)
+        assert (each.times > 0).all()
+        assert 0 < each.busy <= 1
+    assert len(found.resampled) == 3
+    assert ClusterProfile.load(found.save(tmp_path / "p.json")) == found
+    e = truth(workers=4, problem="least_squares", problem_args={"samples": 400, "features": 500})
+    assert wb.forecast(found.experiment(e), 20).mean > 0

@@ -1,0 +1,500 @@
+"""The planner: its forecasts against the event engine, its winner against all candidates, the papers' crossovers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.few import drawn, turn
+from workbench.analysis.planning.advice import Advice, name_of
+from workbench.analysis.planning.measuring import simulated
+from workbench.analysis.planning.planner import check_memory, plan
+from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.targets import OWN
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.delays import Heterogeneous
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.precision import lost_digits
+from workbench.core.running.simulated import timeline
+
+EXACT = [
+    name for name in wb.schemes.names() if wb.schemes.get(name).exact and not wb.schemes.get(name).numeric
+]
+SMALL: dict[str, Any] = {"problem": "least_squares", "problem_args": {"samples": 240, "features": 50}}
+STRAGGLE = {"kind": "shifted_exponential", "shift": 5e-5, "rate": 2e4}
+STEADY = {"kind": "constant", "shift": 5e-5}
+
+
+@lru_cache(maxsize=8)
+def measured(
+    workers: int, kind: str, latency: float, bandwidth: float | None, resamples: int = 0
+) -> ClusterProfile:
+    delays = STRAGGLE if kind == "straggle" else STEADY
+    link = {"latency": latency, "bandwidth": bandwidth, "downloads": True}
+    return simulated(wb.Experiment(scheme="UMW", workers=workers, delays=delays, link=link), 30, resamples)
+
+
+def advise(profile: ClusterProfile, **options: Any) -> Advice:
+    return plan(profile, **{**SMALL, "effort": 0, "rounds": 20, **options})
+
+
+def engine_mean(e: wb.Experiment, rounds: int, seed: int = 7) -> float:
+    e = e.model_copy(update={"rounds": rounds, "seed": seed})
+    return float(np.diff(timeline(e, Coefficients(e.plan), events=False).times, prepend=0.0).mean())
+
+
+# ---------------------------------------------------------------- right
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "every"])
+def test_predictions_are_the_event_engines(count: int | None) -> None:
+    """Every choice, over other draws: within what so few rounds can tell."""
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
+    assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
+    chosen = range(len(advice.choices)) if count is None else drawn("choices", len(advice.choices), count)
+    for choice in (advice.choices[i] for i in chosen):
+        assert choice.per_round == pytest.approx(engine_mean(choice.experiment, 150), rel=0.12), choice.name
+        assert choice.seconds == pytest.approx(choice.per_round * choice.rounds)
+
+
+@turn("the planner", 0, 4, 2)
+@settings(max_examples=max(2, settings().max_examples // 50))  # every scheme is planned and run in each
+@given(
+    shift=st.floats(1e-5, 1e-3),
+    spread=st.floats(0.0, 3.0),
+    latency=st.sampled_from([0.0, 1e-4, 1e-2]),
+    bandwidth=st.sampled_from([1e4, 1e6, 1e9]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_winner_wins_on_the_true_cluster(
+    shift: float, spread: float, latency: float, bandwidth: float, seed: int
+) -> None:
+    """All candidates on the cluster as it really is, by the event engine: none is much quicker than the winner."""
+    rate = 1 / (shift * max(spread, 1e-6))
+    truth: dict[str, Any] = {
+        "delays": {"kind": "shifted_exponential", "shift": shift, "rate": rate},
+        "link": {"latency": latency, "bandwidth": bandwidth, "downloads": True},
+    }
+    profile = simulated(wb.Experiment(scheme="UMW", workers=6, seed=seed, **truth), 40)
+    advice = advise(profile, schemes=EXACT)
+    real = {c.name: engine_mean(c.experiment.replace(**truth), 120) for c in advice.choices}
+    assert real[advice.best.name] <= 1.1 * min(real.values())
+
+
+@pytest.mark.parametrize(
+    ("situation", "winners"),
+    [
+        (("straggle", 2e-2, 1e4, 6000), {"CR"}),  # a poor port: fewer messages meet at each
+        (("steady", 2e-2, 1e9, 240), {"UMW"}),  # latency counts: the fewest hops, the least work
+        (("steady", 0.0, 1e9, 240), {"UMW", "RAR"}),  # nothing to gain by coding
+    ],
+    ids=["bandwidth", "latency", "nothing"],
+)
+def test_the_papers_crossovers(situation: tuple[str, float, float, int], winners: set[str]) -> None:
+    """Among the schemes of paper 1, whose gradient coding has cyclic windows."""
+    *cluster, samples = situation
+    problem = {"samples": samples, "features": 50}
+    advice = advise(measured(12, *cluster), problem_args=problem, schemes=["UMW", "RAR", "GC", "CR"])
+    first = next(choice for choice in advice.choices if "code" not in choice.experiment.scheme_args)
+    assert first.scheme in winners
+    assert str(advice).startswith(f"Quickest: {advice.best.name}.")
+
+
+def test_groups_need_the_fewest_messages() -> None:
+    """Where the port is poor, gradient coding in groups goes on with one answer of each, which no window can."""
+    problem = {"samples": 120, "features": 50}
+    advice = advise(measured(12, "straggle", 2e-2, 1e4), problem_args=problem, schemes=["UMW", "GC", "CR"])
+    assert advice.best.scheme == "GC"
+    assert advice.best.messages == 1.0
+    # whoever waits for the quickest only is the quicker for stragglers: they are no share of its rounds
+    odd = replace(advice.best, parts={"computing": 0.6, "stragglers": -0.5, "latency": 0.2, "transfers": 0.0})
+    words = replace(advice, choices=(odd, *advice.choices[1:])).why
+    assert (
+        "(computing 75%, latency, message after message 25%, less 500 ms by waiting for stragglers)" in words
+    )
+
+
+def test_coding_pays_where_workers_are_slow_for_good() -> None:
+    delays = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 20.0}
+    profile = simulated(
+        wb.Experiment(scheme="UMW", workers=12, delays=delays, link={"latency": 1e-4}, seed=1), 60
+    )
+    advice = advise(profile, schemes=["UMW", "RAR", "GC", "CR"])
+    assert advice.best.scheme in ("GC", "CR")
+    umw = next(c for c in advice.choices if c.scheme == "UMW")
+    assert umw.dominant == "stragglers"
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_the_very_workers_that_were_measured(replay: bool) -> None:
+    """Some of twelve are slow for good: as many must be borne, in the groups that they are in."""
+    delays = {
+        "kind": "heterogeneous",
+        "slow": 0.2,
+        "slow_straggles": 1.0,
+        "active_straggles": 0.0,
+        "factor": 50.0,
+    }
+    profile = simulated(
+        wb.Experiment(scheme="UMW", workers=12, delays=delays, link={"latency": 1e-4}, seed=1), 40
+    )
+    times = profile.recorded[profile.main].times
+    slow = int(np.sum(np.median(times, axis=0) > 10 * np.median(times)))
+    assert slow
+    advice = advise(profile, schemes=["GC"], replay=replay)
+    who = ", ".join(str(w + 1) for w in np.flatnonzero(np.median(times, axis=0) > 10 * np.median(times)))
+    told = [note for note in advice.notes if "very machines" in note]
+    assert replay or (f"worker {who} of 12 is" in told[0] or f"workers {who} of 12 are" in told[0])
+    windows = [c for c in advice.choices if "code" not in c.experiment.scheme_args]
+    per_round = {c.experiment.scheme_args["stragglers"]: c.per_round for c in windows}
+    borne = {s for s, seconds in per_round.items() if seconds < per_round[1] / 3}
+    assert borne == {s for s in per_round if s >= slow}
+    for c in advice.choices:
+        there = wb.forecast(c.experiment.replace(delays=delays, link={"latency": 1e-4}), 20, seed=1)
+        assert c.per_round == pytest.approx(there.mean, rel=0.1), c.name
+
+
+def test_other_machines_of_the_kind() -> None:
+    """Who is slow is drawn anew on them; they are what is planned for if there are more or fewer than were measured."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
+
+    def who(**asked: Any) -> Any:
+        return advise(profile, schemes=["UMW"], **asked).best.experiment.delays.who
+
+    chances = profile.slow_for_good()
+    assert chances is not None
+    slow = tuple((np.flatnonzero(chances > 0.5) + 1).tolist())
+    assert who() == who(machines="same") == slow
+    assert who(workers=10, machines="same") == tuple(rank for rank in slow if rank <= 10) != slow
+    assert who(machines="new") is who(workers=10) is who(workers=14) is None
+    with pytest.raises(
+        SettingError, match=r"machines = 'same': 12 workers were measured, and workers = 14; take 12"
+    ):
+        who(workers=14, machines="same")
+    with pytest.raises(SettingError, match="machines = 'old': take 'same'"):
+        who(machines="old")
+
+
+def test_a_choice_is_forecast_for_whom_it_was_made() -> None:
+    """By the profile as it was measured, whatever the seed."""
+    delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
+    best = advise(profile, schemes=["GC"]).best
+    found = [profile.forecast(best.experiment, 20, seed).mean for seed in range(5)]
+    assert found == pytest.approx([best.per_round] * 5, rel=0.02)
+
+
+def test_nobody_is_slow_where_all_straggle_alike() -> None:
+    delays = {"kind": "heterogeneous", "slow": 0.0}
+    profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=0), 60, 8)
+    advice = advise(profile, schemes=["UMW"])
+    assert not [note for note in advice.notes if "very machines" in note]
+    assert not getattr(advice.best.experiment.delays, "who", None)
+    with pytest.raises(SettingError, match=r"machines = 'new': the profile is of the very machines"):
+        advise(profile.here(12), schemes=["UMW"], machines="new")
+
+
+def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
+    """In few rounds a slow worker that straggles in half of them is not always told: resampled clusters differ."""
+
+    def drawn(rounds: int, **chances: float) -> tuple[np.ndarray, np.ndarray]:
+        delays = {"kind": "heterogeneous", "slow": 0.5, **chances}
+        found = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=3), rounds, 40).here(12)
+        laws = [law for each in found.resampled for law in each.laws[:1] if isinstance(law, Heterogeneous)]
+        chances = found.slow_for_good()
+        assert chances is not None
+        return chances, np.array([np.isin(np.arange(1, 13), law.who or ()) for law in laws])
+
+    chances, sure = drawn(60)
+    assert len(sure) == 40
+    assert (sure == (chances > 0.5)).all()
+    chances, unsure = drawn(8, slow_straggles=0.5, active_straggles=0.2)
+    assert ((chances > 0.05) & (chances < 0.95)).any()
+    assert len(unsure) > 20
+    assert np.abs(unsure.mean(axis=0) - chances).max() < 4 * (0.25 / len(unsure)) ** 0.5
+
+
+def test_what_dominates_is_told() -> None:
+    slow_port = advise(measured(12, "straggle", 1e-5, 1e4), schemes=["UMW", "CR"])
+    far = advise(measured(12, "steady", 2e-2, 1e9), schemes=["UMW", "CR"])
+    assert {c.scheme: c.dominant for c in slow_port.schemes}["UMW"] == "transfers"
+    assert {c.scheme: c.dominant for c in far.schemes} == {"UMW": "latency", "CR": "latency"}
+    assert "transfers through the busiest port" in slow_port.why
+    for choice in slow_port.schemes:
+        assert sum(choice.parts.values()) == pytest.approx(choice.per_round, rel=0.15)
+
+
+# ---------------------------------------------------------------- how sure
+
+
+def test_intervals_and_shares() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5, 12), schemes=["UMW", "GC", "CR", "RAR"])
+    assert sum(choice.sure for choice in advice.choices) == pytest.approx(1.0)
+    for choice in advice.choices:
+        assert choice.low <= choice.seconds <= choice.high
+        assert choice.low < choice.high
+    assert advice.sure(advice.best.scheme) >= advice.best.sure
+    assert [c.seconds for c in advice.choices] == sorted(c.seconds for c in advice.choices)
+
+
+@turn("the planner", 1, 4, 2)
+def test_how_large_a_measurement_it_needs_is_said() -> None:
+    """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt.
+
+    Over several measurements: on one, choices may be as good on the true cluster, and stay in doubt.
+    """
+    link = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
+
+    def lost(workers: int, kind: str, seed: int) -> float:
+        e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, delays={"kind": kind}, link=link)
+        advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed, machines="new")
+        assert (advice.doubt is None) == ("measure about" not in str(advice))
+        assert (advice.doubt is None) == advice.headline.startswith("Quickest")
+        # A few times as many; at most what neighbours of twelve clusters are apart.
+        assert advice.doubt is None or advice.doubt.times < 62
+        return advice.doubt.behind if advice.doubt else 0.0
+
+    few, many = (np.mean([lost(workers, "heterogeneous", seed) for seed in (1, 3)]) for workers in (12, 48))
+    assert many < 0.75 * few  # by the root of four, if chance did not have a part
+    assert lost(12, "constant", 1) == 0.0
+
+
+def test_the_same_seed_gives_the_same_advice() -> None:
+    profile = measured(6, "straggle", 1e-3, 4e5, 12)
+    once, twice = (advise(profile, schemes=["UMW", "CR"], seed=3) for _ in range(2))
+    assert once == twice
+
+
+# ---------------------------------------------------------------- rounds to a loss
+
+
+def test_approximate_schemes_are_simulated_to_the_same_loss() -> None:
+    options = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 1e9}
+    advice = advise(measured(6, "straggle", 1e-3, 1e6), **options, schemes=["UMW", "SGD", "CADA", "BGC"])
+    by_scheme = {c.scheme: c for c in advice.schemes}
+    assert by_scheme["UMW"].source.startswith("theory")
+    assert by_scheme["SGD"].source == "simulated on 240 samples, 24 seeds"
+    assert by_scheme["SGD"].rounds >= by_scheme["UMW"].rounds
+    assert advice.target == f"to a loss of {advice.loss:.4g}"
+    for choice in advice.schemes:
+        trace = wb.run(choice.experiment, events=False)
+        (there, *_) = np.flatnonzero(trace.columns["loss"] <= advice.loss)
+        if choice.scheme in ("UMW", "SGD"):  # CADA's rounds depend on the draws
+            assert trace.columns["time"][there] == pytest.approx(choice.seconds, rel=0.3)
+
+
+LEARNT: dict[str, Any] = {
+    "problem": "logistic", "problem_args": {"data": "breast_cancer"}, "effort": 2e10, "rounds": 40,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def learnt(*schemes: str) -> Advice:
+    return advise(measured(12, "straggle", 1e-4, 1e7), **LEARNT, schemes=list(schemes))
+
+
+def test_distributed_sgd_of_whole_shards_is_exact() -> None:
+    """It goes through the models of every exact scheme; with the full gradient, D-Adam still goes its own way."""
+    by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
+    assert {name for name, choice in by_scheme.items() if not choice.exact} == {"SGD"}
+    assert by_scheme["D-SGD"].source == by_scheme["UMW"].source
+    assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
+    assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
+    assert by_scheme["D-Adam"].source.startswith("simulated")
+    assert not wb.schemes.get("D-SGD")(batch=3).full
+
+
+def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
+    """SGD's sum of N-S of N answers takes about N/(N-S) times the exact step; CADA is defined with AMSGrad."""
+    by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
+    exact = by_scheme["UMW"].experiment.optimiser_args["step"]
+    half = next(c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices if c.name == "SGD stragglers 6")
+    assert 1.2 * exact < half.experiment.optimiser_args["step"] < 3 * exact
+    assert half.rounds < 1.6 * by_scheme["UMW"].rounds
+    assert by_scheme["D-Adam"].experiment.optimiser == "amsgrad"
+    assert by_scheme["D-Adam"].step.startswith("amsgrad rate ")
+    assert f"gd step {exact:.3g}" == by_scheme["UMW"].step
+    assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-SGD", "D-Adam").why
+
+
+@turn("the planner", 2, 4, 2)
+@pytest.mark.parametrize("scheme", ["DiLoCo", "LocalSGD"])
+def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) -> None:
+    """Their commits are differences of models, no gradients: of steps around the average's the quickest is taken."""
+    profile = measured(6, "straggle", 1e-3, 1e6)
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
+    advice = advise(profile, **problem, effort=4e9, tolerance=0.15, schemes=["UMW", scheme])
+    exact = next(c for c in advice.choices if c.scheme == "UMW")
+    choice = next(c for c in advice.choices if c.scheme == scheme)
+    assert not choice.exact
+    assert choice.experiment.optimiser == wb.schemes.get(scheme).optimiser
+    whole = 0.7 if scheme == "DiLoCo" else 1 / choice.experiment.build_problem().smoothness()
+    own = choice.experiment.optimiser_args["step"]
+    assert own != exact.experiment.optimiser_args["step"]
+    assert own / whole in [pytest.approx(k) for k in OWN]
+
+    def seconds(step: float) -> float:
+        e = choice.experiment.replace(optimiser_args={"step": step}, seed=1, rounds=60)
+        trace = wb.run(e, events=False)
+        there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
+        return float(trace.columns["time"][there[0]]) if len(there) else np.inf
+
+    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN)
+
+
+def test_the_users_optimiser_and_step_are_honoured() -> None:
+    profile = measured(6, "straggle", 1e-3, 1e6)
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 1e9}
+    step = {"optimiser_args": {"step": 2.0}}
+    advice = advise(profile, **problem, **step, schemes=["UMW", "SGD", "LAGC"])
+    assert {c.scheme for c in advice.choices} >= {"UMW", "SGD"}
+    assert all(c.experiment.optimiser_args == step["optimiser_args"] for c in advice.choices)
+    assert any("at these, as asked for" in note for note in advice.notes)
+    chosen = advise(profile, **problem, optimiser="nesterov", schemes=["UMW", "SGD", "CADA"])
+    assert {c.experiment.optimiser for c in chosen.choices} == {"nesterov"}
+    assert len({c.step for c in chosen.choices}) > 1
+
+
+def test_inexact_schemes_are_marked() -> None:
+    advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
+    assert {c.marked[0] for c in advice.choices if not c.exact} == {"≈"}
+    assert all(c.marked == c.name for c in advice.choices if c.exact)
+    assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD"}
+
+
+@turn("the planner", 3, 4, 2)
+def test_the_first_choice_does_not_depend_on_who_else_is_asked() -> None:
+    whole = learnt("UMW", "GC", "SGD", "CRC", "FRC", "D-Adam")
+    for fewer in (learnt("UMW", "SGD", "D-SGD", "D-Adam"), learnt("SGD")):
+        assert fewer.best.scheme == whole.best.scheme == "SGD"
+        assert (fewer.best.experiment, fewer.best.seconds) == (whole.best.experiment, whole.best.seconds)
+
+
+def test_headline_order_and_wins_agree() -> None:
+    """Of choices one of which is quicker on average, the other more often, both are named."""
+    once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
+    assert once.headline == f"Quickest: {once.best.name}"
+    first, second, *others = once.choices
+    split = replace(once, choices=(replace(first, sure=0.42), replace(second, sure=0.58), *others))
+    assert split.headline == f"Quickest on average: {first.name}"
+    assert "wins in 42%" in split.why
+    assert f"{second.name} wins in 58%" in split.why
+    assert split.why.startswith(split.headline)
+
+
+def test_a_target_of_the_users() -> None:
+    profile = measured(6, "straggle", 1e-3, 1e6)
+    problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
+    loss = wb.run(wb.Experiment(scheme="UMW", workers=6, rounds=40, **problem), events=False).columns["loss"]
+    target = float(loss[20] + loss[21]) / 2
+    advice = advise(profile, **problem, target=target, rounds=40, schemes=["UMW", "CR"])
+    assert advice.target == f"to a loss of {target:.4g}"
+    assert {choice.rounds for choice in advice.choices} == {22.0}
+    with pytest.raises(SettingError, match=r"^target = 1e-09: "):
+        advise(profile, **problem, target=1e-9, rounds=10, schemes=["UMW"])
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+def test_what_does_not_fit_is_refused_with_the_reason() -> None:
+    advice = advise(measured(7, "steady", 1e-4, 1e8), schemes=["UMW", "CR", "SGD"])
+    reasons = {each.name: each.reason for each in advice.refusals}
+    assert "tree" in reasons["CR"]
+    assert "effort = 0" in reasons["SGD"]
+    logistic = advise(measured(6, "steady", 1e-4, 1e8), schemes=["UMW", "LCC"], problem="logistic")
+    assert "encoded data" in {each.name: each.reason for each in logistic.refusals}["LCC"]
+
+
+def test_fewer_samples_than_parts() -> None:
+    with pytest.raises(SettingError, match=r"^schemes: none can be ranked .*take more samples"):
+        advise(measured(12, "steady", 1e-4, 1e8), problem_args={"samples": 5, "features": 3}, schemes=["UMW"])
+
+
+def test_too_little_memory() -> None:
+    profile = measured(6, "steady", 1e-4, 1e8)
+    e = wb.Experiment(scheme="UMW", workers=6, problem_args={"samples": 10**6, "features": 10**4})
+    check_memory(profile, e, 10**6 / 6)  # nobody knows how much there is
+    small = profile.replace(hosts=(Host(name="a", ranks=6, cores=2, free=8.0),))
+    with pytest.raises(SettingError, match=r"6 on a need about 7\d\.\d GiB and 8\.0 GiB are free"):
+        check_memory(small, e, 10**6 / 6)
+
+
+def test_a_field_that_the_planner_fills_in() -> None:
+    with pytest.raises(SettingError, match=r"^delays: the planner fills it in"):
+        advise(measured(6, "steady", 1e-4, 1e8), delays={"kind": "constant"})
+    for bad in ({"tolerance": 1.0}, {"tolerance": -1.0}, {"effort": -4.0}, {"schemes": []}):
+        ((name, value),) = bad.items()
+        with pytest.raises(SettingError, match=f"^{name} = {re.escape(str(value))}: "):
+            advise(measured(6, "steady", 1e-4, 1e8), **bad)
+    with pytest.raises(SettingError, match=r"scheme = 'CX'"):
+        advise(measured(6, "steady", 1e-4, 1e8), schemes=["CX"])
+
+
+def test_notes_on_what_was_not_measured() -> None:
+    profile = measured(6, "straggle", 1e-3, 4e5)
+    advice = advise(profile, workers=12, schemes=["UMW"], problem="logistic")
+    assert any("measured with 6 workers, planned for 12" in note for note in advice.notes)
+    assert any("measured with problem least_squares" in note for note in advice.notes)
+
+
+# ---------------------------------------------------------------- candidates and words
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+@pytest.mark.parametrize("workers", [1, 2, 6, 12, 13])
+def test_every_scheme_tells_candidates(scheme: str, workers: int) -> None:
+    """Different ones, few enough to try, and where a scheme fits at all some of them do."""
+    found = list(wb.schemes.get(scheme).candidates(workers))
+    assert len({repr(sorted(args.items())) for args in found}) == len(found) <= 40
+    fits = []
+    for args in found:
+        try:
+            fits.append(wb.Experiment(scheme=scheme, scheme_args=args, workers=workers, **SMALL))
+        except SettingError as error:
+            assert str(error)  # noqa: PT017 - a refusal is one sentence
+    if workers in (6, 12):
+        assert fits
+
+
+def test_predicted_beside_measured() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
+    traces = wb.compare([choice.experiment.replace(rounds=60) for choice in advice.schemes], events=False)
+    table = advice.beside(traces)
+    assert table["name"].tolist() == [choice.name for choice in advice.schemes]
+    np.testing.assert_allclose(table["ratio"], 1.0, atol=0.15)
+    with pytest.raises(SettingError, match=r"^traces = 'GC stragglers 2'"):
+        advice.beside(
+            [wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=2))]
+        )
+
+
+def test_the_table_and_the_words() -> None:
+    advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])
+    table = advice.table
+    assert list(table["scheme"].unique()) == [c.scheme for c in advice.schemes]
+    assert (table["low"] <= table["seconds"]).all()
+    assert name_of(advice.best.experiment) in advice.why
+    assert "times as long" in advice.why or "is as good" in advice.why
+    assert "resampled predictions" in advice.why
+    assert isinstance(advice.best.experiment, wb.Experiment)
+
+
+def test_what_a_run_would_refuse_is_not_ranked() -> None:
+    """Of Lagrange codes on 84 workers some keep too few digits."""
+    profile = measured(6, "straggle", 1e-3, 4e5)
+    args = {"samples": 1680, "features": 50}
+    advice = advise(profile, schemes=["LCC"], workers=84, problem_args=args)
+    known = list(wb.schemes.get("LCC").candidates(84))
+    assert 0 < len(advice.choices) < len(known)
+    for choice in advice.choices:
+        assert lost_digits(choice.experiment.built_scheme, 84) is not None  # else it raises

@@ -1,0 +1,162 @@
+"""Rounds to a loss: of exact schemes, and of those that are simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.analysis.planning.targets import (
+    EFFORT,
+    LAZY,
+    LONGER,
+    STEPS,
+    Target,
+    Trials,
+    centre,
+    cost,
+    portion,
+    reduced,
+    reference,
+    shortened,
+    stepped,
+    stretched,
+)
+from workbench.core.base.settings import SettingError
+
+SPEC: dict[str, Any] = {
+    "workers": 6,
+    "problem": "logistic",
+    "problem_args": {"samples": 240, "features": 20},
+    "link": {"latency": 1e-3, "bandwidth": 1e6},
+}
+
+
+def experiment(scheme: str = "UMW", args: dict[str, Any] | None = None, **changes: Any) -> wb.Experiment:
+    return wb.Experiment(**{**SPEC, "scheme": scheme, "scheme_args": args or {}, **changes})
+
+
+def untuned(rounds: int, tolerance: float) -> Target:
+    return reference(experiment(), rounds, None, tolerance, EFFORT, tuned=False)
+
+
+def seeds(e: wb.Experiment, count: int = 4) -> list[wb.Experiment]:
+    return [e.replace(seed=seed) for seed in range(count)]
+
+
+def test_the_target_is_what_an_exact_scheme_has_within_the_tolerance() -> None:
+    loss = wb.run(experiment(rounds=30), events=False)
+    strict = untuned(30, 0.0)
+    assert (strict.rounds, strict.loss) == (30, pytest.approx(loss.columns["loss"][-1]))
+    loose = untuned(30, 0.1)
+    way = loss.initial["loss"] - loss.columns["loss"][-1]
+    assert loose.loss == pytest.approx(loss.columns["loss"][-1] + 0.1 * way)
+    assert loose.rounds == int(np.argmax(loss.columns["loss"] <= loose.loss)) + 1 < 30
+
+
+def test_exact_schemes_take_the_step_that_is_there_first() -> None:
+    """Runs with each step of the grid, one by one: none comes to the target in fewer rounds."""
+    target = reference(experiment(), 30, None, 0.02, EFFORT)
+    took = []
+    for times in STEPS:
+        chosen = stepped(experiment().build_optimiser(), times, target.smoothness)
+        trace = wb.run(experiment(rounds=30, optimiser_args={"step": chosen.step}), events=False)
+        took.append(np.append(np.flatnonzero(trace.columns["loss"] <= target.loss), 99)[0] + 1)
+    assert target.rounds == min(took) == took[STEPS.index(target.times)]
+    assert target.rounds < untuned(30, 0.02).rounds
+
+
+def test_an_exact_scheme_needs_as_many_rounds_and_its_forecast_is_right() -> None:
+    target = untuned(30, 0.05)
+    need = Trials(target).need(seeds(experiment("GC", {"stragglers": 2})))
+    assert set(need.rounds) == {target.rounds}
+    np.testing.assert_allclose(need.pace, 1.0)
+
+
+@pytest.mark.parametrize("stragglers", [6, 3])
+def test_a_sum_of_fewer_answers_takes_a_step_that_makes_up_for_it(stragglers: int) -> None:
+    """SGD commits the plain sum of N-S of N answers: at the exact step it needs about N/(N-S) times the rounds."""
+    e = experiment("SGD", {"stragglers": stragglers}, workers=12, problem_args={"data": "breast_cancer"})
+    e = e.replace(delays={"kind": "shifted_exponential"})
+    target = reference(e, 30, None, 0.05, EFFORT, tuned=False)
+    own = Trials(target).need(seeds(e)).rounds.mean()
+    chosen = Trials(target, centre=1.0).need(seeds(e))
+    factor = 12 / (12 - stragglers)
+    assert own >= 0.8 * factor * target.rounds
+    assert chosen.rounds.mean() <= 1.15 * target.rounds
+    assert chosen.times is not None
+    assert chosen.times >= 0.7 * factor
+
+
+def test_a_scheme_that_leaves_most_out_does_not_come_there() -> None:
+    need = Trials(untuned(30, 0.0)).need(seeds(experiment("SGD", {"stragglers": 5})))
+    assert np.isnan(need.rounds).all()
+
+
+def test_rounds_are_those_of_the_runs_themselves() -> None:
+    """Under every seed: the round in which a run with the chosen step comes to the loss."""
+    e = experiment("SGD", {"stragglers": 2})
+    target = reference(e, 30, None, 0.05, EFFORT)
+    need = Trials(target, target.times).need(seeds(e))
+    args = need.optimiser.model_dump(exclude_unset=True)
+    for each, rounds in zip(seeds(e), need.rounds, strict=True):
+        trace = wb.run(each.replace(optimiser_args=args, rounds=90), events=False)
+        assert np.flatnonzero(trace.columns["loss"] <= target.loss)[0] + 1 == rounds
+
+
+@pytest.mark.parametrize(("scheme", "args", "share"), [("ASGD", {}, 1 / 6), ("FedBuff", {"buffer": 3}, 0.5)])
+def test_commits_of_few_answers_have_rounds_and_steps_of_their_size(
+    scheme: str, args: dict[str, Any], share: float
+) -> None:
+    """So they come to the loss, with about as many answers."""
+    e = experiment(scheme, args)
+    target = reference(e, 30, None, 0.05, EFFORT)
+    assert portion(e) == pytest.approx(share)
+    assert target.times is not None
+    own = stretched(target, e)
+    assert own.rounds == round(target.rounds / share)
+    need = Trials(own, target.times * share).need(seeds(e))
+    assert (need.rounds * share < LONGER * target.rounds).all()
+
+
+def test_lazy_schemes_have_shorter_rounds_than_their_forecast() -> None:
+    target = untuned(30, 0.05)
+    need = Trials(target).need(seeds(experiment("CADA", {"c": 2.0}), 2))
+    assert (need.pace < 1.0).all()
+    assert (need.rounds <= LONGER * target.rounds).all()
+
+
+def test_an_optimiser_with_a_step_of_its_own_is_tried_around_that() -> None:
+    e = experiment("CADA", optimiser="amsgrad")
+    target = reference(experiment(), 30, None, 0.05, EFFORT)
+    middle = centre(e, target)
+    assert middle in STEPS
+    need = Trials(target, middle).need(seeds(e, 2))
+    assert need.optimiser.name == "amsgrad"
+    assert any(need.times == pytest.approx(middle * k) for k in [*LAZY, *(LAZY[-1] * k for k in LAZY)])
+
+
+def test_fewer_samples_take_workers_as_long() -> None:
+    """Who is late must not depend on how many samples are learnt from."""
+    e = experiment("SGD", {"stragglers": 2}, problem_args={"samples": 2400, "features": 20}, rounds=5)
+    few = reduced(e, 240)
+    assert few.shape()[0] == 240
+    np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
+
+
+def test_fewer_samples_where_there_are_many() -> None:
+    e = experiment(problem_args={"samples": 10_000, "features": 100})
+    few = shortened(e, rounds=100, effort=1e7)
+    assert few.shape() == (1000, 100)
+    assert shortened(e, rounds=100, effort=1.0).shape()[0] == 4 * 6
+    assert shortened(e, rounds=1, effort=1e12) is e
+    assert cost(e, 1000, 10, steps=3) - cost(e, 1000, 10) == pytest.approx(2 * 1000 * 100 * 10)
+    assert cost(experiment("CADA"), 240, 1) > cost(experiment("SGD"), 240, 1)
+
+
+def test_a_step_that_is_too_large_is_named() -> None:
+    wild = experiment(problem="least_squares", optimiser_args={"step": 1e9})
+    with pytest.raises(SettingError, match=r"^optimiser_args = .*smaller"):
+        reference(wild, 200, None, 0.0, EFFORT, tuned=False)

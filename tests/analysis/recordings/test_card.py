@@ -1,0 +1,103 @@
+"""What a card says: shares, bursts, changes, and that it says nothing where there is nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.recordings.made import healthy, public, recording
+from workbench.analysis.recordings.card import bursts, changes, lengths, shares, split
+from workbench.core.base.settings import SettingError
+
+
+@pytest.mark.parametrize("who", ["chronic", "together", "passing"])
+def test_the_variation_is_told_apart(who: str) -> None:
+    rng = np.random.default_rng(0)
+    times = np.ones((200, 12)) * (1 + 0.01 * rng.random((200, 12)))
+    times *= {
+        "chronic": 1 + np.arange(12) / 6,
+        "together": 1 + rng.random((200, 1)),
+        "passing": 1 + 2 * (rng.random((200, 12)) < 0.1),
+    }[who]
+    card = recording(times).card()
+    assert getattr(card, who) > 0.9
+    assert np.isclose(card.chronic + card.together + card.passing, 1.0)
+
+
+def test_shares_agree_with_what_was_put_in() -> None:
+    rng = np.random.default_rng(1)
+    own, step, rest = rng.normal(0, 1, 500), rng.normal(0, 2, (600, 1)), rng.normal(0, 3, (600, 500))
+    found = shares(own + step + rest)
+    np.testing.assert_allclose(found, np.array([1, 4, 9]) / 14, atol=0.05)
+
+
+def test_bursts_are_held_against_chance() -> None:
+    rng = np.random.default_rng(2)
+    for p in (0.05, 0.3, 0.8):
+        found, alone = bursts(rng.random((300, 40)) < p)
+        assert abs(found / alone - 1) < 0.05
+    state, chain = np.zeros(40, bool), []
+    for _ in range(400):
+        state = np.where(state, rng.random(40) < 0.8, rng.random(40) < 0.02)
+        chain.append(state)
+    found, alone = bursts(np.array(chain))
+    assert found > 3 * alone
+    assert lengths(np.zeros((5, 2), bool)).size == 0
+
+
+def test_a_change_is_found_where_it_is() -> None:
+    rng = np.random.default_rng(3)
+    ratio = 1 + 0.1 * rng.random((300, 6))
+    ratio[120:, 4] *= 1.5
+    (found,) = changes(ratio, list("abcdef"), list(range(1000, 1300)))
+    assert (found.worker, abs(found.step - 1120) <= 3) == ("e", True)
+    assert 1.4 < found.factor < 1.6
+    up_and_down = np.concatenate([np.zeros(80), np.ones(80), np.zeros(80)]) + 0.2 * rng.random(240)
+    both = list(changes(np.exp(up_and_down)[:, None], ["a"], list(range(240))))
+    assert [round(each.step, -1) for each in both] == [80, 160]
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
+def test_chance_is_seldom_taken_for_a_change(correlation: float) -> None:
+    rng = np.random.default_rng(4)
+    wrong = 0
+    for _ in range(200):
+        noise, series = rng.normal(size=300), np.zeros(300)
+        for i in range(1, 300):
+            series[i] = correlation * series[i - 1] + noise[i]
+        wrong += split(series)[1] < 0.05
+    assert wrong <= 20  # 10 are expected of 200 at most
+
+
+def test_nothing_fits_is_said() -> None:
+    rng = np.random.default_rng(5)
+    times = np.where(rng.random((200, 10)) < 0.5, 1.0, 10.0) * (1 + np.arange(10))
+    words = str(recording(times).card())
+    assert "no law fits; the nearest is" in words
+
+
+def test_one_worker_is_refused() -> None:
+    with pytest.raises(SettingError, match="has one worker only"):
+        recording(np.ones((5, 1))).card()
+
+
+def test_missing_times_are_counted_and_left_out() -> None:
+    times = healthy(60, 5, np.random.default_rng(6))
+    times[3, 2] = np.nan
+    card = recording(times).card()
+    assert np.isclose(card.missing, 1 / 300)
+    assert card.steps == 60
+
+
+def test_cards_of_public_recordings_say_what_their_authors_say() -> None:
+    """Paper 4: some workers are slow for the whole run, most others within a few per cent."""
+    card = wb.traces.load(public("ec2_traces.csv")).job("ec2-7").card()
+    assert [worker for worker, _ in card.slow] == [1]
+    assert card.law is not None
+    assert card.law.delays.kind == "heterogeneous"  # type: ignore[attr-defined]
+
+
+def test_a_table_that_repeats_itself_has_no_variation() -> None:
+    card = recording(np.ones((20, 3))).card()
+    assert (card.chronic, card.late, card.burst) == (0.0, 0.0, 0.0)

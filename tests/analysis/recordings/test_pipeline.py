@@ -1,0 +1,58 @@
+"""Steps of a pipelined job: against what can be counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workbench.analysis.recordings.pipeline import Pipeline
+from workbench.core.base.settings import SettingError
+
+
+def job(
+    stages: int, batches: int, forward: float = 1.0, backward: float = 2.0, replicas: int = 2
+) -> pd.DataFrame:
+    """All forward computations, then all backward ones, without transfers: recorded as they would run."""
+    rows = []
+    for step in range(2):
+        for replica in range(replicas):
+            for stage in range(stages):
+                for b in range(batches):
+                    start = (stage + b) * forward
+                    rows.append((step, replica, stage, "forward-compute", b, start, start + forward))
+                    turn = (stages + batches - 1) * forward + (stages - 1 - stage + b) * backward
+                    rows.append((step, replica, stage, "backward-compute", b, turn, turn + backward))
+    return pd.DataFrame(rows, columns=["step", "dp_rank", "stage", "optype", "seq_id", "start", "end"])
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(1, 1), (1, 4), (3, 1), (4, 8)])
+def test_an_even_pipeline_takes_what_its_bubbles_and_batches_take(stages: int, batches: int) -> None:
+    """GPipe: (m + p - 1) forward and as many backward computations."""
+    made = Pipeline.of(job(stages, batches))
+    np.testing.assert_allclose(made.seconds(made.durations), (batches + stages - 1) * 3.0)
+    np.testing.assert_allclose(made.seconds(made.even()), (batches + stages - 1) * 3.0)
+
+
+def test_a_slow_replica_holds_up_all_and_a_long_stage_its_pipeline() -> None:
+    made = Pipeline.of(job(2, 4))
+    slow = {k: d.copy() for k, d in made.durations.items()}
+    for key in slow:
+        slow[key][:, 1] *= 2.0
+    np.testing.assert_allclose(made.seconds(slow), 30.0)
+    long = {k: d * (2.0 if k[2] == 1 else 1.0) for k, d in made.durations.items()}
+    np.testing.assert_allclose(made.seconds(long), 1 + 4 * 2 + 4 * 4 + 2)
+
+
+def test_waiting_for_others_is_no_transfer() -> None:
+    rows = job(1, 1)
+    ends = [(s, r, 0, "grads-reduce-scatter", 0, 3.0 + r, 6.0) for s in range(2) for r in range(2)]
+    made = Pipeline.of(pd.concat([rows, pd.DataFrame(ends, columns=rows.columns)]))
+    np.testing.assert_allclose(made.durations["grads-reduce-scatter", 0, 0], 2.0)
+
+
+def test_what_is_not_modelled_is_refused() -> None:
+    with pytest.raises(SettingError, match="stages hold several chunks"):
+        Pipeline.of(job(2, 2).assign(mc=1))
+    with pytest.raises(SettingError, match="every step has to have it once"):
+        Pipeline.of(job(2, 2)[1:])

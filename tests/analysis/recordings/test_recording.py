@@ -1,0 +1,205 @@
+"""The schema: what is refused, and what replays keep."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.recordings.made import healthy, public, recording
+from workbench.analysis.recordings import Recording
+from workbench.analysis.recordings.card import lengths
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.delays import DelayStream
+
+GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (GOOD.assign(seconds=[1.0, -2.0]), "row 2: seconds = -2.0: times are finite and at least 0"),
+        (GOOD.assign(seconds=[1.0, np.nan]), "row 2: seconds = nan"),
+        (GOOD.assign(seconds=["1", "soon"]), "row 2: seconds = soon"),
+        (GOOD.assign(step=[0, 0.5]), "row 2: step = 0.5: steps are whole numbers"),
+        (
+            GOOD.assign(processor_seconds=[0.5, -1.0]),
+            "row 2: processor_seconds = -1.0: a processor's seconds",
+        ),
+        (GOOD.assign(worker=[0, 0]), "row 2: step = 0: worker, step and phase are those of a row before"),
+        (GOOD.assign(worker=[None, 0]), "row 1: worker = nan: whose time is it?"),
+        (GOOD[:0], "there is no row"),
+        (GOOD.drop(columns="seconds"), r"lacks columns \['seconds'\]; it has \['worker', 'step'\]"),
+    ],
+)
+def test_bad_rows_are_refused_in_a_sentence(rows: pd.DataFrame, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Recording.of_rows(rows, "mine")
+
+
+JOB = pd.DataFrame(
+    [(w, t, 1.0 + 0.1 * w) for t in range(12) for w in range(5)], columns=["worker", "step", "seconds"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_one_bad_value_anywhere_is_named_with_its_file_and_line(data: st.DataObject) -> None:
+    """Negative, missing, no number, a point in time, a clock that was set: whatever row it is."""
+    place = data.draw(st.integers(0, len(JOB) - 1))
+    value = data.draw(
+        st.sampled_from([np.nan, np.inf])
+        | st.floats(-1e6, -1e-9)
+        | st.floats(2e8, 1e18)
+        | st.floats(1.5e4, 9e7)
+    )
+    rows = JOB.copy()
+    rows.loc[place, "seconds"] = value
+    with pytest.raises(SettingError) as told:
+        Recording.of_rows(rows, "mine", file="mine.csv")
+    assert str(told.value).startswith(f"path = 'mine.csv', line {place + 2}: seconds = ")
+    assert any(word in str(told.value) for word in ("Leave", "Give"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 4), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
+def test_a_worker_in_other_units_is_named(worker: int, factor: float) -> None:
+    rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["worker"] == worker, factor, 1.0))
+    with pytest.raises(SettingError, match=rf"row {worker + 1}: seconds = .*Bring all to one unit"):
+        Recording.of_rows(rows, "mine")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
+def test_other_units_from_a_step_on_are_named(step: int, factor: float) -> None:
+    """Not where that is three steps at most: a job is held up once in a while, or compiles first."""
+    rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["step"] >= step, factor, 1.0))
+    if 3 <= step <= 9:
+        with pytest.raises(SettingError, match=rf"row {5 * step + 1}: .*before.*Bring all to one unit"):
+            Recording.of_rows(rows, "mine")
+    elif 1e-3 <= factor <= 1e3:
+        assert Recording.of_rows(rows, "mine").steps == 12
+
+
+def test_who_waits_from_a_step_on_has_no_other_units() -> None:
+    """Somebody becomes slow halfway: until then the others wait for next to nothing."""
+    slow = (JOB["worker"] == 3) & (JOB["step"] >= 5)
+    work = JOB.assign(phase="compute", seconds=JOB["seconds"] + slow)
+    late = (JOB["step"] >= 5) & (JOB["worker"] != 3)
+    waits = JOB.assign(phase="wait", seconds=np.where(late, 0.9, 1e-6))
+    assert Recording.of_rows(pd.concat([work, waits]), "mine").steps == 12
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(1e-6, 1e5), st.floats(1.0, 100.0))
+def test_slow_ones_and_other_scales_are_let_through(scale: float, slow: float) -> None:
+    seconds = JOB["seconds"] * scale * np.where(JOB["worker"] == 3, slow, 1.0)
+    assert Recording.of_rows(JOB.assign(seconds=seconds), "mine").steps == 12
+
+
+def test_several_jobs_are_told_apart() -> None:
+    both = Recording.of_rows(pd.concat([GOOD.assign(recording=name) for name in ("a", "b")]), "two")
+    assert both.names == ["a", "b"]
+    assert both.job("b").table().shape == (1, 2)
+    with pytest.raises(SettingError, match="recording = None: choose one of 'a', 'b'"):
+        both.table()
+
+
+def test_the_table_is_of_what_workers_do_themselves() -> None:
+    rows = pd.concat([GOOD.assign(phase="compute"), GOOD.assign(phase="exchange", seconds=[9.0, 8.0])])
+    found = Recording.of_rows(rows, "two phases")
+    assert found.table().to_numpy().tolist() == [[1.0, 2.0]]
+    assert found.table("exchange").to_numpy().tolist() == [[9.0, 8.0]]
+    with pytest.raises(SettingError, match="phase = 'port': choose one of 'compute', 'exchange'"):
+        found.table("port")
+
+
+def replayed(made: Recording, how: str, rounds: int, workers: int, seed: int = 0, **more: int) -> np.ndarray:
+    law = made.delays(how, **more)  # type: ignore[arg-type]
+    stream = DelayStream(law, seed, workers)
+    return np.stack([law.compute(stream.draw(r), np.ones(workers)) for r in range(rounds)])
+
+
+@pytest.mark.parametrize("workers", [1, 4, 9])
+def test_replayed_times_are_recorded_ones_in_recorded_order(workers: int) -> None:
+    times = np.random.default_rng(0).random((30, 4)) + 1.0
+    found = replayed(recording(times), "recorded", 45, workers)
+    for column in found.T:
+        matches = [
+            all(np.isclose(column[r], times[(start + r) % 30, w]) for r in range(45))
+            for w in range(4)
+            for start in range(30)
+        ]
+        assert any(matches)
+
+
+def test_blocks_keep_short_bursts_and_forget_long_ones() -> None:
+    rng = np.random.default_rng(1)
+    times = np.ones((400, 6))
+    for worker in range(6):
+        for start in rng.choice(39, 12, replace=False) * 10 + rng.integers(0, 5, 12):
+            times[start : start + 5, worker] = 3.0
+    made = recording(times)
+    kept = {how: lengths(replayed(made, how, 400, 60) > 2).mean() for how in ("recorded", "blocks")}
+    alone = lengths(replayed(made, "blocks", 400, 60, block=1) > 2).mean()
+    whole = lengths(times > 2).mean()
+    assert abs(kept["recorded"] - whole) < 0.5
+    assert 0.6 * whole < kept["blocks"] < whole + 0.5  # a block's ends cut some
+    assert alone < 1.5
+    for how in ("recorded", "blocks"):  # how long a round takes stays, as nothing held up all at once
+        assert np.isclose(replayed(made, how, 400, 6).max(axis=1).mean(), times.max(axis=1).mean(), rtol=0.1)
+
+
+def test_a_fitted_law_replays_on_any_number_of_workers() -> None:
+    rng = np.random.default_rng(2)
+    made = recording(1.0 + rng.exponential(0.5, (200, 8)))
+    law = made.delays("fitted")
+    assert law.kind == "shifted_exponential"  # type: ignore[attr-defined]
+    wb.run(wb.Experiment(scheme="GC", workers=12, rounds=5, delays=law))
+
+
+def test_what_is_written_is_what_was_recorded(tmp_path: Path) -> None:
+    made = recording(healthy(20, 5, np.random.default_rng(3)))
+    for ending in (".csv", ".parquet"):
+        back = wb.traces.load(made.write(tmp_path / f"times{ending}"))
+        np.testing.assert_allclose(back.table().to_numpy(), made.table().to_numpy(), rtol=1e-15)
+
+
+def test_recorded_ec2_times_run() -> None:
+    made = wb.traces.load(public("ec2_traces.csv")).job("ec2-6")
+    law = made.delays("blocks")
+    trace = wb.run(
+        wb.Experiment(scheme="UMW", workers=20, rounds=10, delays=law, problem_args={"samples": 20})
+    )
+    assert trace.columns["time"][0] >= 20.0
+
+
+def test_replays_say_what_they_keep_and_lose() -> None:
+    """Bursts of all at once, and slow workers: kept as recorded; the fitted law keeps what it can say."""
+    rng = np.random.default_rng(5)
+    times = 1 + 0.1 * rng.exponential(size=(300, 6))
+    times[:, 2] *= 2.0
+    for start in rng.choice(29, 8, replace=False) * 10:
+        times[start : start + 6, 4] *= 4.0
+    found = recording(times).replays(rounds=300)
+    assert list(found.index) == ["as it was", "recorded", "blocks", "fitted"]
+    assert np.isclose(found.loc["recorded", "burst"], found.loc["as it was", "burst"], rtol=0.35)
+    assert found.loc["fitted", "maximum"] != found.loc["as it was", "maximum"]
+
+
+def test_its_metadata_are_croissant(tmp_path: Path) -> None:
+    made = recording(healthy(20, 5, np.random.default_rng(3)))
+    told = made.croissant("times.csv")
+    (file,) = told["distribution"]
+    written = made.write(tmp_path / "times.csv").read_bytes()
+    assert file["sha256"] == hashlib.sha256(written).hexdigest()
+    header = written.decode().splitlines()[0].split(",")
+    assert [field["source"]["extract"]["column"] for field in told["recordSet"][0]["field"]] == header
+    with pytest.raises(SettingError, match="file = "):
+        made.croissant("times.xlsx")

@@ -1,0 +1,51 @@
+"""Functions that say which argument is not of its kind, and hide no fault of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pytest
+
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.settings import SettingError
+
+
+@kinds_checked
+def longest(
+    texts: Sequence[str] | Mapping[str, str],
+    most: int | None = None,
+    side: Literal["l", "r"] = "l",
+    **more: Any,
+) -> int:
+    """Length."""
+    if side not in ("l", "r"):
+        raise TypeError(side)
+    values = texts.values() if isinstance(texts, Mapping) else texts
+    return max(len(text) for text in values) + (0 if most is None else most + more["fault"])
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((5,), "texts = 5: is of the wrong kind; give a list of text, or names, each with text"),
+        (([5],), "texts = [5]: is"),
+        (({"a": 5},), "texts = {'a': 5}: is"),
+        ((["a"], "x"), "most = 'x': is of the wrong kind; give a whole number, or None"),
+        ((["a"], None, "up"), "side = 'up': is of the wrong kind; give 'l' or 'r'"),
+    ],
+)
+def test_the_argument_is_named_with_what_would_work(args: tuple[Any, ...], says: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        longest(*args)
+    assert str(caught.value).startswith(says)
+
+
+def test_its_own_faults_and_missing_arguments_stay_what_they_are() -> None:
+    assert longest(["a", "bc"]) == longest({"x": "ab"}) == 2
+    assert longest({"a", "bc"}) == 2  # type: ignore[arg-type]  # of another kind, but it works
+    with pytest.raises(KeyError, match="fault"):
+        longest(["a"], 1)
+    with pytest.raises(TypeError, match="missing 1 required"):
+        longest()  # type: ignore[call-arg]
+    assert (longest.__name__, longest.__doc__) == ("longest", "Length.")

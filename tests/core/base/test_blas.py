@@ -1,0 +1,29 @@
+"""One thread where many would wait for one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+import threadpoolctl
+
+from workbench.core.base.blas import ALONE, one_thread
+
+
+def threads() -> list[int]:
+    scipy.linalg.lapack.dgetrf(np.eye(2))  # the library is there
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_every_library_takes_one_thread_meanwhile() -> None:
+    with threadpoolctl.threadpool_limits(2):
+        before = threads()
+        with one_thread():
+            assert set(threads()) == {1}
+        assert threads() == before
+
+
+def test_few_numbers_are_let_alone() -> None:
+    with threadpoolctl.threadpool_limits(2):
+        before = threads()
+        with one_thread(ALONE):
+            assert threads() == before

@@ -1,0 +1,67 @@
+"""What help shows of settings: the fields, with meaning, unit and range, and none of pydantic's machinery."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from typing import Any
+
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+from IPython.core.interactiveshell import InteractiveShell
+
+import workbench as wb
+from workbench.core.base.settings import Settings, setting
+from workbench.core.contract.delays import Pareto
+from workbench.core.contract.links import Link
+
+
+class Vessel(Settings):
+    """A thing that is filled."""
+
+    volume: float = setting(description="how much it holds", unit="l", gt=0, le=50)
+    colour: str | None = setting(None, "seen from outside")
+
+
+def shown(settings: type[Settings]) -> str:
+    return pydoc.render_doc(settings, renderer=pydoc.plaintext)
+
+
+def test_a_field_is_described_with_kind_range_default_and_unit() -> None:
+    assert inspect.getdoc(Vessel) == (
+        "A thing that is filled.\n\nParameters\n----------\n"
+        "volume : float > 0 and <= 50\n    how much it holds [l]\n"
+        "colour : str | None, default None\n    seen from outside"
+    )
+    assert str(inspect.signature(Vessel)) == "(*, volume: float, colour: str | None = None)"
+
+
+@pytest.mark.parametrize(
+    "settings", [wb.Experiment, wb.Fault, Pareto, Link, wb.schemes.get("CR"), wb.batch.Sweep]
+)
+def test_help_shows_the_fields_and_no_machinery(settings: type[Settings]) -> None:
+    text = shown(settings)
+    for field in settings.fields():
+        assert field["name"] in inspect.signature(settings).parameters
+        assert field.get("description", "") in text
+        assert f"[{field['unit']}]" in text if field.get("unit") else True
+    for word in ("model_dump", "model_config", "__pydantic", "__class_vars__", "parse_raw", "AfterValidator"):
+        assert word not in text
+
+
+def test_own_methods_are_still_listed() -> None:
+    assert {"replace", "fields", "read", "write", "plan", "load"} <= set(dir(wb.Experiment))
+    assert "Read a .json, .yaml or .yml file" in shown(wb.Experiment)
+
+
+@pytest.mark.parametrize("words", ["wb.Experiment?", "e?"])
+def test_a_question_mark_in_jupyter_shows_them(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shell = InteractiveShell()
+    shell.user_ns.update(wb=wb, e=wb.Experiment())
+    told: list[Any] = []
+    shell.display_page = True  # type: ignore[assignment]
+    shell.set_hook("show_in_pager", lambda _, data, *more: told.append(data["text/plain"]), 0)
+    shell.run_cell(TransformerManager().transform_cell(words))
+    text = told[0] if told else capsys.readouterr().out
+    assert "speed of decoding; empty = free, as in the papers [floats/s]" in text
+    assert "model_dump" not in text

@@ -1,0 +1,179 @@
+"""YAML as people mean it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench
+from workbench.analysis.planning.profile import ClusterProfile
+from workbench.core.base.settings import SettingError
+from workbench.core.base.text import REPEATED, dump, parse, read_yaml
+from workbench.core.experiment import Experiment
+from workbench.lab.batch import Sweep
+from workbench.mpi import clusters
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("2E4", 2e4),
+        (".5", 0.5),
+        ("-7", -7),
+        ("no", "no"),
+        ("off", "off"),
+        ("1:30", "1:30"),
+        ("010", 10),
+        ("1_000", "1_000"),
+        ("2026-01-01", "2026-01-01"),
+        ("true", True),
+        ("null", None),
+        ("", None),
+        ("'1'", "1"),
+    ],
+)
+def test_scalars(text: str, value: object) -> None:
+    found = parse(f"a: {text}")["a"]
+    assert found == value
+    assert isinstance(found, bool) == isinstance(value, bool)
+
+
+ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126))
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.none() | ASCII)
+def test_json_is_read_as_json_is_meant(value: object) -> None:
+    assert parse(json.dumps({"a": [value]})) == {"a": [value]}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e-3", 1e-3), ("no", "no")]
+)
+def test_what_looks_like_json_is_yaml_all_the_same(text: str, value: object) -> None:
+    assert parse(f'{{"a": {text}}}') == {"a": value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!python/object/apply:os.system ['true']",
+        "!!python/name:os.system",
+        "a: 1\na: 2",
+        '{"a": 1, "a": 2}',
+        "[1, 2",
+    ],
+)
+def test_code_twice_given_keys_and_half_a_file_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(yaml.YAMLError):
+        parse(text)
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=r"sweep\.yaml: not valid YAML"):
+        read_yaml(file, "base:")
+
+
+def laughs(levels: int, width: int) -> str:
+    """Each list holds the one before it several times: width ** levels values in a few lines."""
+    lines = [f"a0: &a0 [{', '.join('x' * width)}]"]
+    lines += [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * width)}]" for i in range(levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (laughs(9, 9), r"the aliases up to \*a3 stand for more than 10000 values; write them out.*line 5"),
+        ("a: &a {" + "b: 1, " * 99 + "c: 1}\n" + "x: {<<: *a}\n" * 200, "stand for more than 10000 values"),
+        ("a: &a {b: *a}", r"\*a is within itself"),
+        ("&a [1, *a]", r"\*a is within itself"),
+        ("a: " + "[" * 900 + "]" * 900, "lies 50 levels deep; write it flatter"),
+        ("{a: " * 900 + "1" + "}" * 900, "lies 50 levels deep"),
+        (
+            json.dumps({"a": [[[1]]]}).replace("[[[1]]]", '{"a": ' * 900 + "1" + "}" * 900),
+            "lies 50 levels deep",
+        ),
+        ("- " * 900 + "1", "lies 50 levels deep"),
+        ("rounds: " + "9" * 5000, "'999999999.* cannot be read as int"),
+        ("a: !!int many", "'many' cannot be read as int"),
+        ("a: !!bool many", "'many' cannot be read as bool"),
+        ("!!map 5", "expected a mapping"),
+        ("a: !!timestamp 2026-01-01", "timestamp"),
+        ("a: !!set {b}", "could not determine a constructor"),
+        ("{1: a, '1': b}", "'1' stands twice"),
+        ("{[1]: a}", "unhashable"),
+        ("a: \x07", "special characters are not allowed"),
+    ],
+)
+def test_what_stands_for_more_than_it_seems_is_refused_before_anything_is_made_of_it(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(text)
+    for read in (Experiment.read, Sweep.read, ClusterProfile.load, clusters.load):
+        with pytest.raises(SettingError, match=rf"spec\.yaml: not valid YAML.*{says}") as caught:
+            read(file)
+        assert "\n" not in str(caught.value)
+
+
+@given(st.integers(0, 4), st.integers(1, 8))
+def test_aliases_that_stand_for_little_are_taken(levels: int, width: int) -> None:
+    """What they stand for is counted: the values and the lists that hold them."""
+    stands_for = sum(width * sum(width**j for j in range(i + 1)) for i in range(1, levels + 1))
+    if stands_for > REPEATED:
+        with pytest.raises(yaml.YAMLError, match="stand for more than"):
+            parse(laughs(levels, width))
+        return
+    found: Any = parse(laughs(levels, width))[f"a{levels}"]
+    for _ in range(levels):
+        assert len(found) == width
+        found = found[0]
+    assert found == ["x"] * width
+
+
+def test_only_one_module_reads_yaml() -> None:
+    """Two readers would take the same text for different things."""
+    root = Path(workbench.__file__).parents[1]
+    readers = re.compile(r"^\s*(import|from) yaml\b", re.MULTILINE)
+    sources = [file for name in ("workbench", "notebooks") for file in (root / name).rglob("*.py")]
+    found = [str(file.relative_to(root)) for file in sources if readers.search(file.read_text())]
+    assert found == ["workbench/core/base/text.py"]
+
+
+def test_files_that_hold_no_fields(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="no such file"):
+        read_yaml(tmp_path / "nowhere.yaml", "base:")
+    file = tmp_path / "list.yaml"
+    file.write_text("[1, 2]")
+    with pytest.raises(SettingError, match="not a list"):
+        read_yaml(file, "base:")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(
+        SettingError, match=r"list\.yaml: is no text in UTF-8 \(invalid start byte at byte 0\)"
+    ):
+        read_yaml(file, "base:")
+
+
+WORDS = st.text(alphabet="0123456789eE+-._:xonys<~", max_size=6)
+
+
+@given(
+    st.dictionaries(
+        WORDS, st.one_of(WORDS, st.floats(allow_nan=False), st.integers(), st.booleans(), st.none())
+    )
+)
+def test_what_is_written_is_read_again_by_either_version(fields: dict[str, Any]) -> None:
+    """Text that one version of YAML takes for a number stays text."""
+    assert parse(dump(fields)) == fields
+    assert yaml.safe_load(dump(fields)) == fields
+
+
+def test_fields_can_be_merged() -> None:
+    assert parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}")["b"] == {"x": 1, "y": 3}

@@ -1,0 +1,286 @@
+"""`wb.check` passes what is right, and names the law that is broken, with a case that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.few import few
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.types import Array
+from workbench.core.checking import Broken
+from workbench.core.contract.delays import (
+    Constant,
+    DelayModel,
+    Exponential,
+    Heterogeneous,
+    Keyed,
+    Markov,
+    Pareto,
+    delay_models,
+)
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.optimisers import GradientDescent
+from workbench.core.contract.plan import MASTER, Plan, uncoded_plan
+from workbench.core.contract.programs import at_least, parent_program, plain_sum, worker_program
+from workbench.core.contract.protocol import CODED, MODEL, Commit, Compute, Node, Program, Recv, Send
+from workbench.core.contract.scheme import Scheme
+from workbench.core.problems.linear import LeastSquares
+from workbench.core.schemes.uncoded import UMW
+
+FEW = 12  # cases a law: what is wrong here is wrong nearly always
+
+
+def broken(what: Any) -> set[str]:
+    return {row.law for row in wb.check(what, examples=FEW).broken}
+
+
+@pytest.mark.parametrize("name", few("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"]))
+def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
+    checked = wb.check(name, examples=8)
+    assert checked.ok, checked
+    assert all(row.verdict != "holds" or row.cases for row in checked.rows)
+
+
+@pytest.mark.parametrize("name", few("delays' laws", 3, sorted(set(delay_models()) - {"replay"})))
+def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
+    checked = wb.check(name, examples=20)
+    assert checked.ok, checked
+    verdicts = {row.law: row.verdict for row in checked.rows}
+    told = "does not apply" if name == "changing" else "holds"  # its mean hangs on how many rounds there are
+    assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
+
+
+def test_a_tail_without_variance_declares_no_mean() -> None:
+    rows = {row.law: row.verdict for row in wb.check(Pareto(shape=1.5), examples=10).rows}
+    assert (rows["mean"], rows["quantiles"]) == ("does not apply", "holds")
+
+
+@pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(enter=1e-3, leave=1e-2)])
+def test_rare_events_break_no_law(law: DelayModel) -> None:
+    assert wb.check(law, only=["mean", "quantiles"], examples=20).ok
+
+
+@pytest.mark.parametrize("name", ["gd", "nesterov", "inverse_time", "amsgrad"])
+def test_optimisers_keep_theirs(name: str) -> None:
+    assert wb.check(name, examples=10).ok
+
+
+@pytest.mark.parametrize("name", ["least_squares", "logistic", "softmax", "unit"])
+def test_problems_keep_theirs(name: str) -> None:
+    assert wb.check(name, examples=20).ok
+
+
+def twice(round: int, got: Any) -> tuple[Any, float]:
+    """The sum of all answers, the first of them once more."""
+    values = [message.value for message in got.values()]
+    return plain_sum([*values, values[0]]), 0.0
+
+
+def test_a_part_that_counts_twice_is_found() -> None:
+    class Twice(UMW):
+        name = "Twice"
+
+        def program(self, node: Node) -> Program:
+            if node.rank == MASTER:
+                rule = at_least(len(node.children))
+                return parent_program(node, rule, twice)
+            return super().program(node)
+
+    checked = wb.check(Twice, examples=FEW)
+    (row,) = (row for row in checked.broken if row.law == "exact")
+    assert row.why == "round 0: part 0 has weight 2 in what is committed, instead of 1"
+    assert row.case is not None
+    assert row.case["workers"] == 1  # the smallest there is
+    with pytest.raises(Broken, match="part 0 has weight 2"):  # as its `show` says
+        wb.check(Twice, only="exact", case=row.case)
+    assert "breaks" in str(checked)
+    assert "✗" in checked._repr_html_()
+    assert "<code>odds</code>" in checked._repr_html_()
+
+
+def test_late_answers_taken_for_new_ones_are_found() -> None:
+    class Late(Scheme):
+        """A master that takes the first answers there are, of whatever round."""
+
+        name = "Late"
+        title = "takes late answers"
+        exact = False
+        wait: int = setting(1, "answers", ge=1, le=3)
+
+        def check(self, workers: int) -> None:
+            if self.wait > workers:
+                raise SettingError(f"scheme_args.wait = {self.wait}: there are {workers} workers")
+
+        def plan(self, workers: int, samples: int) -> Plan:
+            return uncoded_plan(workers, samples)
+
+        def odds(self, draws: Draws, workers: int) -> Odds:
+            return star_odds(draws, self.wait)
+
+        def program(self, node: Node) -> Program:
+            return self._master(node) if node.rank == MASTER else worker_program(node, _answer)
+
+        def _master(self, node: Node) -> Program:
+            model = node.model
+            for r in node.span:
+                yield Send(node.children, MODEL, r, model)
+                values = []
+                for _ in range(self.wait):
+                    message = yield Recv({CODED: 0})
+                    values.append(message.value)
+                total = plain_sum(values)
+                model = yield Commit(total, r, 0.0)
+            yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+    assert {"fresh", "residual"} <= broken(Late)
+
+
+def _answer(node: Node, job: Any) -> Program:
+    value = yield Compute(node.work, job.value, job.round)
+    yield Send(MASTER, CODED, job.round, value)
+
+
+def test_wrong_odds_and_wrong_loads_are_found() -> None:
+    class Hasty(UMW):
+        name = "Hasty"
+
+        def odds(self, draws: Draws, workers: int) -> Odds:
+            return star_odds(draws, max(1, workers - 1))
+
+        def loads(self, workers: int, samples: int) -> Any:
+            return super().loads(workers, samples) + 1
+
+    assert broken(Hasty) == {"forecast", "plan"}
+
+
+def test_an_error_of_the_users_own_is_told_with_its_line() -> None:
+    class Bad(UMW):
+        name = "Bad"
+
+        def program(self, node: Node) -> Program:
+            return {}["nothing"]  # type: ignore[no-any-return]
+
+    (row,) = wb.check(Bad, only="rounds", examples=FEW).broken
+    assert row.why.startswith(
+        "raises RunError: Bad: the program of rank 0 failed in round 0: KeyError: 'nothing' ("
+    )
+    assert "test_check.py, line" in row.why
+
+
+def test_waiting_for_nothing_is_found() -> None:
+    class Idle(UMW):
+        name = "Idle"
+
+        def program(self, node: Node) -> Program:
+            yield Recv({CODED: 0})
+
+    (row,) = wb.check(Idle, only="rounds", examples=FEW).broken
+    assert row.why.startswith("raises Stalled: ")
+
+
+class FirstComes(Constant):
+    """Draws that hang on who asks first."""
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        DRAWN.append(round)
+        return np.full((1, workers), float(len(DRAWN)))
+
+    def compute(self, draw: Array, samples: Any) -> Array:
+        return np.asarray(samples * draw[0])
+
+
+DRAWN: list[int] = []
+
+
+class Backwards(Exponential):
+    """Fewer samples take longer, and hidden memory."""
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        return super().draw(keyed, round, workers, slot, None) + (0 if before is None else before)
+
+    def compute(self, draw: Array, samples: Any) -> Array:
+        return np.asarray(draw[0] / np.maximum(samples, 1))
+
+
+class Declared(Exponential):
+    """Says twice the mean that it has, and the right quantiles."""
+
+    def expected(self, samples: int) -> float:
+        return 2 * self.mean
+
+    def quantile(self, q: float, samples: int) -> float:
+        return float(-np.log1p(-q) * self.mean)
+
+
+class Slower(Heterogeneous):
+    """Says a tenth more than its mean."""
+
+    def expected(self, samples: int) -> float:
+        return 1.1 * super().expected(samples)
+
+
+class Rarer(Markov):
+    """Says that it is slow a tenth as often as it is."""
+
+    enter: float = setting(0.1, "chance", gt=0, le=1)
+
+    @property
+    def _share(self) -> float:
+        return 0.1 * super()._share
+
+
+@pytest.mark.parametrize(
+    ("law", "wrong"),
+    few(
+        "wrong laws",
+        2,
+        [
+            (FirstComes, {"order"}),
+            (Backwards, {"growing", "memory"}),
+            (Declared, {"mean"}),
+            (Slower, {"mean"}),
+            (Rarer, {"quantiles"}),
+        ],
+    ),
+)
+def test_wrong_delay_laws_are_found(law: type[DelayModel], wrong: set[str]) -> None:
+    assert wrong <= broken(law)
+
+
+def test_wrong_optimisers_are_found() -> None:
+    class Uphill(GradientDescent):
+        name = "uphill"
+
+        def update(self, state: Any, model: Array, gradient: Array, problem: Any, t: int) -> Any:
+            model -= 0.0  # in place
+            new, state = super().update(state, model, -gradient, problem, t)
+            return new, {**state, "why": "text"}
+
+    assert broken(Uphill) == {"kept", "descends"}
+
+
+def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = LeastSquares.slope
+    monkeypatch.setattr(LeastSquares, "slope", lambda self, z, y: 1.01 * true(self, z, y))
+    assert "passes" in broken("least_squares") or "differences" in broken("least_squares")
+
+
+def test_what_cannot_be_checked_is_refused() -> None:
+    with pytest.raises(SettingError, match="what = 5: cannot be checked"):
+        wb.check(5)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="did you mean 'UMW'"):
+        wb.check("UMV")
+    with pytest.raises(SettingError, match=r"only = 'exacte'.*did you mean 'exact'"):
+        wb.check("UMW", only="exacte")
+    with pytest.raises(SettingError, match="is for one law"):
+        wb.check("UMW", case={})
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_five_rounds_on_real_processes() -> None:
+    assert wb.check("CR", only="mpi", mpi=True).ok

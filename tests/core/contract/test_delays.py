@@ -1,0 +1,388 @@
+"""Delay models: distributions, keys, memory, replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.analysis.planning.profile import scaled
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.delays import DelayModel, DelayStream, Keyed, delay_models, law_of, recorded
+
+TRACES = Path(__file__).resolve().parents[4] / "shared" / "data" / "ec2_traces.csv"
+ALIBABA = TRACES.with_name("traces") / "alibaba_job_1.csv"
+
+
+def build(spec: dict[str, Any]) -> DelayModel:
+    return wb.Experiment(delays=spec).delays
+
+
+def sampled(spec: dict[str, Any], rounds: int = 400, workers: int = 100, samples: int = 3) -> np.ndarray:
+    stream = DelayStream(build(spec), 1, workers)
+    return np.stack([stream.whole(r, np.full(workers, samples)) for r in range(rounds)])
+
+
+def near(found: np.ndarray, mean: float, std: float) -> None:
+    assert abs(found.mean() - mean) < 4 * std / np.sqrt(found.size)
+
+
+def test_shifted_exponential_is_the_papers() -> None:
+    """a d + Exp(mean d/mu) (paper 1, section III-C)."""
+    times = sampled({"kind": "shifted_exponential", "shift": 2.0, "rate": 0.5})
+    near(times, 3 * 2.0 + 3 / 0.5, 3 / 0.5)
+    assert times.min() >= 6.0
+    assert np.mean(times > 6.0 + 6.0) == pytest.approx(np.exp(-1), abs=0.01)
+
+
+def test_two_part_is_the_papers() -> None:
+    """T = d T1 + T2/m, T1 = t1 + Exp(lambda1), T2 = t2 + Exp(lambda2) (paper 2, section V)."""
+    model = build({"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1})
+    stream = DelayStream(model, 0, 20_000)
+    computing = stream.whole(0, np.full(20_000, 4))
+    sending = stream.sending(0, 1 / 3)
+    assert sending is not None
+    near(computing, 4 * (1.6 + 1 / 0.8), 4 / 0.8)
+    near(sending, (6 + 10) / 3, 10 / 3)
+    assert abs(np.corrcoef(computing, sending)[0, 1]) < 0.03
+
+
+def test_exponential_does_not_depend_on_the_load() -> None:
+    near(sampled({"kind": "exponential", "mean": 0.2}, samples=7), 0.2, 0.2)
+    assert (sampled({"kind": "exponential", "mean": 0.2}, samples=0, rounds=2) == 0).all()
+
+
+def test_heterogeneous_workers_stay_slow() -> None:
+    spec = {
+        "kind": "heterogeneous",
+        "shift": 1.0,
+        "slow": 0.3,
+        "slow_straggles": 0.8,
+        "active_straggles": 0.01,
+    }
+    late = sampled(spec, workers=500) > 3.0
+    share = late.mean(axis=0)
+    slow = share > 0.4
+    assert abs(slow.mean() - 0.3) < 0.08
+    assert abs(share[slow].mean() - 0.8) < 0.01
+    assert abs(share[~slow].mean() - 0.01) < 0.003
+
+
+def test_pareto_has_the_stated_tail() -> None:
+    times = sampled({"kind": "pareto", "shift": 1.0, "shape": 2.5}, samples=1)
+    assert times.min() >= 1.0
+    assert np.mean(times > 2.0) == pytest.approx(2.0**-2.5, abs=0.01)
+
+
+def test_markov_is_stationary_and_sticks() -> None:
+    slow = sampled({"kind": "markov", "shift": 1.0, "enter": 0.1, "leave": 0.3, "factor": 10}, samples=1) > 5
+    assert abs(slow.mean() - 0.25) < 0.02
+    assert abs(slow[0].mean() - 0.25) < 0.15
+    assert (slow[1:] & slow[:-1]).sum() / slow[:-1].sum() == pytest.approx(0.7, abs=0.02)
+
+
+def test_markov_rounds_may_be_asked_for_in_any_order() -> None:
+    model = build({"kind": "markov"})
+    forward, late = DelayStream(model, 5, 30), DelayStream(model, 5, 30)
+    drawn = [forward.draw(r) for r in range(9)]
+    np.testing.assert_array_equal(late.draw(8), drawn[8])
+
+
+# The package's: a law that another test file defines need not be one.
+LAWS = [kind for kind in delay_models() if delay_models()[kind].__module__.startswith("workbench.")]
+
+
+@given(st.sampled_from(sorted(set(LAWS) - {"replay"})), st.integers(0, 2**40), st.integers(0, 20))
+def test_draws_are_keyed(kind: str, seed: int, round: int) -> None:
+    """A worker's draw depends on seed, round and worker; not on who asks first or how many there are."""
+    small, large = (DelayStream(build({"kind": kind}), seed, n) for n in (5, 8))
+    large.draw(0)
+    np.testing.assert_array_equal(small.draw(round), large.draw(round)[:, :5])
+    if kind not in ("constant", "heterogeneous", "markov"):
+        assert not np.array_equal(small.draw(round), small.draw(round + 1))
+        other = DelayStream(build({"kind": kind}), seed + 1, 5)
+        assert not np.array_equal(small.draw(round), other.draw(round))
+
+
+def test_schemes_that_are_compared_meet_the_same_stragglers() -> None:
+    common: dict[str, Any] = {"workers": 6, "rounds": 3, "problem_args": {"samples": 60, "features": 3}}
+    umw, ring = wb.compare([wb.Experiment(scheme=s, **common) for s in ("UMW", "RAR")])
+    rows = [t.events[(t.events["round"] == 0) & (t.events["kind"] == "compute")] for t in (umw, ring)]
+    ends = [r.sort_values("rank")["end"].to_numpy() for r in rows]
+    np.testing.assert_array_equal(*ends)
+
+
+def test_parts_may_have_draws_of_their_own() -> None:
+    """The spread of a sum of independent draws is smaller than that of one draw."""
+    common: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 3}, "workers": 4, "rounds": 2000}
+    common |= {"problem": "unit", "problem_args": {"samples": 4}}
+    one, each = (
+        wb.forecast(wb.Experiment(**common, delays={"kind": "shifted_exponential", "rate": 1.0, "per": per}))
+        for per in ("worker", "part")
+    )
+    assert each.mean > 1.5 * one.mean  # the first of four workers: min of sums, not of one draw times four
+
+
+def table(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "times.csv"
+    path.write_text(text)
+    return str(path)
+
+
+def test_replay_goes_through_the_record_in_order(tmp_path: Path) -> None:
+    path = table(tmp_path, "worker,iteration,seconds\n0,0,1\n0,1,2\n0,2,3\n")
+    stream = DelayStream(build({"kind": "replay", "path": path, "samples": 2.0, "scale": 0.5}), 0, 1)
+    times = [float(stream.whole(r, np.array([4]))[0]) for r in range(6)]
+    start = times.index(1.0)
+    assert (times + times)[start : start + 3] == [1.0, 2.0, 3.0]  # 4 samples / 2 recorded * 0.5
+    assert times[:3] == times[3:]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("worker,seconds\n0,1\n", "iteration"),
+        ("worker,iteration,seconds\n0,0,nan\n", "finite"),
+        ("worker,iteration,seconds\n", "a row"),
+        ("worker,iteration,seconds\n0,0,-1\n", ">= 0"),
+    ],
+)
+def test_a_bad_record_is_refused_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(wb.SettingError, match=words):
+        DelayStream(build({"kind": "replay", "path": table(tmp_path, text)}), 0, 1).draw(0)
+
+
+def test_a_missing_record_is_refused() -> None:
+    with pytest.raises(wb.SettingError, match=r"delays.path = 'nowhere.csv'"):
+        DelayStream(build({"kind": "replay", "path": "nowhere.csv"}), 0, 1).draw(0)
+
+
+def test_as_recorded_workers_take_their_own_times_whatever_the_load(tmp_path: Path) -> None:
+    rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # in no order
+    path = table(tmp_path, "\n".join(["worker,iteration,seconds", *rows]) + "\n")
+    law = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
+    for seed in (0, 5):
+        stream = DelayStream(law, seed, 3)
+        times = [stream.whole(r, np.array([1, 50, 0])).tolist() for r in range(4)]
+        assert times == [[1, 10, 11], [11, 20, 21], [21, 30, 31], [1, 10, 11]]  # then from the beginning
+    parts = stream.progress(1, np.array([[1, 3], [2, 2], [0, 0]]))
+    np.testing.assert_allclose(parts, [[11 / 4, 11], [10, 20], [0, 21]])
+    assert stream.piece(1, 2, 0, 40) == 21
+
+
+@given(samples=st.integers(0, 50), base=st.integers(1, 20), slope=st.floats(0, 2), factor=st.floats(0.5, 8))
+def test_what_is_taken_as_recorded_may_follow_the_load(
+    tmp_path_factory: pytest.TempPathFactory, samples: int, base: int, slope: float, factor: float
+) -> None:
+    """delays + (load - base load) * slope (Krishnan et al.'s search); the same where samples are more work each."""
+    path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
+    law = build({"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope})
+    wanted = np.maximum([3 + slope * (samples - base), 5 + slope * (samples - base)], 0)
+    np.testing.assert_allclose(DelayStream(law, 0, 2).whole(0, np.array([samples, samples])), wanted)
+    portions = np.array([[samples // 3, samples - samples // 3], [0, samples]])
+    np.testing.assert_allclose(DelayStream(law, 0, 2).progress(0, portions)[:, -1], wanted)
+    fewer = DelayStream(scaled(law, factor), 0, 2)
+    np.testing.assert_allclose(fewer.whole(0, np.full(2, samples / factor)), wanted, atol=1e-9)
+
+
+def test_as_recorded_takes_no_more_workers_than_were_recorded(tmp_path: Path) -> None:
+    path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\n")
+    law = {"kind": "replay", "path": path, "as_recorded": True}
+    with pytest.raises(wb.SettingError, match=r"has 2 experiments; name one in delays\.experiment: a, b"):
+        DelayStream(build(law), 0, 2).draw(0)
+    with pytest.raises(wb.SettingError, match=r"3 workers, and .* has 2; take 2 workers or fewer"):
+        DelayStream(build({**law, "experiment": "a"}), 0, 3).draw(0)
+
+
+def test_an_experiment_of_the_record(tmp_path: Path) -> None:
+    path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\nb,1,0,70\n")
+    only = DelayStream(build({"kind": "replay", "path": path, "experiment": "b"}), 0, 2).draw(0)
+    assert sorted(only[0]) == [50, 70]
+    pooled = DelayStream(build({"kind": "replay", "path": path}), 0, 4).draw(0)
+    np.testing.assert_allclose(sorted(pooled[0]), [1, 50 / 30, 70 / 30, 3])  # b's median 60 becomes a's 2
+    with pytest.raises(wb.SettingError, match=r"experiment = 'c'.*a, b"):
+        DelayStream(build({"kind": "replay", "path": path, "experiment": "c"}), 0, 4).draw(0)
+
+
+HEAD = "experiment,worker,iteration,seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        (
+            "worker,iteration,seconds\n0,0,1\n0,1,2\n0,0,5\n",
+            "line 4",
+            "worker, iteration .* column experiment",
+        ),
+        (HEAD + "a,0,0,1\nb,0,0,1\n\na,0,0,2\n", "line 5", "experiment, worker, iteration are those"),
+        ("worker,iteration,seconds\n0,0,1\n,1,2\n", "line 3", "worker is empty"),
+        (HEAD + "a,0,0,1\n,0,1,2\n", "line 3", "experiment is empty"),
+        (HEAD + "a,0,0,1\na,0,,2\n", "line 3", "iteration is empty"),
+        (HEAD + "a,0,0,1\n\na,0,first,2\n", "line 4", "iteration = first: iterations are numbers"),
+        (HEAD + "a,0,0,1\na,0,inf,2\n", "line 3", "iteration = inf"),
+        (HEAD + "a,0,0,1\na,0,1,-2\n", "line 3", "seconds = -2: .* >= 0"),
+        (HEAD + "a,0,0,1\na,0,1,\n", "line 3", "seconds = nan: .* finite"),
+        (HEAD + '"a\nb",0,0,1\na,0,1,soon\n', "line 4", "seconds = soon"),
+        (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "experiment = b: its median is 0 s"),
+    ],
+)
+def test_a_record_that_does_not_say_whose_time_it_is_is_refused_with_its_line(
+    tmp_path: Path, text: str, where: str, words: str
+) -> None:
+    path = table(tmp_path, text)
+    with pytest.raises(wb.SettingError, match=rf"^delays.path = '{path}', {where}: .*{words}"):
+        recorded(path)
+
+
+def test_a_row_of_a_parquet_table_is_named_by_its_number(tmp_path: Path) -> None:
+    path = str(tmp_path / "times.parquet")
+    rows = {"worker": ["a", "a", None], "iteration": ["0", "1", "2"], "seconds": [1.0, 2.0, 3.0]}
+    pd.DataFrame(rows, index=[7, 8, 9]).to_parquet(path)
+    with pytest.raises(wb.SettingError, match=r"times.parquet', row 3: worker is empty"):
+        recorded(path)
+
+
+def test_rows_with_fields_without_a_name_are_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, "worker,iteration,seconds\n0,0,1,5\n0,1,2,5\n")
+    with pytest.raises(wb.SettingError, match="more fields than its first line"):
+        recorded(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_iterations_written_as_text_go_by_number(tmp_path: Path, kind: str) -> None:
+    numbers = np.random.default_rng(0).permutation(12)
+    rows = pd.DataFrame({"worker": "a", "iteration": [f"{i:d}" for i in numbers], "seconds": numbers + 1.0})
+    path = str(tmp_path / f"times.{kind}")
+    rows.to_parquet(path) if kind == "parquet" else rows.to_csv(path, quoting=2)
+    times, lengths = recorded(path)
+    np.testing.assert_array_equal(times, [np.arange(12) + 1.0])
+    assert lengths.tolist() == [12]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 99))
+def test_the_order_of_the_rows_does_not_matter(lengths: list[int], seed: int) -> None:
+    """Every time lands at its worker's iteration, none twice, none lost."""
+    told = [(w, i, 100.0 * w + i) for w, n in enumerate(lengths) for i in range(n)]
+    with TemporaryDirectory() as folder:
+        shuffled = np.random.default_rng(seed).permutation(len(told))
+        lines = "".join("{},{},{}\n".format(*told[k]) for k in shuffled)
+        times, counts = recorded(table(Path(folder), "worker,iteration,seconds\n" + lines))
+    assert counts.tolist() == lengths
+    for w, n in enumerate(lengths):
+        np.testing.assert_array_equal(times[w, :n], 100.0 * w + np.arange(n))
+        assert np.isnan(times[w, n:]).all()
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
+def test_the_recorded_ec2_times_are_taken_whole() -> None:
+    """Three experiments; each alone as it was recorded, without their names interleaved: refused."""
+    whole = pd.read_csv(TRACES)
+    for name, rows in whole.groupby("experiment"):
+        times, lengths = recorded(str(TRACES), str(name))
+        assert lengths.sum() == len(rows)
+        assert np.nansum(times) == pytest.approx(rows["seconds"].sum())
+        first = rows[rows["worker"] == rows["worker"].min()].sort_values("iteration")
+        np.testing.assert_array_equal(times[0, : lengths[0]], first["seconds"])
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "nameless.csv"
+        whole.drop(columns="experiment").to_csv(path, index=False)
+        again = int(whole.duplicated(["worker", "iteration"]).to_numpy().argmax())
+        with pytest.raises(wb.SettingError, match=f"line {again + 2}: worker, iteration are those of a row"):
+            recorded(str(path))
+
+
+@pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
+def test_a_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
+    """Refused under its own names; under ours every worker keeps its times, ties and all."""
+    with pytest.raises(wb.SettingError, match=r"lacks columns \['iteration', 'seconds'\]; it has"):
+        recorded(str(ALIBABA))
+    job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
+    path = str(tmp_path / "job.csv")
+    job.to_csv(path, index=False)
+    _, lengths = recorded(path)
+    assert lengths.tolist() == job.groupby("worker").size().tolist()
+    e = wb.Experiment(
+        scheme="SGD", scheme_args={"stragglers": 2}, workers=10, rounds=300, problem="unit",
+        problem_args={"samples": 10}, delays={"kind": "replay", "path": path},
+    )  # fmt: skip
+    trace, f = wb.run(e), wb.forecast(e)
+    np.testing.assert_allclose(f.seconds, np.diff(trace.rounds["time"], prepend=0.0))
+    assert np.isin(np.round(f.seconds), job["seconds"]).all()
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
+def test_recorded_ec2_workers_keep_their_pace() -> None:
+    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code never."""
+    delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
+    common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}
+    umw = wb.forecast(wb.Experiment(scheme="UMW", **common, delays=delays))
+    ignore = wb.forecast(wb.Experiment(scheme="SGD", scheme_args={"stragglers": 1}, **common, delays=delays))
+    assert umw.mean > 8 * ignore.mean
+
+
+@given(
+    st.sampled_from(sorted({"constant", "shifted_exponential", "pareto", "heterogeneous", "markov"})),
+    st.floats(0, 1e4),
+)
+def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: float) -> None:
+    """As so many samples more, whatever the load; who has none does not begin."""
+    plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
+    draw = plain.draw(Keyed(3), 0, 4, 0, None)
+    loads = np.array([0, 1, 7, 100])
+    expected = np.where(loads > 0, plain.compute(draw, loads + fixed), 0.0)
+    np.testing.assert_array_equal(law.compute(draw, loads), expected)
+
+
+def test_a_recording_is_drawn_again_in_blocks(tmp_path: Path) -> None:
+    """One worker, 100 iterations: tens of neighbours, each of some other place, the same for a seed."""
+    path = table(tmp_path, "worker,iteration,seconds\n" + "".join(f"1,{i},{i + 1}\n" for i in range(100)))
+
+    def times(**fields: Any) -> np.ndarray:
+        stream = DelayStream(build({"kind": "replay", "path": path, **fields}), 3, 1, keep=100)
+        return np.array([stream.draw(r)[0, 0] for r in range(100)])
+
+    once, twice, other = times(again=1), times(again=1), times(again=2)
+    np.testing.assert_array_equal(once, twice)
+    assert (once != other).any()
+    assert len(set(times())) == 100 > len(set(once))
+    assert np.isin(np.diff(once), (1.0, -99.0)).sum() >= 100 - 2 * 10
+
+
+def test_who_is_slow_may_be_given() -> None:
+    """The draws of a round are the same as if they had been drawn to be slow."""
+    drawn = DelayStream(law_of({"kind": "heterogeneous"}), seed=4, workers=20)
+    who = tuple((np.flatnonzero(drawn.draw(0)[1]) + 1).tolist())
+    given_ = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=4, workers=20)
+    other = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=5, workers=20)
+    for r in range(5):
+        np.testing.assert_array_equal(drawn.draw(r), given_.draw(r))
+        np.testing.assert_array_equal(other.draw(r)[1], drawn.draw(r)[1])
+    named = law_of({"kind": "heterogeneous", "who": who, "slow": 0.0})
+    assert named.expected(1) is named.quantile(0.5, 1) is None  # of how many?
+
+
+def test_whom_a_law_names_a_run_has() -> None:
+    slow = {"kind": "heterogeneous", "who": (2, 6)}
+    laws = {
+        "who = [2, 6]": slow,
+        "after.who = [2, 6]": {"kind": "changing", "after": slow},
+        "worker = 6": {"kind": "changing", "at": 2, "worker": 6},
+    }
+    for where, delays in laws.items():
+        assert wb.Experiment(scheme="UMW", workers=6, delays=delays).workers == 6
+        with pytest.raises(SettingError) as error:
+            wb.Experiment(scheme="UMW", workers=5, delays=delays)
+        assert str(error.value) == f"delays.{where}: there are workers 1 to 5"
+        with pytest.raises(SettingError, match=r": there is only worker 1$"):
+            wb.Experiment(scheme="UMW", workers=1, delays=delays)
+    for who in ((0, 2), (2, 2), (-1,)):
+        with pytest.raises(SettingError, match=r"who = \[.*: take different ranks, from 1"):
+            wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "who": who})

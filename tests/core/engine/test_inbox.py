@@ -1,0 +1,31 @@
+"""What a node has received: found by kind and round in order of arrival, and gone when its round is closed."""
+
+from __future__ import annotations
+
+from workbench.core.contract.protocol import CODED, LOST, Message
+from workbench.core.engine.inbox import Inbox
+
+
+def message(src: int, round: int, kind: str = CODED) -> Message:
+    return Message(src, kind, round, 0, None)
+
+
+def test_the_first_that_matches_is_found() -> None:
+    inbox = Inbox()
+    inbox += [(message(3, 0),), (message(1, 2), 0.5), (message(2, 1),)]
+    assert inbox.find({CODED: 1}) == 1
+    assert inbox.find({CODED: 0, LOST: 0}) == 0
+    assert inbox.find({LOST: 0}) is None
+    assert inbox.find({CODED: 3}) is None
+
+
+def test_what_a_closed_round_leaves_is_handed_back_in_order_and_late_from_then_on() -> None:
+    inbox, dead = Inbox(), (message(4, 0, LOST),)
+    floor = inbox.floor  # whoever holds it sees every change
+    inbox += [(message(3, 0), "x"), dead, (message(1, 2),), (message(2, 1),)]
+    assert inbox.close(CODED, 2) == [(message(3, 0), "x"), (message(2, 1),)]
+    assert list(inbox) == [dead, (message(1, 2),)]
+    assert [inbox.late(message(1, r)) for r in (1, 2)] == [True, False]
+    assert not inbox.late(message(1, 0, LOST))
+    assert inbox.close(CODED, 1) == []  # closing an earlier one opens nothing
+    assert floor == {CODED: 2}

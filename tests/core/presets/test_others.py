@@ -1,0 +1,59 @@
+"""What the files of presets state follows from the papers' own formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.core.presets.codedreduce import presets
+from workbench.core.presets.others import others
+from workbench.core.theory import cegc_table
+
+TABLE3 = {"t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}  # of one of its 8 parts
+
+
+def best(parts: int) -> list[dict[str, int]]:
+    """Uncoded, the best with m = 1, the best of all, by expected time; a part is 8/n of table 3's."""
+    share = 8 / parts
+    times = {**TABLE3, "t1": TABLE3["t1"] * share, "lambda1": TABLE3["lambda1"] / share}
+    table = cegc_table(parts, **times)
+    rows = np.where(np.isnan(table), np.inf, table)
+    found = [(int(np.argmin(rows[0])), 0), divmod(int(np.argmin(rows)), parts)[::-1]]
+    codes = [(1, 0, 1), *((d + 1, d - m, m + 1) for d, m in found)]
+    return [dict(zip(("load", "stragglers", "reduction"), code, strict=True)) for code in codes]
+
+
+@pytest.mark.parametrize("name", ["table3", "cegc10", "cegc15", "cegc20"])
+def test_the_codes_of_ye_and_abbe_are_the_best_of_their_table(name: str) -> None:
+    found = others[name].experiments
+    parts = found[0].workers
+    assert [e.scheme_args for e in found] == best(parts)
+    each = 100 * parts / 8  # samples, so that a part takes as long as its share of table 3's data
+    for e in found:
+        assert e.problem_args["samples"] == 100 * parts
+        assert e.delays == type(e.delays)(
+            t1=TABLE3["t1"] / each,
+            lambda1=TABLE3["lambda1"] * each,
+            t2=TABLE3["t2"],
+            lambda2=TABLE3["lambda2"],
+        )
+
+
+@pytest.mark.parametrize("found", [presets, others])
+def test_catalogues_list_what_they_hold(found: object) -> None:
+    assert isinstance(found, type(presets))
+    assert list(found.titles) == list(found)
+    assert {name: preset.title for name, preset in found.items()} == found.titles
+    assert found[next(iter(found))] is found[next(iter(found))]  # made once
+    assert "fig1" not in found
+    with pytest.raises(wb.SettingError, match=r"^preset = 'fig1': no such preset; choose one of \w+, "):
+        found["fig1"]
+
+
+def test_titles_of_paper_1_say_what_its_presets_are() -> None:
+    for preset in presets.values():
+        args = preset["CR"].scheme_args
+        words = f"{preset['CR'].workers} workers, alpha = {args['stragglers']}/{args['children']}"
+        assert preset.title.startswith(f"Figure {preset.name[3:]}: ")
+        assert words in preset.title

@@ -1,0 +1,19 @@
+"""The examples in the docstrings give what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+from workbench.core.problems import data
+
+MODULES = ["workbench.core.base.files", data.__name__] + [
+    f"{data.__name__}.{module.name}" for module in pkgutil.iter_modules(data.__path__)
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module).failed == 0

@@ -1,0 +1,340 @@
+"""Networks of the user's own: the sums of gradients that plain PyTorch gives, on both engines, under every scheme."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.few import turn
+from workbench.core.base.settings import SettingError
+from workbench.core.problems.base import Request
+from workbench.mpi.running.real import resume, start_real
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch
+from torch import nn
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "networks.py"
+DIGITS = {"module": f"{EXAMPLE}:DigitsNet", "data": "digits", "samples": 160}
+CHARS = {"module": f"{EXAMPLE}:CharNet", "dataset": f"{EXAMPLE}:text"}
+STEP = 0.2
+SCHEMES: dict[str, dict[str, Any]] = {
+    "UMW": {},
+    "GC": {"stragglers": 2},
+    "CR": {
+        "children": 2,
+        "layers": 2,
+        "stragglers": 1,
+    },  # 6 workers: of 8 there are regular trees of one layer only,
+    "CR of 8": {"children": 8, "layers": 1, "stragglers": 2},  # as n + n^2 = 8 has no whole n, or chains
+    "CEGC": {"load": 3, "stragglers": 1, "reduction": 2},
+    "RAR": {},
+    "FRC": {
+        "replication": 2,
+        "wait_for": 7,
+    },  # the fewest of 8 of whom each of four pairs has answered, whoever is late
+}
+WORKERS = {"CR": 6}
+
+
+def net(**args: Any) -> wb.Experiment:
+    fields: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 4, "rounds": 4}
+    fields |= {key: args.pop(key) for key in list(args) if key in wb.Experiment.model_fields}
+    fields.setdefault("optimiser_args", {"step": STEP})
+    args = {"precision": "float64", "device": "cpu", **args}
+    return wb.Experiment(problem="torch", problem_args=args, **fields)
+
+
+def plain(e: wb.Experiment) -> list[float]:
+    """Losses of a loop that anybody would write: all samples, their mean loss, one step, again."""
+    args = e.problem_spec.own()
+    kind = getattr(torch, e.problem_spec.precision)
+    torch.manual_seed(0)
+    module = args["module"]().to(kind)
+    if "dataset" in args:
+        X, y = args["dataset"]()
+    else:
+        data = e.problem_spec.open()
+        X, y = torch.tensor(np.array(data.X), dtype=kind), torch.tensor(np.array(data.y), dtype=torch.long)
+    descent = torch.optim.SGD(module.parameters(), lr=e.optimiser_args["step"])
+    losses = []
+    for _ in range(e.rounds + 1):
+        loss = nn.functional.cross_entropy(module(X), y)
+        losses.append(loss.item())
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+    return losses[1:]
+
+
+def under(scheme: str, **fields: Any) -> wb.Experiment:
+    workers = WORKERS.get(scheme, 8)
+    return net(scheme=scheme.split()[0], scheme_args=SCHEMES[scheme], workers=workers, **fields)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
+def test_every_scheme_learns_as_a_plain_loop_does(args: dict[str, Any], scheme: str) -> None:
+    """Real vectors through messages, on the virtual clock; the survivors differ from round to round."""
+    e = under(scheme, **args)
+    assert wb.run(e, numeric=True).rounds["loss"].to_numpy() == pytest.approx(plain(e), rel=1e-6)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(("precision", "digits"), [("float64", 1e-6), ("float32", 1e-3)])
+@pytest.mark.parametrize("module", ["DigitsNet", "million"])
+def test_every_scheme_on_eight_real_ranks(module: str, precision: str, digits: float, scheme: str) -> None:
+    args = {**DIGITS, "samples": None} if module == "DigitsNet" else {**CHARS, "module": f"{EXAMPLE}:million"}
+    args = {name: value for name, value in args.items() if value is not None}
+    e = under(scheme, **args, precision=precision, rounds=6)
+    trace = wb.run(e, engine="mpi")
+    assert trace.rounds["loss"].to_numpy() == pytest.approx(plain(e), rel=digits)
+    width = 4 if precision == "float32" else 8
+    if scheme in ("UMW", "GC", "FRC"):
+        assert (trace.rounds["bytes"] == width * trace.rounds["messages"] * e.shape()[1]).all()
+
+
+@turn("modules on ranks", 0, 2)
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize(
+    ("precision", "workers"),
+    [("float64", 3), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("float32", "float64"))],
+)
+def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, workers: int, tmp_path: Path) -> None:
+    """What a test, or a cell, defines goes to the ranks by value; its source stays with the run."""
+
+    def tiny() -> nn.Module:
+        return nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+
+    def own_loss(out: Any, labels: Any) -> Any:
+        return nn.functional.cross_entropy(out, labels, reduction="none")
+
+    faults = [{"worker": 3, "round": 2}]
+    fields = {**DIGITS, "module": tiny, "loss": own_loss, "targets": "classes", "precision": precision}
+    fields |= {"workers": workers, "rounds": 40}  # each rank imports PyTorch
+    e = net(**fields, faults=faults, delays={"kind": "constant", "shift": 2.5e-4 * workers})  # 0.08 s a round
+    run = start_real(e, folder=tmp_path / "run")
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.01), run
+    run.stop()
+    assert len(run.result().rounds) < 40
+    trace = resume(tmp_path / "run").result()
+    assert trace.rounds["loss"].to_numpy() == pytest.approx(
+        plain(e), rel=1e-6 if precision == "float64" else 1e-3
+    )
+    assert {path.name for path in (tmp_path / "run").glob("own-*")} == {"own-tiny.py", "own-own_loss.py"}
+    assert wb.Trace.load(tmp_path / "run").same(trace)
+
+
+def test_float32_travels_as_float32_and_is_forecast_so() -> None:
+    fields = {"link": {"bandwidth": 1e6}, "delays": {"kind": "constant", "shift": 1e-3}, **DIGITS}
+    for precision, width in {"float32": 4, "float64": 8}.items():
+        for scheme in ("GC", "RAR", "CR", "CEGC"):
+            e = under(scheme, **fields, precision=precision)
+            trace, forecast = wb.run(e), wb.forecast(e)
+            assert trace.rounds["bytes"].mean() == pytest.approx(forecast.bytes)
+            assert trace.rounds["time"].diff().iloc[-1] == pytest.approx(forecast.seconds[-1])
+            if scheme == "GC":
+                assert forecast.bytes == (8 - 2) * width * 3850
+    problem = net(**DIGITS, precision="float32").build_problem()
+    assert problem.gradient([(0, 5, 1.0)], problem.start()).dtype == np.float32
+    assert problem.gradient([], problem.start()).dtype == np.float32
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
+def test_it_keeps_the_laws_of_a_problem(args: dict[str, Any], precision: str) -> None:
+    checked = wb.check(net(**args, precision=precision).problem_spec, examples=4)
+    assert checked.ok, checked
+    assert [row.law for row in checked.rows if row.verdict == "does not apply"] == ["smoothness"]
+
+
+def droppy() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
+
+
+def test_dropout_is_drawn_by_round_and_sample() -> None:
+    """The same whoever goes through a part, and with whatever else; none where losses are evaluated."""
+    problem = net(**{**DIGITS, "module": droppy}).build_problem()
+    model = problem.start()
+    here, next_ = problem.at(3), problem.at(4)
+    whole = here.gradient([(0, 160, 1.0)], model)
+    apart = [here.gradient([(a, b, 1.0)], model) for a, b in ((0, 7), (7, 100), (100, 160))]
+    np.testing.assert_allclose(sum(apart), whole, rtol=1e-9, atol=1e-12)
+    together = here.gradient([(7, 100, 2.0), (0, 7, -1.0)], model)
+    np.testing.assert_allclose(together, 2 * apart[1] - apart[0], rtol=1e-9, atol=1e-12)
+    assert np.abs(next_.gradient([(0, 160, 1.0)], model) - whole).max() > 0.01
+    assert np.abs(problem.gradient([(0, 160, 1.0)], model) - whole).max() > 0.01
+    drawn, calm = problem.evaluate([Request(model, round=3), Request(model)])
+    np.testing.assert_allclose(drawn.gradient, whole, rtol=1e-9, atol=1e-12)
+    assert drawn.loss == calm.loss
+    state = torch.get_rng_state()
+    here.gradient([(0, 160, 1.0)], model)
+    assert torch.equal(torch.get_rng_state(), state)  # others' draws are left alone
+    assert wb.check(net(**{**DIGITS, "module": droppy}).problem_spec, examples=4).ok
+
+
+@turn("modules on ranks", 1, 2)
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("workers", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_replicas_agree_on_what_they_drop(workers: int) -> None:
+    fields = {**DIGITS, "module": droppy, "workers": workers}
+    e = net(**fields, scheme="GC", scheme_args={"stragglers": 1})
+    real, coded = wb.run(e, engine="mpi"), wb.run(e)
+    uncoded = wb.run(net(**fields, scheme="UMW", scheme_args={}), numeric=True)
+    for trace in (real, coded):
+        assert trace.rounds["loss"].to_numpy() == pytest.approx(uncoded.rounds["loss"].to_numpy(), rel=1e-9)
+    assert coded.rounds["loss"].iloc[-1] != plain(e)[-1]
+
+
+class Mixing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x - x.mean(0))
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.register_buffer("passes", torch.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        self.passes += 1
+        return self.layer(x)
+
+
+def frozen() -> nn.Module:
+    return nn.Linear(64, 10).requires_grad_(False)
+
+
+def lazy() -> nn.Module:
+    return nn.LazyLinear(10)
+
+
+def batch_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 10), nn.BatchNorm1d(10))
+
+
+def wrong_shape() -> nn.Module:
+    return nn.Linear(3, 10)
+
+
+def no_module() -> int:
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (batch_norm, r"layer '1' \(BatchNorm1d\) .* use GroupNorm or LayerNorm"),
+        (Mixing, "depends on the samples beside it; .* GroupNorm and LayerNorm"),
+        (Counting, "buffer 'passes' changes from pass to pass"),
+        (frozen, "has no parameters to train"),
+        (lazy, "has lazy layers"),
+        (no_module, "makes a int; give a class or function that makes a torch.nn.Module"),
+        (wrong_shape, r"cannot take samples of shape \(4, 64\)"),
+    ],
+)
+def test_what_cannot_be_summed_over_samples_is_refused(make: Any, says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        net(**{**DIGITS, "module": make}).build_problem()
+
+
+def mean_loss(out: Any, y: Any) -> Any:
+    return nn.functional.cross_entropy(out, y)
+
+
+def test_wrong_arguments() -> None:
+    for args, says in [
+        ({"module": lambda: None}, "has no name to be found by; define it with def or class"),
+        ({"module": "Nowhere"}, "module = 'Nowhere': nothing of that name is defined here"),
+        ({"module": "no.such.module:Net"}, "cannot be imported"),
+        ({"module": f"{EXAMPLE}:Nothing"}, "defines no function or class 'Nothing'"),
+        ({**CHARS, "data": "digits"}, "data = 'digits': dataset brings its own samples"),
+        ({**CHARS, "samples": 100_000}, "samples: 100000 is too large; dataset has 64"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            net(**{**DIGITS, **args} if "dataset" not in args else args).build_problem()
+    with pytest.raises(SettingError, match=r"loss: gives shape \(\) .* reduction='none'"):
+        net(**{**DIGITS, "loss": mean_loss}).build_problem()
+    with pytest.raises(SettingError, match=r"problem_args\.module: is missing"):
+        wb.Experiment(problem="torch")
+
+
+class Pairs:
+    """A Dataset as PyTorch has them: samples one by one."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> tuple[Any, float]:
+        return torch.full((3,), float(i)), 2.0 * i
+
+
+def line() -> nn.Module:
+    return nn.Linear(3, 1)
+
+
+def test_a_dataset_of_pairs_and_a_regression() -> None:
+    problem = net(module=line, dataset=Pairs, loss="mse").build_problem()
+    (found,) = problem.evaluate([Request(problem.start())])
+    w, x = problem.start(), np.arange(12.0)
+    assert found.loss == pytest.approx(float(np.mean((x * w[:3].sum() + w[3] - 2 * x) ** 2)))
+    assert not found.metrics
+    assert net(module=line, dataset=Pairs, loss="mse").shape() == (12, 4)
+
+
+def test_a_definition_made_again_is_used_and_kept_by_name() -> None:
+    def make_narrow() -> nn.Module:
+        return nn.Linear(64, 10)
+
+    def make_wide() -> nn.Module:
+        return nn.Sequential(nn.Linear(64, 20), nn.Linear(20, 10))
+
+    make_narrow.__name__ = make_wide.__name__ = "make"
+    first = net(**{**DIGITS, "module": make_narrow})
+    assert first.problem_args["module"] == "make"
+    assert wb.Experiment(**first.model_dump(mode="json")) == first
+    size = first.build_problem().size
+    again = net(**{**DIGITS, "module": make_wide})
+    assert again.build_problem().size == 1510 != size
+
+
+HIDDEN = {"units": 20}
+
+
+def make_hidden() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, HIDDEN["units"]), nn.Linear(HIDDEN["units"], 10))
+
+
+def test_what_a_module_uses_makes_it_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same function, and a dict that another cell has changed."""
+    e = net(**{**DIGITS, "module": make_hidden})
+    assert e.build_problem().size == e.shape()[1] == 1510
+    monkeypatch.setitem(HIDDEN, "units", 10)
+    again = net(**{**DIGITS, "module": make_hidden})
+    assert again.build_problem().size == again.shape()[1] == 760
+
+
+@pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])
+def test_cuda_and_cpu_have_the_same_gradient(precision: str, digits: float) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    found = []
+    for device in ("cpu", "cuda"):
+        problem = net(**DIGITS, precision=precision, device=device).build_problem()
+        found.append(problem.gradient([(0, 40, 1.0), (40, 60, -0.5)], problem.start()))
+    assert np.abs(found[1] - found[0]).max() < digits * np.abs(found[0]).max()

@@ -1,0 +1,139 @@
+"""A code that loses many digits is warned of before the run, with a better one; one that keeps few is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.codes.survivors import neighbours, some, strides
+from workbench.core.base.errors import PrecisionWarning
+from workbench.core.base.settings import SettingError
+from workbench.core.codes import GradientCode
+from workbench.core.contract.scheme import Scheme
+from workbench.core.running.precision import lost_digits
+
+COMMON: dict[str, Any] = {"workers": 60, "rounds": 2, "problem_args": {"samples": 120, "features": 3}}
+
+
+def gc(code: str, stragglers: int) -> wb.Experiment:
+    return wb.Experiment(scheme="GC", scheme_args={"stragglers": stragglers, "code": code}, **COMMON)
+
+
+def test_a_badly_conditioned_code_is_warned_of_once() -> None:
+    with pytest.warns(PrecisionWarning, match=r"GC: decoding from 51 of 60 .* digits; take code = 'cyclic'"):
+        wb.run(gc("mds", 9))
+
+
+def test_a_code_that_keeps_few_digits_is_refused_with_what_works() -> None:
+    """It decoded with an error of 31 %, and its rounds counted as exact."""
+    with pytest.raises(SettingError) as error:
+        wb.run(gc("mds", 27).replace(workers=58))
+    assert str(error.value) == (
+        "scheme_args.stragglers = 27: decoding from 31 of 58 messages keeps 0 of 16 digits, fewer than"
+        " least_digits = 6; take code = 'cyclic', or stragglers = 11, or least_digits = 0 to decode with so few"
+    )
+    for args in ({"stragglers": 11, "code": "mds"}, {"stragglers": 27, "code": "cyclic"}):
+        lost_digits(wb.schemes.get("GC")(**args), 58)
+
+
+def test_an_explicit_word_runs_it_all_the_same() -> None:
+    e = gc("mds", 27).replace(workers=58)
+    told = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
+    with pytest.warns(PrecisionWarning, match="may lose 16 of 16 digits"):
+        assert len(wb.run(told).rounds) == 2
+
+
+@pytest.mark.parametrize("name", ["GC", "CR", "CEGC", "GC-MMC", "LCC", "LAGC", "CRC"])
+def test_every_family_of_codes_has_the_word(name: str) -> None:
+    fields = {field["name"]: field for field in wb.schemes.get(name).fields()}
+    assert fields["least_digits"]["default"] == 6
+    assert "0 = run it all the same" in fields["least_digits"]["description"]
+
+
+Family = tuple[str, int, dict[str, Any]]
+
+
+@st.composite
+def coded(draw: st.DrawFn) -> Family:
+    """A scheme with a code, its workers and numbers; not all of them fit."""
+    n = draw(st.integers(4, 64))
+    s = draw(st.integers(1, n - 1))
+    name = draw(st.sampled_from(["mds", "tandon", "cyclic", "polynomial", "gaussian", "LCC", "joint", "CRC"]))
+    if name == "LCC":
+        return "LCC", n, {"load": draw(st.integers(2, n))}
+    if name == "CRC":
+        return "CRC", n, {"replication": s + 1, "coefficients": "random"}
+    if name == "joint":
+        return (
+            "GC-MMC",
+            min(n, 30),
+            {"load": min(s, 9) + 1, "order": (2, min(s, 9) + 1), "construction": name},
+        )
+    if name in ("polynomial", "gaussian"):
+        m = draw(st.integers(1, 4))
+        return "CEGC", n, {"load": s + m, "stragglers": s, "reduction": m, "construction": name}
+    return "GC", n, {"stragglers": s, "code": name}
+
+
+def hard(code: GradientCode, seed: int) -> Iterator[tuple[int, ...]]:
+    """Survivor sets that were drawn, and those that lost neighbours, every k-th row, or two regions."""
+    n, s = code.workers, code.stragglers
+    yield from some(n, s, 20, seed)
+    yield from neighbours(n, s)
+    yield from strides(n, s)
+    for apart in range(s // 2, n // 2, 3):
+        gone = {*range(s // 2), *((apart + k) % n for k in range(s - s // 2))}
+        yield tuple(sorted(set(range(n)) - gone))
+
+
+def accepted(family: Family) -> Scheme | None:
+    name, workers, args = family
+    try:
+        scheme = wb.schemes.get(name)(**args)
+        scheme.check(workers)
+        lost_digits(scheme, workers)
+    except SettingError:
+        return None
+    return scheme
+
+
+@example(family=("GC", 58, {"stragglers": 27, "code": "mds"}), seed=0)
+@example(
+    family=("CEGC", 30, {"load": 8, "stragglers": 4, "reduction": 4, "construction": "polynomial"}), seed=0
+)
+@example(family=("LCC", 60, {"load": 6}), seed=0)
+@settings(max_examples=settings.default.max_examples // 2)
+@given(coded(), st.integers(0, 1000))
+def test_what_is_accepted_decodes_the_unit_problem(family: Family, seed: int) -> None:
+    scheme = accepted(family)
+    for code in scheme.codes(family[1]) if scheme else ():
+        for answered in hard(code, seed):
+            weights = np.atleast_2d(code.decode(answered).weights)
+            assert np.abs(weights @ code.matrix[list(answered)] - code.goal).max() < 1e-5, (family, answered)
+
+
+def test_the_default_is_quiet_and_exact() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for stragglers in (7, 19, 20):
+            assert wb.run(gc("cyclic", stragglers)).rounds["residual"].max() < 1e-16
+
+
+@pytest.mark.parametrize("code", ["cyclic", "mds", "tandon", "fractional"])
+def test_every_code_gives_the_same_model(code: str) -> None:
+    common: dict[str, Any] = {**COMMON, "workers": 12}
+    plain = wb.run(wb.Experiment(scheme="UMW", **common), numeric=True).model
+    coded = wb.Experiment(scheme="GC", scheme_args={"stragglers": 3, "code": code}, **common)
+    assert abs(wb.run(coded, numeric=True).model - plain).max() < 1e-12
+
+
+def test_mds_with_complex_coefficients_is_refused() -> None:
+    with pytest.raises(wb.SettingError, match=r"scheme_args\.stragglers = 4"):
+        wb.Experiment(scheme="GC", scheme_args={"stragglers": 4, "code": "mds"}, workers=12)

@@ -1,0 +1,207 @@
+"""Runs under way: the same bits as a run that is waited for; stopped between rounds; errors that are kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.core.running import start as live
+from workbench.core.running.simulated import SimulatedRun, work
+from workbench.mpi.running.real import RealRun
+
+SMALL: dict[str, Any] = {"workers": 12, "rounds": 30, "problem_args": {"samples": 200, "features": 5}}
+SCHEMES = [wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "GC", "SGD", "CR", "CADA", "RAR")]
+
+
+def test_a_run_under_way_ends_with_the_bits_of_one_that_is_waited_for() -> None:
+    runs = live.start_all(SCHEMES)
+    for run, trace in zip(runs, wb.compare(SCHEMES), strict=True):
+        assert run.result().same(trace), run
+        assert run.result().info == trace.info
+        assert run.state == "finished"
+
+
+@pytest.mark.parametrize("scheme", ["CR", "CADA", "D-Adam"])
+def test_rows_are_those_of_the_trace_and_begin_where_asked(scheme: str) -> None:
+    run = live.start(wb.Experiment(scheme=scheme, **SMALL))
+    columns = run.result().columns
+    for first in (0, 7, 30, 31):
+        rows = run.rows(first)
+        assert list(rows) == list(columns)
+        for name, column in rows.items():
+            np.testing.assert_array_equal(column, columns[name][first:])
+
+
+def watched(experiments: list[wb.Experiment]) -> list[SimulatedRun]:
+    """Runs that note their own rows whenever they have something new to say."""
+    return [Noting(e, False, True) for e in experiments]
+
+
+class Noting(SimulatedRun):
+    def __init__(self, *args: Any) -> None:
+        self.seen: list[live.Rows] = []
+        super().__init__(*args)
+
+    def publish(self, *args: Any) -> None:
+        super().publish(*args)
+        self.seen.append(self.rows(len(self.seen)))
+
+
+@pytest.mark.parametrize("scheme", ["GC", "CADA"])
+def test_rows_appear_while_the_run_goes_on_and_never_change(scheme: str) -> None:
+    (run,) = watched([wb.Experiment(scheme=scheme, **SMALL)])
+    work([run])
+    assert [len(rows["loss"]) for rows in run.seen] == [1] * 30
+    final = run.result().columns
+    settled = [n for n in final if n not in ("stale", "messages", "bytes", "downloads", "samples", "started")]
+    counts = [n for n in final if n not in settled] if scheme == "GC" else []  # simulated before it learns
+    for name in settled + counts:
+        np.testing.assert_array_equal(np.concatenate([rows[name] for rows in run.seen]), final[name])
+
+
+class Stopping(Noting):
+    """Asks for its own end in a certain round."""
+
+    at = 11
+
+    def publish(self, *args: Any) -> None:
+        super().publish(*args)
+        if args[2] == self.at:
+            self.stop()
+
+
+@pytest.mark.parametrize("scheme", ["CR", "SGD", "CADA"])
+def test_a_stopped_run_is_the_beginning_of_the_whole_one(scheme: str) -> None:
+    experiment = wb.Experiment(scheme=scheme, **SMALL)
+    run = Stopping(experiment, False, True)
+    work([run])
+    trace, whole = run.result(), wb.run(experiment)
+    assert run.state == "stopped" and "11 of 30" in run.note  # noqa: PT018
+    assert trace.info["stopped"] is True
+    assert list(trace.columns) == list(whole.columns)
+    names = set(trace.columns) - ({"stale", "samples", "messages", "bytes"} if scheme == "CADA" else set())
+    for name in names:
+        np.testing.assert_array_equal(trace.columns[name], whole.columns[name][:11])
+    assert set(trace.events["round"]) == set(range(11))
+    shorter = wb.run(experiment.replace(rounds=11))
+    np.testing.assert_array_equal(trace.model, shorter.model)
+
+
+def test_stopping_one_of_several_leaves_the_others_alone() -> None:
+    first, second = Stopping(SCHEMES[0], False, True), SimulatedRun(SCHEMES[3], False, True)
+    work([first, second])
+    assert (first.state, second.state) == ("stopped", "finished")
+    assert len(first.result().rounds) == 11
+    assert second.result().same(wb.run(SCHEMES[3]))
+
+
+@pytest.mark.parametrize("scheme", ["UMW", "CADA"])
+def test_a_run_that_is_stopped_at_once_has_next_to_no_rounds(scheme: str) -> None:
+    run = SimulatedRun(wb.Experiment(scheme=scheme, **SMALL), False, True)
+    run.stop()
+    work([run])
+    assert run.state == "stopped"
+    assert len(run.result().rounds) <= 1
+    assert len(run.rows()["loss"]) == len(run.result().rounds)
+
+
+def test_stop_from_another_thread_ends_a_long_run() -> None:
+    run = live.start(wb.Experiment(scheme="CR", rounds=10**6))
+    while run.state == "waiting":
+        time.sleep(0.01)
+    assert run.state == "running"
+    run.stop()
+    assert run.wait(60)
+    assert run.state == "stopped"
+    assert not [t for t in threading.enumerate() if t.name == "workbench-simulation" and t.is_alive()]
+
+
+def test_an_error_is_the_runs_own_and_does_not_end_the_others() -> None:
+    dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
+    bad, good = live.start_all([dies, SCHEMES[3]])
+    assert good.result().same(wb.run(SCHEMES[3]))
+    assert bad.wait() and bad.state == "failed"  # noqa: PT018
+    assert "lost worker 3" in bad.note
+    with pytest.raises(wb.QuorumLost, match="lost worker 3"):
+        bad.result()
+
+
+def test_data_that_cannot_be_had_fail_the_run_in_one_sentence() -> None:
+    missing = wb.Experiment(problem_args={"data": "nowhere.csv", "samples": 10, "features": 2})
+    run = live.start(missing)
+    assert run.wait(60)
+    assert run.state == "failed" and "nowhere.csv" in run.note and "\n" not in run.note  # noqa: PT018
+
+
+def test_a_loss_that_diverges_is_told() -> None:
+    run = live.start(wb.Experiment(optimiser_args={"step": 1e30}, problem="least_squares", **SMALL))
+    run.wait()
+    assert run.state == "finished"
+    assert any("not finite" in text for text in run.warnings)
+
+
+def test_an_unknown_engine_and_what_is_no_experiment_are_refused_at_once() -> None:
+    with pytest.raises(wb.SettingError, match="engine = 'gpu'"):
+        live.start(SCHEMES[0], engine="gpu")
+    with pytest.raises(wb.SettingError, match=r"give a wb\.Experiment"):
+        live.start("CR")  # type: ignore[arg-type]
+
+
+def test_numeric_runs_carry_the_real_vectors() -> None:
+    run = live.start(SCHEMES[3], numeric=True)
+    assert run.result().same(wb.run(SCHEMES[3], numeric=True))
+
+
+def test_what_two_threads_must_not_import_at_once_is_there_before_the_thread() -> None:
+    code = """
+import sys
+import threading
+import workbench as wb
+from workbench import live
+
+assert not any(name.startswith("narwhals") for name in sys.modules)
+found, said = [], threading.Event()
+live.in_background(lambda: (found.append("narwhals.stable.v1" in sys.modules), said.set()), "a thread")
+said.wait(60)
+print(found)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True]\n"
+
+
+def test_a_simulation_rests_while_it_is_looked_at_and_goes_on_after() -> None:
+    """Else NumPy's calls of who looks wait for Python's lock one by one: three pictures a second instead of ten."""
+    run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
+    assert isinstance(run, SimulatedRun)
+    rounds = lambda: len(run.line.times)  # noqa: E731
+    while not rounds():
+        time.sleep(0.001)
+    with run.resting:
+        time.sleep(0.1)  # the round that it is in
+        before = rounds()
+        time.sleep(0.1)
+        assert rounds() == before
+    while rounds() == before:
+        time.sleep(0.001)
+    run.stop()
+    assert run.wait(30)
+
+
+def test_a_start_on_real_processes_moves_a_bar_and_a_stop_says_so_at_once(tmp_path: Path) -> None:
+    run = RealRun(wb.Experiment(workers=12), tmp_path)
+    stages = []
+    for told in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):
+        run._said(*told)
+        stages.append((run.note, run.stage))  # None: the bar moves to and fro
+    assert stages == [("starting: 0 of 13", None), ("starting: 13 of 13", 1.0), ("connecting", None)]
+    run._begin("round 3 of 50")
+    run.stop()
+    assert run.note == "stopping"

@@ -1,0 +1,70 @@
+"""Options of the engines stand in the signature and the help of whatever takes them."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from workbench.core.running.simulated import start_simulated
+from workbench.core.running.start import options_of
+from workbench.mpi.running.real import start_real
+
+E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
+PASSING = [wb.run, wb.compare, wb.start, wb.start_all]
+
+
+@pytest.mark.parametrize("function", PASSING)
+def test_every_option_is_named_with_its_kind_and_default(function: Callable[..., Any]) -> None:
+    known = inspect.signature(function).parameters
+    assert known["patience"].default == 600.0
+    assert known["patience"].annotation is float
+    assert known["numeric"].default is False
+    assert not [p for p in known.values() if p.kind is p.VAR_KEYWORD]
+
+
+@pytest.mark.parametrize("function", PASSING)
+def test_help_says_what_each_option_does_and_of_which_engine(function: Callable[..., Any]) -> None:
+    text = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    sim, _, mpi = text.partition('Options of engine = "mpi"')
+    assert "numeric : default False" in sim
+    assert "patience : default 600.0" in mpi
+    assert "Seconds without a finished round after which the run is given up." in mpi
+    for starter in (start_simulated, start_real):
+        assert all(f"{name} : default" in text for name in options_of(starter))
+
+
+@pytest.mark.parametrize("function", [wb.run, wb.start])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"patience": 5.0},
+            "patience = 5.0: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+        ),
+        (
+            {"engine": "mpi", "emulat": "all"},
+            "emulat = 'all': means nothing to engine = 'mpi'; leave it out, or take one of cluster, folder, emulate,"
+            " events, gradients, checkpoint_every, patience",
+        ),
+        ({"engine": "mpi", "make": None}, "make = None: means nothing to engine = 'mpi'"),
+    ],
+)  # fmt: skip
+def test_what_an_engine_does_not_take_is_one_sentence_that_names_what_it_does(
+    function: Callable[..., Any], options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(wb.SettingError) as caught:
+        function(E, **options)
+    assert str(caught.value).startswith(says)
+
+
+def test_an_awaited_run_raises_what_went_wrong_at_once_and_in_this_thread() -> None:
+    """And the others are not waited for."""
+    dies = wb.Experiment(scheme="UMW", workers=3, rounds=9, faults=[{"worker": 3, "round": 2}])
+    long = wb.Experiment(scheme="UMW", workers=3, rounds=10**8)
+    with pytest.raises(wb.QuorumLost, match="lost worker 3"):
+        wb.compare([dies, long])

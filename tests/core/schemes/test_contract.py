@@ -1,0 +1,42 @@
+"""Laws that every scheme keeps, whatever the delays, links and shapes: the same that `wb.check` tries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.cases import CASES, experiments
+from workbench.core.checking.law import Law
+from workbench.core.checking.scheme import LAWS
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.simulated import timeline
+
+LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "GGC", "SGC", "SGD"]
+
+
+def test_every_scheme_has_a_case() -> None:
+    assert sorted(CASES) == wb.schemes.names()
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@given(data=st.data())
+def test_every_scheme_keeps_the_law(law: Law[Any], data: st.DataObject) -> None:
+    spec = data.draw(experiments([name for name in CASES if not law.but(wb.schemes.get(name))]))
+    law.test(wb.schemes.get(spec["scheme"]), spec)
+
+
+@given(experiments(LEAST_SQUARES))
+def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
+    e = wb.Experiment(**spec)
+    coefficients = Coefficients(e.plan)
+    line = timeline(e, coefficients, events=True)
+    for r, committed in enumerate(coefficients.weights):
+        matrix = e.built_scheme.encoding(e.plan, r)
+        came = sorted({row[1] for row in line.events if row[0] == r and row[2] == "send" and row[6] == 0})
+        best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
+        np.testing.assert_allclose(np.ones(e.plan.parts) if committed is None else committed, best, atol=1e-8)

@@ -1,0 +1,69 @@
+"""PGC: which gradients of which models are committed, weights that are right on average, and what it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.schemes.approximate_runs import came, simulated
+from workbench.core.contract.mixed import Stale
+
+N = 7
+
+
+def experiment(rounds: int, stragglers: int = 2, **fields: object) -> wb.Experiment:
+    base = {"problem": "unit", "problem_args": {"samples": N}, "delays": {"kind": "exponential", "mean": 1.0}}
+    args = {"stragglers": stragglers}
+    return wb.Experiment(scheme="PGC", scheme_args=args, workers=N, rounds=rounds, **{**base, **fields})
+
+
+def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:
+    """Beside a plain table of who computed which part when, from who was in time."""
+    e = experiment(40)
+    line, commits = simulated(e)
+    newest = np.zeros((N, N), dtype=int)  # worker, part -> model of its newest gradient there
+    answered = came(line, N)
+    assert answered[0].all()
+    for r, weights in enumerate(commits.weights):
+        done = {row[1] - 1 for row in line.events if row[0] == r and row[2] == "compute"}
+        for i in done:
+            newest[i, (i + r % 3) % N] = r
+        wanted = np.zeros((r + 1, N))
+        for i in np.flatnonzero(answered[r]):
+            for part in (i + np.arange(3)) % N:
+                wanted[newest[i, part], part] += N / (answered[r].sum() * 3)
+        found = np.zeros((r + 1, N))
+        if isinstance(weights, Stale):
+            np.add.at(found, (weights.versions, weights.parts), weights.weights)
+        else:
+            found[r] = 1.0 if weights is None else weights
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_every_part_has_weight_one_on_average() -> None:
+    _, commits = simulated(experiment(3000))
+    totals = np.array([w.total(N) for w in commits.weights if isinstance(w, Stale)])
+    spread = totals.std(axis=0) / len(totals) ** 0.5
+    assert (spread > 0).all()
+    assert (np.abs(totals.mean(axis=0) - 1) < 4.5 * spread).all()
+
+
+def test_without_stragglers_it_is_the_uncoded_scheme() -> None:
+    own, plain = experiment(9, 0), experiment(9, 0).replace(scheme="UMW", scheme_args={})
+    (line, commits), (other, _) = simulated(own), simulated(plain)
+    assert line.times == other.times
+    assert commits.weights == [None] * 9
+
+
+def test_a_round_goes_through_one_part_a_worker_after_the_first() -> None:
+    line, _ = simulated(experiment(6, delays={"kind": "constant", "shift": 1.0}))
+    assert line.started == [3 * N] + [N] * 5
+    np.testing.assert_allclose(np.diff(line.times, prepend=0), [3.0] + [1.0] * 5)
+
+
+def test_too_many_stragglers_are_one_sentence() -> None:
+    with pytest.raises(
+        wb.SettingError, match=r"scheme_args.stragglers = 7: 7 workers cannot tolerate it; take 0 to 6"
+    ):
+        experiment(3, stragglers=7)

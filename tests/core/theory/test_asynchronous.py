@@ -1,0 +1,69 @@
+"""Asynchronous SGD's closed forms against the virtual clock, at any delays and links."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.cases import DELAYS, LINKS
+from workbench.core.contract.mixed import Stale
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.simulated import timeline
+from workbench.core.theory import async_rate, async_staleness
+
+
+def ages(e: wb.Experiment) -> list[int]:
+    """Of every answer that was committed, in commits."""
+    commits = Coefficients(e.plan)
+    timeline(e, commits, events=False)
+    found = []
+    for t, weights in enumerate(commits.weights):
+        if isinstance(weights, Stale):  # one answer, as it counts as many parts as there are
+            share = weights.weights / e.workers * getattr(e.built_scheme, "size", 1)
+            found += np.repeat(t - weights.versions, np.rint(share).astype(int)).tolist()
+        else:
+            found += [0] * getattr(e.built_scheme, "size", 1)
+    return found
+
+
+@given(
+    delays=DELAYS, link=LINKS, workers=st.integers(1, 8), buffer=st.integers(1, 9), seed=st.integers(0, 99)
+)
+def test_what_is_under_way_grows_older_with_every_commit(
+    delays: dict[str, Any], link: dict[str, Any], workers: int, buffer: int, seed: int
+) -> None:
+    """In a run of R commits the ages fall short of R (N - 1) by those of the N answers that it did not live to see."""
+    e = wb.Experiment(
+        scheme="FedBuff", scheme_args={"buffer": buffer, "damping": 0.0}, workers=workers, rounds=40,
+        seed=seed, delays=delays, link=link, problem="unit", problem_args={"samples": 50},
+    )  # fmt: skip
+    found = ages(e)
+    assert len(found) == 40 * buffer
+    missing = 39 * (workers - 1) - sum(found)
+    assert missing >= 0
+    even = delays["kind"] not in ("heterogeneous", "replay", "pareto")
+    assert not even or missing <= 3 * workers * max(workers - 1, 1)
+
+
+@pytest.mark.parametrize("buffer", [1, 3])
+def test_rate_and_age(buffer: int) -> None:
+    e = wb.Experiment(
+        scheme="FedBuff", scheme_args={"buffer": buffer, "damping": 0.0}, workers=6, rounds=3000 // buffer,
+        delays={"kind": "shifted_exponential", "shift": 1e-3, "rate": 500.0},
+        problem="unit", problem_args={"samples": 60},
+    )  # fmt: skip
+    mean = 10 * (1e-3 + 1 / 500.0)
+    rate = e.rounds / float(wb.forecast(e).seconds.sum())
+    assert rate == pytest.approx(async_rate([mean] * 6, buffer), rel=0.04)
+    assert np.mean(ages(e)) == pytest.approx(async_staleness(6, buffer), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: async_rate([]), lambda: async_rate([1.0, 0.0]), lambda: async_staleness(0)]
+)
+def test_arguments_out_of_range_are_refused(call: Any) -> None:
+    with pytest.raises(wb.SettingError):
+        call()

@@ -1,0 +1,215 @@
+"""What a run that goes on finds in its folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.core.base.errors import RunError
+from workbench.core.trace import records
+from workbench.core.trace.layout import ARRIVALS, ROWS
+from workbench.core.trace.records import LIVE, Arrivals, read_arrivals, rewind
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5])
+def test_a_round_that_is_gone_through_again_keeps_only_its_second_answers(
+    tmp_path: Path, rounds: int
+) -> None:
+    first = Arrivals(tmp_path, 0)
+    for round in range(3):
+        first([(round, 1, 0), (round, 2, 0)])
+    with (tmp_path / ARRIVALS / "0.i64").open("ab") as torn:
+        torn.write(b"half a row")
+    np.zeros((3, len(LIVE))).tofile(tmp_path / ROWS)
+    np.zeros((3, 4)).tofile(tmp_path / records.MODELS)
+    rewind(tmp_path, min(rounds, 3), 4)
+    kept = {round: [(1, 0), (2, 0)] for round in range(min(rounds, 3))}
+    assert read_arrivals(tmp_path, 0) == kept
+    Arrivals(tmp_path, 0)([(rounds, 2, 0), (rounds, 3, 1)])
+    assert read_arrivals(tmp_path, 0) == {**kept, rounds: [(2, 0), (3, 1)]}
+
+
+class Filling:
+    """A file on a disk that takes so many bytes, then none until there is room again."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, data: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = int(self.file.write(data[: self.room]))
+        self.room -= taken
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("room", [0, 5, 24, 31])
+def test_what_a_full_disk_took_is_not_written_twice(tmp_path: Path, room: int) -> None:
+    record = records.Record(tmp_path, 0, 1e9)
+    record.files[records.MODELS] = disk = Filling(record.files[records.MODELS], room)  # type: ignore[assignment]
+    record.written = float("inf")  # nothing is written down before it is asked for
+    row = dict.fromkeys(records.LIVE, 0.0)
+    for round in range(3):
+        record.add({**row, "round": round}, np.full(2, float(round)), None, {})
+    with pytest.raises(RunError, match="free some space"):
+        record.flush()
+    assert not len(records.read_rows(tmp_path))  # no row without its model
+    disk.room = 1000
+    record.flush()
+    assert records.read_rows(tmp_path)[:, 0].tolist() == [0, 1, 2]
+    assert records.read_models(tmp_path, 2).tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+ROW = dict.fromkeys(records.LIVE, 0.0)
+
+
+def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
+    """A run of two numbers that was saved after so many rounds, its gradients kept as well."""
+    record = records.Record(folder, 0, 1e9, gradients=True, begun=begun)
+    for round in range(rounds):
+        model = np.full(2, round + 1.0)
+        record.add({**ROW, "round": round, "time": round + 0.5}, model, model, {"m": model, "t": round})
+    record.save(np.full(2, float(rounds)), {"m": np.full(2, 0.5), "t": 7})
+    record.lock.release()
+
+
+@pytest.mark.parametrize("name", [records.ROWS, records.MODELS, records.GRADIENTS])
+@pytest.mark.parametrize("missing", [1, 8, 17])
+def test_rounds_that_a_checkpoint_counts_on_are_never_made_up(
+    tmp_path: Path, name: str, missing: int
+) -> None:
+    saved(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[:-missing])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(
+        wb.SettingError, match=rf"{name} has \d rounds, and the checkpoint was written after 4"
+    ):
+        rewind(tmp_path, records.read_checkpoint(tmp_path).rounds, 2)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / name).write_bytes(whole + b"of a round that was cut off")
+    assert rewind(tmp_path, 4, 2) == 3.5
+    assert (tmp_path / name).read_bytes() == whole
+
+
+def test_a_file_that_is_gone_is_as_short_as_one_can_be(tmp_path: Path) -> None:
+    saved(tmp_path)
+    (tmp_path / records.MODELS).unlink()
+    with pytest.raises(wb.SettingError, match=r"models.f64 has 0 rounds"):
+        rewind(tmp_path, 4, 2)
+
+
+def test_rounds_reach_the_disk_before_the_checkpoint_that_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noted(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    def named(path: Path, target: Path) -> Path:
+        synced.append(f"-> {target.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Path, "replace", named)
+    saved(tmp_path)
+    before = synced[: synced.index(f"-> {records.CHECKPOINT}")]
+    assert {records.ROWS, records.MODELS, records.GRADIENTS} <= set(before)
+
+
+@pytest.mark.parametrize("begun", [None, {"spec": "{}", "data": "å" * 64}])
+def test_a_checkpoint_is_what_was_saved(tmp_path: Path, begun: dict[str, str] | None) -> None:
+    saved(tmp_path, begun=begun)
+    found = records.read_checkpoint(tmp_path)
+    assert (found.rounds, found.model.tolist(), found.begun) == (4, [4.0, 4.0], begun or {})
+    assert (found.state["t"], found.state["m"].tolist()) == (7, [0.5, 0.5])
+
+
+def test_a_damaged_checkpoint_is_refused_by_name_or_says_the_same(tmp_path: Path) -> None:
+    """Every third byte of it; a few are of no account, such as a file's date in the archive."""
+    saved(tmp_path, begun={"spec": "{}", "data": "0"})
+    path = tmp_path / records.CHECKPOINT
+    whole, right, rng = path.read_bytes(), records.read_checkpoint(tmp_path), np.random.default_rng(0)
+    said: list[str] = []
+    places = range(int(rng.integers(3)), len(whole), 3)
+    for place in places:
+        spoilt = bytearray(whole)
+        spoilt[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(spoilt)
+        try:
+            found = records.read_checkpoint(tmp_path)
+        except wb.SettingError as error:
+            said.append(str(error))
+            continue
+        assert str(found) == str(right), place
+    assert len(said) > 0.7 * len(places)
+    assert all(text.startswith(f"{path}: is damaged (") and "\n" not in text for text in said)
+
+
+@pytest.mark.parametrize("left", [0, 1, 30, 0.5, -1])
+def test_a_torn_checkpoint_is_refused_by_name(tmp_path: Path, left: float) -> None:
+    saved(tmp_path)
+    path = tmp_path / records.CHECKPOINT
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(left * len(whole)) if 0 < left < 1 else int(left)])
+    with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \("):
+        records.read_checkpoint(tmp_path)
+
+
+def test_checkpoints_take_their_share_of_the_time_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long model on a slow disk is kept less often: a save of 1 s at most every 1 s / SAVING."""
+    now, saved = 0.0, []
+    monkeypatch.setattr(records.time, "monotonic", lambda: now)
+    record = records.Record(tmp_path, 0, 2.0)
+
+    def slow(model: Any, state: Any) -> None:
+        nonlocal now
+        saved.append(now)
+        now += 1.0
+        record.saved = now
+
+    monkeypatch.setattr(record, "save", slow)
+    for round in range(60):
+        now += 1.0
+        record.add(dict.fromkeys(LIVE, float(round)), np.ones(2), None, {})
+    assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.SAVING + 1, abs=1)]
+    assert len(saved) <= 4
+
+
+def test_events_are_written_for_who_watches_and_for_nobody_else(tmp_path: Path) -> None:
+    events = [(0, 1, "compute", 7.0, 7.0, 7.5, -1, 0, 0), (0, 0, "commit", 8.0, 8.0, 8.0, -1, 0, 0)]
+    rank = records.Happening(tmp_path, 1, events)
+    rank.keep_up(1.0, 7.0)
+    assert list(tmp_path.iterdir()) == []  # nobody watches
+    watcher = records.Watcher(tmp_path)
+    rank.keep_up(1.05, 7.0)
+    assert len(watcher()["round"]) == 0  # too soon to look again
+    rank.keep_up(2.0, 7.0)  # all since the beginning
+    found = watcher()
+    assert found["kind"].tolist() == ["compute", "commit"]
+    assert found["end"].tolist() == [0.5, 1.0]  # from the run's beginning
+    events.append((1, 1, "compute", 8.0, 8.0, 9.0, -1, 0, 0))
+    rank.deaths.append((1, 2, "dead", 9.0, 9.0, 9.0, -1, 0, 0))
+    rank.keep_up(3.0, 7.0)
+    rank.keep_up(4.0, 7.0)
+    found = watcher()  # what is new, once
+    assert sorted(zip(found["kind"], found["rank"], strict=True)) == [("compute", 1), ("dead", 2)]
+    assert len(watcher()["round"]) == 0
+    assert sorted(records.Watcher(tmp_path)()["kind"]) == ["commit", "compute", "compute", "dead"]
+    records.unwatched(tmp_path)
+    rank.keep_up(5.0, 7.0)
+    assert list(tmp_path.iterdir()) == []

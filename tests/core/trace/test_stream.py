@@ -1,0 +1,153 @@
+"""The stream of rounds: events in any pieces give the same picture, which says what the round view says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.trace.stream import COMPUTES, DEAD, DROPPED, LATE, MOST, SLICES, TO_COME, Stream
+from workbench.lab.figures.round_events import events_of
+
+LINK = {"latency": 1e-3, "bandwidth": 1e6}
+TREE = {"children": 3, "layers": 2, "stragglers": 1}
+CASES: dict[str, dict[str, Any]] = {
+    "GC": {"scheme_args": {"stragglers": 3}},
+    "CR": {"scheme_args": TREE},
+    "UMW": {},
+    "RAR": {},
+    "SGD": {"scheme_args": {"stragglers": 4}},
+    "ASGD": {},
+    "LAGC": {},
+}
+
+
+def run(scheme: str, **more: Any) -> wb.Trace:
+    base = {
+        "workers": 12,
+        "rounds": 12,
+        "link": LINK,
+        "delays": {"kind": "heterogeneous"},
+        "problem_args": {"samples": 60},
+    }
+    return wb.run(wb.Experiment(scheme=scheme, **{**base, **CASES[scheme], **more}))
+
+
+TRACES = {name: run(name) for name in CASES}
+TRACES["died"] = run("CR", faults=[{"worker": 7, "round": 4}])
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_rounds_end_where_the_trace_says(name: str) -> None:
+    trace = TRACES[name]
+    stream = Stream.of(trace)
+    np.testing.assert_allclose(stream.ends, trace.columns["time"], rtol=1e-12)
+    assert stream.grid.shape == (12, 12, SLICES)
+    assert (stream.utilisation() <= 1 + 1e-6).all()
+    assert (stream.late <= stream.asked).all()
+
+
+@pytest.mark.parametrize("name", ["GC", "CR", "UMW", "SGD", "died"])
+def test_who_is_late_is_who_the_round_view_shows_as_cut_off_refused_or_silent(name: str) -> None:
+    trace = TRACES[name]
+    stream = Stream.of(trace)
+    for k in range(12):
+        r = events_of(trace, k)
+        shown = {*r.cut_off.rank, *r.silent.rank, *r.did("drop").rank} - {0} - set(r.answers["rank"])
+        assert {int(w) + 1 for w in np.flatnonzero(stream.late[k])} == set(map(int, shown)) - set(r.dead)
+        refused = np.flatnonzero((stream.grid[k] == DROPPED).any(axis=1)) + 1
+        assert set(refused) <= set(map(int, r.did("drop").rank))
+
+
+@settings(max_examples=20)
+@given(st.sampled_from(sorted(TRACES)), st.integers(1, 400), st.randoms(use_true_random=False))
+def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece: int, random: Any) -> None:
+    trace = TRACES[name]
+    events = {column: trace.events[column].to_numpy() for column in trace.events}
+    order = np.arange(len(events["round"]))
+    pieces = [order[i : i + piece] for i in range(0, len(order), piece)]
+    random.shuffle(pieces)
+    stream, whole = Stream(trace.experiment), Stream.of(trace)
+    first = order[events["round"] == 0]
+    stream.add({column: values[first] for column, values in events.items()})
+    for part in pieces:
+        part = part[events["round"][part] > 0]
+        before = stream.grid.copy()
+        changed = stream.add({column: values[part] for column, values in events.items()})
+        same = len(before) if changed is None else changed
+        np.testing.assert_array_equal(stream.grid[:same], before[:same])  # what is not told of is as it was
+        assert (stream.utilisation() <= 1 + 1e-6).all()
+    np.testing.assert_array_equal(stream.grid, whole.grid)
+    np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)
+    np.testing.assert_allclose(stream.utilisation(), whole.utilisation(), rtol=1e-5)
+    np.testing.assert_allclose(stream.lateness(), whole.lateness())
+    np.testing.assert_array_equal(stream.late, whole.late)
+
+
+def test_the_dead_are_dead_from_their_round_on() -> None:
+    stream = Stream.of(TRACES["died"])
+    assert (stream.grid[4:, 6] == DEAD).all()
+    assert not (stream.grid[:4] == DEAD).any()
+    assert not stream.late[4:, 6].any()
+
+
+def test_a_worker_that_is_always_slow_is_late_and_busy(tmp_path: Path) -> None:
+    slow = [
+        {"worker": w, "iteration": i, "seconds": 1.0 if w == 2 else 0.01} for w in range(6) for i in range(9)
+    ]
+    path = tmp_path / "times.csv"
+    pd.DataFrame(slow).to_csv(path, index=False)
+    delays = {"kind": "replay", "path": str(path), "as_recorded": True}
+    trace = wb.run(
+        wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=6, rounds=9, delays=delays)
+    )
+    stream = Stream.of(trace)
+    worst = int(np.argmax(stream.lateness()))
+    assert stream.lateness()[worst] == 1.0
+    assert stream.utilisation()[worst] == pytest.approx(1.0)
+    assert (stream.grid[:, worst] == LATE).all()
+    assert np.delete(stream.lateness(), worst).max() == 0
+
+
+def test_long_runs_have_fewer_slices() -> None:
+    assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MOST)).slices == 2
+
+
+@pytest.mark.parametrize("name", ["GC", "CR", "died"])
+@settings(max_examples=15)
+@given(st.floats(0.02, 0.98), st.integers(1, 11))
+def test_the_round_under_way_is_drawn_up_to_now(name: str, share: float, k: int) -> None:
+    trace = TRACES[name]
+    whole = Stream.of(trace)
+    start, end = whole.ends[k - 1], whole.ends[k]
+    now = start + share * (end - start)
+    events = {column: trace.events[column].to_numpy() for column in trace.events}
+    known = events["end"].astype(float) <= now
+    stream = Stream(trace.experiment)
+    stream.add({column: values[known] for column, values in events.items()})
+    before = stream.grid.copy()
+    column = stream.under_way(now)
+    assert column is not None
+    assert len(stream) == k
+    np.testing.assert_array_equal(stream.grid, before)  # it is not kept
+    over = (column != TO_COME).all(axis=0)
+    assert over[0]
+    assert (over == (column != TO_COME).any(axis=0)).all()  # all workers up to one moment
+    assert (np.diff(over.astype(int)) <= 0).all()
+    states = column[:, over]
+    assert not (states == LATE).any()  # before its end nobody is late
+    dead = [w - 1 for w, at in stream.dead.items() if at <= k]
+    assert (states[dead] == DEAD).all()
+    mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
+    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # of a tree: the master's children
+    busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
+    assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
+    stream.add({column: values[~known] for column, values in events.items()})
+    np.testing.assert_array_equal(stream.grid, whole.grid)
+    assert stream.under_way(now) is None  # all rounds are over

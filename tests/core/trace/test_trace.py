@@ -1,0 +1,117 @@
+"""Runs repeat to the bit, are kept whole, and can be read again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.base.settings import SettingError
+
+SPEC: dict[str, Any] = {
+    "problem": "softmax",
+    "problem_args": {"data": "iris", "l2": 1e-3, "intercept": True},
+    "rounds": 12,
+    "link": {"latency": 1e-3, "bandwidth": 1e5},
+}
+
+
+def five(**changes: Any) -> tuple[wb.Experiment, ...]:
+    return wb.rivals(3, 2, 1, **{**SPEC, **changes})
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32))
+def test_a_run_repeated_with_its_seed_is_bit_identical(seed: int) -> None:
+    together = wb.compare(five(seed=seed))
+    for trace in together:
+        assert trace.same(wb.run(trace.experiment))  # company does not matter either
+    other = wb.run(five(seed=seed + 1)[0])
+    assert not other.same(together[0])
+
+
+def test_exact_schemes_end_at_the_same_model() -> None:
+    together = {t.label: t.model for t in wb.compare(five())}
+    alone = {e.scheme: wb.run(e, numeric=True).model for e in five()}
+    reference = together["UMW"]
+    for name in ("GC", "RAR", "CR"):
+        np.testing.assert_allclose(together[name], reference, rtol=1e-9)
+        np.testing.assert_allclose(alone[name], reference, rtol=0, atol=1e-9 * np.abs(reference).max())
+    np.testing.assert_allclose(alone["SGD"], together["SGD"], rtol=0, atol=1e-9 * np.abs(reference).max())
+    assert np.abs(together["SGD"] - reference).max() > 1e-6
+
+
+def test_numeric_and_coefficient_runs_have_the_same_table() -> None:
+    for e in five():
+        a, b = wb.run(e).rounds, wb.run(e, numeric=True).rounds
+        assert list(a.columns) == list(b.columns)
+        np.testing.assert_allclose(a.drop(columns="residual"), b.drop(columns="residual"), rtol=1e-7)
+
+
+def test_the_table() -> None:
+    trace = wb.run(five()[-1])
+    assert list(trace.rounds["round"]) == list(range(12))
+    assert {
+        "time",
+        "loss",
+        "accuracy",
+        "relative_error",
+        "messages",
+        "bytes",
+        "samples",
+        "residual",
+        "stale",
+    } <= set(trace.rounds.columns)
+    assert trace.rounds["time"].is_monotonic_increasing
+    assert trace.initial["loss"] == pytest.approx(np.log(3))
+    assert trace.rounds["loss"].iloc[0] < trace.initial["loss"]
+    assert trace.model.shape == (5 * 3,)
+    assert trace.time_to(trace.rounds["loss"].iloc[4]) == trace.rounds["time"].iloc[4]
+    assert np.isnan(trace.time_to(-1.0))
+
+
+def test_a_folder_is_read_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
+    for trace in wb.compare(five()):
+        folder = trace.save(tmp_path / trace.label)
+        assert {p.name for p in folder.iterdir()} == {
+            "spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS",
+        }  # fmt: skip
+        again = wb.Trace.load(folder)
+        assert again.same(trace)
+        assert again.experiment == trace.experiment
+        assert again.replay().same(trace)
+        assert again.info["versions"]["numpy"] == np.__version__
+        assert again.info["seed"] == 0
+
+
+def test_it_is_shown_in_a_line(tmp_path: Path) -> None:
+    trace = wb.run(five()[0])
+    assert re.fullmatch(r"<Trace: UMW, \d+ workers, sim: \d+ rounds in [\d.]+ s, loss [\d.]+>", repr(trace))
+
+
+def test_an_unknown_metric_is_named() -> None:
+    with pytest.raises(SettingError, match="metric = 'lass': this trace has round, time, loss"):
+        wb.run(five()[0]).time_to(0.3, "lass")
+
+
+def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
+    trace = wb.run(five()[0])
+    (tmp_path / "a").mkdir()
+    with pytest.raises(SettingError, match="exists already"):
+        trace.save(tmp_path / "a")
+
+
+def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"spec\.json"):
+        wb.Trace.load(tmp_path)
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(SettingError, match="engine = 'simulator'"):
+        wb.run(five()[0], engine="simulator")

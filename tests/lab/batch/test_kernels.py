@@ -1,0 +1,99 @@
+"""Forked kernels: private, apart from each other, on the threads they are given; a nursery that dies is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+
+from tests.batch.runs import wait_for
+from tests.few import few
+from workbench.core.base.errors import RunError
+from workbench.lab.batch.kernels import CAN_FORK, Kernels, Nursery
+
+pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
+
+ASK = """
+import json, os, psutil, sys, threadpoolctl
+import numpy
+me = psutil.Process()
+print(json.dumps({
+    "folder": os.getcwd(),
+    "group": os.getpgid(0) == os.getpid(),
+    "parent": me.ppid(),
+    "hosts": sorted({c.laddr.ip for c in me.net_connections(kind="inet")} - {"127.0.0.1", "::1"}),
+    "threads": sorted({pool["num_threads"] for pool in threadpoolctl.threadpool_info()}),
+    "seen": "left" in globals(),
+    "loaded": "workbench.core.running.start" in sys.modules,
+    "debugger": [name for name in sys.modules if name.startswith(("debugpy", "pydevd", "_pydevd"))],
+}))
+left = 1
+"""
+
+
+def ask(kernels: Kernels, name: str, log: Path) -> dict[str, Any]:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(ASK)])
+    manager = kernels.manager(name, log)
+    NotebookClient(notebook, kernel_manager_class=manager, shutdown_kernel="immediate").execute()
+    (output,) = notebook.cells[0].outputs
+    found: dict[str, Any] = json.loads(output.text)
+    return found
+
+
+@pytest.mark.parametrize("threads", few("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)})))
+def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -> None:
+    with Kernels(threads) as kernels:
+        kernels.warm()
+        first, second = (ask(kernels, name, tmp_path / name) for name in "ab")
+        nursery = first["parent"]
+        assert (
+            first
+            == second
+            == {
+                "folder": str(Path.cwd()),
+                "group": True,
+                "parent": nursery,
+                "hosts": [],
+                "threads": [threads],
+                "seen": False,
+                "loaded": True,
+                "debugger": [],
+            }
+        )
+        assert nursery != os.getpid()
+        assert wait_for(lambda: kernels.code("a")) == -signal.SIGKILL  # ended as soon as its notebook had
+        os.kill(nursery, signal.SIGKILL)
+        wait_for(lambda: not psutil.pid_exists(nursery) or psutil.Process(nursery).status() == "zombie")
+        replaced = ask(kernels, "c", tmp_path / "c")["parent"]
+        assert replaced != nursery
+        folder = kernels.folder
+    assert not psutil.pid_exists(replaced)
+    assert not folder.exists()
+
+
+def test_a_batch_that_is_stopping_starts_no_kernel(tmp_path: Path) -> None:
+    with Kernels(threads=1) as kernels:
+        kernels.stop()
+        with pytest.raises(RunError, match="stopping"):
+            ask(kernels, "a", tmp_path / "a")
+
+
+def test_a_nursery_ends_with_its_input_however_young_its_kernels_are(tmp_path: Path) -> None:
+    nursery = Nursery(tmp_path, threads=1)
+    words = {"environment": dict(os.environ), "folder": str(tmp_path)}
+    forked = [
+        nursery.fork(arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **words)
+        for i in range(5)
+    ]
+    assert nursery.process.stdin is not None
+    nursery.process.stdin.close()
+    assert nursery.process.wait(120) == 0
+    assert [psutil.pid_exists(kernel.pid) for kernel in forked if kernel] == [False] * 5
+    assert not tmp_path.exists()

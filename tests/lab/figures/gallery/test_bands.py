@@ -1,0 +1,160 @@
+"""Means with confidence bands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+import workbench as wb
+from tests.figures.gallery.conftest import RATES
+from workbench.analysis.tables.table import Runs
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import bands, convergence_bands, scheme_style
+from workbench.lab.figures.meanings import axis
+
+
+@pytest.fixture(scope="module")
+def runs(many: list[wb.Trace], tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    root = tmp_path_factory.mktemp("runs")
+    for i, trace in enumerate(many):
+        trace.save(root / f"{i:02}")
+    return wb.runs(root)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
+    summary = runs.mean("time", by=["scheme", "delays.rate"])
+    figure = bands(summary, theme=theme)  # type: ignore[arg-type]
+    lines = {trace.name: trace for trace in figure.data if trace.showlegend}
+    assert set(lines) == {"UMW", "SGD"}
+    assert figure.layout.xaxis.type == "log"
+    for name, line in lines.items():
+        rows = summary[summary["scheme"] == name]
+        assert list(line.x) == list(RATES)
+        assert list(line.y) == rows["mean"].tolist()
+        assert line.line.color == scheme_style(name).color
+        (area,) = (t for t in figure.data if t.name == f"{name} band")
+        assert list(area.x) == [*RATES, *RATES[::-1]]
+        assert np.allclose(area.y, [*rows["high"], *rows["low"][::-1]])
+
+
+def test_a_wide_band_is_cut_on_a_logarithmic_axis_alone() -> None:
+    for top, floor in ((3.0, -5.0), (300.0, 0.2)):
+        table = pd.DataFrame(
+            {"x": [1.0, 2.0], "n": 2, "mean": [2.0, top], "low": [-5.0, top - 0.1], "high": [9.0, top + 0.1]}
+        )
+        table.attrs.update(of="loss", by=["x"], level=0.95)
+        figure = bands(table)
+        assert (figure.layout.yaxis.type == "log") == (floor > 0)
+        (area,) = (trace for trace in figure.data if trace.fill)
+        assert min(area.y) == pytest.approx(floor)
+        (line,) = (trace for trace in figure.data if trace.showlegend)
+        assert line.customdata.tolist() == table[["low", "high"]].values.tolist()  # told as they are
+
+
+def test_texts_are_points_with_error_bars(runs: Runs) -> None:
+    figure = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
+    assert [trace.mode for trace in figure.data] == ["markers", "markers"]
+    assert {trace.name: trace.line.color or trace.marker.color for trace in figure.data} == {
+        name: scheme_style(name).color for name in ("UMW", "SGD")
+    }
+    assert all(trace.error_y.array[0] == pytest.approx(trace.error_y.arrayminus[0]) for trace in figure.data)
+
+
+def test_single_runs_have_no_band(runs: Runs) -> None:
+    figure = bands(runs.where(seed=0).mean("time", by=["scheme", "delays.rate"]))
+    assert len(figure.data) == 2
+    assert "no band" in figure.layout.title.subtitle.text
+
+
+def test_the_same_setting_in_two_lines_is_told_apart(runs: Runs) -> None:
+    figure = bands(runs.mean("time", by=["scheme", "delays.rate"]), x="scheme")
+    names = [trace.name for trace in figure.data]
+    assert len(names) == len(set(names)) == 6
+    assert "UMW, rate=1000" in names
+
+
+def test_what_is_no_summary(runs: Runs) -> None:
+    for table in (pd.DataFrame(), runs.table, runs.mean("time", by=[])):
+        with pytest.raises(SettingError, match="summary"):
+            bands(table)
+    with pytest.raises(SettingError, match="x = 'rate'"):
+        bands(runs.mean("time", by=["scheme"]), x="rate")
+    with pytest.raises(SettingError, match="is empty"):
+        bands(runs.where(scheme="GC").mean("time", by=["scheme"]))
+
+
+def titles(figure: go.Figure) -> list[str]:
+    layout = figure.layout
+    return [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
+
+
+def test_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
+    assert titles(bands(runs.mean("time", by=["scheme", "delays.rate"]))) == [
+        "Time of the whole run versus rate of the delays",
+        "rate of the delays: rate of the exponential part (samples/s)",
+        "time of the whole run (s)",
+    ]
+    assert titles(bands(runs.mean("loss", by="scheme")))[0] == "Training loss at the end by scheme"
+    drawn = [bands(runs.mean(of, by=["scheme", "delays.rate"])) for of in ("messages", "bytes", "round_time")]
+    drawn += [convergence_bands(many, metric) for metric in ("loss", "samples", "relative_error")]
+    for text in (text for figure in drawn for text in titles(figure)):
+        assert " " in text
+        assert not re.search(r"_|[a-z]\.[a-z]", text), text
+
+
+@pytest.mark.parametrize(
+    "name", sorted({n for s in wb.schemes.names() for n in wb.schemes.get(s).model_fields})
+)
+def test_one_name_for_several_things_is_told_apart(name: str) -> None:
+    """Where schemes mean different things by a setting, the axis has all of them, each with its schemes."""
+    known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
+    meant = {scheme: fields[name].description for scheme, fields in known.items() if name in fields}
+    lines = axis(f"scheme_args.{name}", list(meant)).split("<br>")
+    if len(set(meant.values())) == 1:
+        assert len(lines) == 1
+        return
+    assert lines[0] == f"{name.replace('_', ' ')}, not the same for all:"
+    told = {
+        scheme: text
+        for line in lines[1:]
+        for who, text in [line.split(": ", 1)]
+        for scheme in who.split(", ")
+    }
+    assert told == meant
+
+
+def test_gc_s_stragglers_and_cr_s_are_not_one_axis_without_a_word() -> None:
+    rows = [(scheme, late, 4, 0, 1.0 + late, 0.5, 3.0) for scheme in ("GC", "CR") for late in (1, 2)]
+    columns = ["scheme", "scheme_args.stragglers", "n", "never", "mean", "low", "high"]
+    table = pd.DataFrame(rows, columns=columns)
+    table.attrs.update(of="time", by=columns[:2], level=0.95)
+    text = titles(bands(table))[1]
+    assert "GC: workers that may be late or dead (S)" in text
+    assert "CR: children per parent that may be late or dead (s)" in text
+
+
+def test_times_that_differ_widely_are_logarithmic(runs: Runs, many: list[wb.Trace]) -> None:
+    wide = bands(runs.mean("time", by=["scheme", "delays.rate"]))
+    narrow = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
+    assert (wide.layout.yaxis.type, narrow.layout.yaxis.type) == ("log", None)
+    ends = [trace.columns["time"][-1] for trace in many]
+    assert max(ends) > 6 * min(ends)
+    figure = convergence_bands(many)
+    assert figure.layout.xaxis.type == "log"
+    assert min(min(curve.x) for curve in figure.data) > 0
+    alike = [
+        trace for trace in many if trace.experiment.delays.rate == 1e3 and trace.experiment.scheme == "UMW"
+    ]
+    assert convergence_bands(alike).layout.xaxis.type is None
+    assert convergence_bands(many, x="round").layout.xaxis.type is None
+
+
+def test_saved(runs: Runs, tmp_path: Path) -> None:
+    page = wb.figures.save(bands(runs.mean("time", by=["scheme", "delays.rate"])), tmp_path / "bands.html")
+    assert page.stat().st_size > 1e6

@@ -1,0 +1,182 @@
+"""Curves show the trace's own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.figures.conftest import experiment
+from workbench.analysis.planning.quantities import quantity
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import convergence
+from workbench.lab.figures.gallery.convergence import MOST_POINTS, thin
+
+
+def curves(figure: go.Figure) -> dict[str, go.Scatter]:
+    found = [curve for curve in figure.data if curve.mode == "lines+markers"]
+    return {curve.legendgroup: curve for curve in found}
+
+
+def stretched(trace: wb.Trace, factor: float) -> wb.Trace:
+    """Make the same run, with rounds that took longer."""
+    return replace(trace, columns={**trace.columns, "time": trace.columns["time"] * factor})
+
+
+@pytest.mark.parametrize("metric", ["loss", "accuracy", "relative_error", "residual"])
+@pytest.mark.parametrize("x", ["time", "round", "bytes", "samples"])
+def test_curves_are_the_traces_columns(traces: list[wb.Trace], metric: str, x: str) -> None:
+    drawn = curves(convergence(traces, metric, x))
+    assert sorted(drawn) == sorted(t.label for t in traces)
+    for trace in traces:
+        curve, rows = drawn[trace.label], trace.rounds
+        places = {"time": rows["time"], "round": rows["round"] + 1}.get(x)
+        places = rows[x].cumsum() if places is None else places
+        begins = metric in trace.initial
+        np.testing.assert_array_equal(curve.x, [0.0] * begins + places.tolist())
+        first = [trace.initial[metric]] if begins else []
+        np.testing.assert_array_equal(curve.y, first + rows[metric].tolist())
+
+
+def test_time_is_logarithmic_where_runs_differ_widely_and_has_no_zero_then(traces: list[wb.Trace]) -> None:
+    near = convergence([traces[0], stretched(traces[1], 1.0)])
+    far = convergence([traces[0], stretched(traces[1], 1000.0)])
+    assert (near.layout.xaxis.type, far.layout.xaxis.type) == ("linear", "log")
+    assert all(np.all(np.asarray(curve.x) > 0) for curve in far.data)
+    assert len(curves(far)["UMW"].x) == len(traces[0].rounds)
+
+
+def test_ratios_decide_on_the_metrics_axis(traces: list[wb.Trace]) -> None:
+    assert convergence(traces, "relative_error").layout.yaxis.type == "log"
+    assert convergence(traces, "accuracy").layout.yaxis.type == "linear"
+    assert convergence(traces, "residual").layout.yaxis.type == "linear"  # it has zeros
+
+
+def test_the_legend_keeps_the_order_of_the_runs(traces: list[wb.Trace]) -> None:
+    ranked = sorted(convergence(traces).data, key=lambda curve: curve.legendrank)
+    assert [curve.name for curve in ranked] == [t.label for t in traces]
+
+
+def test_a_target_says_when_each_run_meets_it(traces: list[wb.Trace]) -> None:
+    target = float(traces[0].rounds["loss"].iloc[4])
+    figure = convergence(traces, target=target)
+    base = traces[-1].time_to(target)
+    for trace in traces:
+        at = trace.time_to(target)
+        name = curves(figure)[trace.label].name
+        assert name == f"{trace.label}  {quantity(at, 'time')}  ({at / base:.3g}×)"
+        ring = next(r for r in figure.data if r.mode == "markers" and r.legendgroup == trace.label)
+        row = trace.rounds[trace.rounds["time"] == at].iloc[0]
+        assert (ring.x[0], ring.y[0]) == (at, row["loss"])
+    assert figure.layout.shapes[0].y0 == figure.layout.shapes[0].y1 == target
+    assert "CR" in figure.layout.legend.title.text
+
+
+def test_a_target_that_nobody_meets(traces: list[wb.Trace]) -> None:
+    figure = convergence(traces, target=-1.0)
+    assert {c.name for c in curves(figure).values()} == {f"{t.label}  never" for t in traces}
+    assert not [ring for ring in figure.data if ring.mode == "markers"]
+
+
+def test_accuracy_rises_to_its_target(traces: list[wb.Trace]) -> None:
+    best = float(traces[0].rounds["accuracy"].max())
+    assert "never" not in curves(convergence(traces[:1], "accuracy", target=best))["UMW"].name
+    assert "never" in curves(convergence(traces[:1], "accuracy", target=best + 0.01))["UMW"].name
+
+
+def test_runs_of_one_scheme_are_told_apart() -> None:
+    several = [experiment("GC", {"stragglers": s}, rounds=2) for s in (1, 2)]
+    several += [experiment("GC", {"stragglers": 2, "code": "fractional"}, rounds=2)]
+    drawn = curves(convergence([*wb.compare(several), wb.run(experiment("UMW", rounds=2))]))
+    assert set(drawn) == {
+        "GC stragglers=1, code=cyclic",
+        "GC stragglers=2, code=cyclic",
+        "GC stragglers=2, code=fractional",
+        "UMW",
+    }
+    coded = [curve for label, curve in drawn.items() if label.startswith("GC")]
+    assert len({curve.line.color for curve in coded}) == 1
+    assert len({curve.line.dash for curve in coded}) == len({curve.marker.symbol for curve in coded}) == 3
+
+
+def test_settings_outside_the_scheme_tell_apart_too(traces: list[wb.Trace]) -> None:
+    other = wb.run(traces[0].experiment.replace(seed=7))
+    assert set(curves(convergence([traces[0], other]))) == {"UMW seed=0", "UMW seed=7"}
+    assert set(curves(convergence([traces[0], traces[0]]))) == {"UMW #1", "UMW #2"}
+
+
+@given(st.integers(1, 10**6), st.integers(4, 3000))
+def test_thinning_keeps_the_ends_the_order_and_the_bound(count: int, most: int) -> None:
+    kept = thin(count, most)
+    assert len(kept) <= most
+    assert kept[0] == 0
+    assert kept[-1] == count - 1
+    assert np.all(np.diff(kept) > 0)
+    if count <= most:
+        np.testing.assert_array_equal(kept, np.arange(count))
+
+
+def test_long_runs_are_thinned(traces: list[wb.Trace]) -> None:
+    columns = {name: np.resize(values, 50_000) for name, values in traces[0].columns.items()}
+    columns.update(round=np.arange(50_000), time=np.arange(1.0, 50_001.0))
+    long = replace(traces[0], columns=columns)
+    curve = convergence([long]).data[0]
+    assert 0.8 * MOST_POINTS <= len(curve.x) <= MOST_POINTS + 1
+    assert curve.x[-1] == 50_000.0
+    np.testing.assert_array_equal(np.asarray(curve.y)[1:], columns["loss"][np.asarray(curve.x, int)[1:] - 1])
+
+
+def test_equal_curves_have_their_markers_side_by_side(traces: list[wb.Trace]) -> None:
+    exact = [t for t in traces if t.label != "SGD"]
+    drawn = curves(convergence(exact, x="round"))
+    shown = [set(np.flatnonzero(np.asarray(c.marker.color)[1:] != "rgba(0,0,0,0)")) for c in drawn.values()]
+    assert all(shown)
+    assert len(set.union(*shown)) > len(shown[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ({"metric": "los"}, r"metric = 'los': no such name; did you mean 'loss'\? choose one of loss, "),
+        ({"metric": "time"}, r"metric = 'time': no such name"),
+        ({"x": "epochs"}, r"x = 'epochs': no such name; choose one of time, round, bytes, samples"),
+        ({"target": float("nan")}, r"target = nan: must be a finite number"),
+    ],
+)
+def test_wrong_input_is_one_sentence(traces: list[wb.Trace], call: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingError, match=f"^{sentence}"):
+        convergence(traces, **call)
+
+
+def test_nothing_to_draw_is_one_sentence(traces: list[wb.Trace]) -> None:
+    with pytest.raises(SettingError, match=r"^traces = \[\]: is empty; give at least one Trace"):
+        convergence([])
+    wrong: Any = [traces[0], traces[0].experiment]
+    with pytest.raises(SettingError, match=r"^traces\[1\] = Experiment: is no Trace"):
+        convergence(wrong)
+    none = replace(traces[0], columns={name: values[:0] for name, values in traces[0].columns.items()})
+    with pytest.raises(SettingError, match="finished no round"):
+        convergence([none])
+
+
+def test_one_trace_need_not_stand_in_a_list() -> None:
+    e = wb.Experiment(scheme="UMW", workers=3, rounds=3)
+    one: Any = e
+    (trace,) = wb.compare(one)
+    assert convergence(trace).to_json() == convergence([trace]).to_json()  # type: ignore[arg-type]
+    assert wb.tune(one) == wb.tune([e])
+
+
+def test_no_multiple_of_nothing_is_told() -> None:
+    runs = [
+        wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=5, delays={"kind": "constant", "shift": s}))
+        for s in (0.0, 1e-3)
+    ]
+    named = [trace.name for trace in wb.figures.convergence(runs, target=0.6).data]
+    assert not [name for name in named if name and ("nan" in name or "inf" in name)]

@@ -1,0 +1,42 @@
+"""Means of learning curves with confidence bands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.core.base.intervals import band
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import convergence_bands
+
+
+def test_curves_are_the_mean_over_seeds(many: list[wb.Trace]) -> None:
+    group = [
+        trace for trace in many if trace.experiment == many[0].experiment.replace(seed=trace.experiment.seed)
+    ]
+    assert len(group) == 4
+    area, line = convergence_bands(group, x="round").data
+    known = band([trace.columns["loss"] for trace in group])
+    assert np.allclose(line.y, known.mean)
+    assert np.allclose(area.y[: len(known.high)], known.high)
+    area, line = convergence_bands(group).data
+    assert line.x[0] == 0.0
+    assert line.y[0] == pytest.approx(np.mean([trace.initial["loss"] for trace in group]))
+    assert line.x[-1] == min(trace.columns["time"][-1] for trace in group)
+    at = float(line.x[200])
+    values = [np.interp(at, [0, *t.columns["time"]], [t.initial["loss"], *t.columns["loss"]]) for t in group]
+    assert line.y[200] == pytest.approx(np.mean(values))
+
+
+def test_curves_of_different_settings_are_apart_and_of_different_seeds_together(many: list[wb.Trace]) -> None:
+    figure = convergence_bands(many)
+    names = [trace.name for trace in figure.data if trace.showlegend]
+    assert len(names) == len(set(names)) == 6
+    assert all("(4 runs)" in name for name in names)
+    with pytest.raises(SettingError, match="x = 'bytes'"):
+        convergence_bands(many, x="bytes")
+    with pytest.raises(SettingError, match="empty"):
+        convergence_bands([])
+    with pytest.raises(SettingError, match="lss"):
+        convergence_bands(many, metric="lss")

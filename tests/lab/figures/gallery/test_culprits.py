@@ -1,0 +1,37 @@
+"""Who makes the steps long."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import workbench as wb
+from tests.recordings.made import healthy, recording
+from workbench.analysis.recordings.doctor import Diagnosis
+from workbench.lab.figures.gallery.culprits import MOST
+from workbench.lab.figures.style import GREY, VERMILLION
+
+
+def test_culprits_stand_out_and_come_first() -> None:
+    times = healthy(60, 8, np.random.default_rng(0))
+    times[:, 5] *= 2.0
+    found = wb.diagnose(recording(times))
+    (bars,) = wb.figures.culprits(found).data
+    assert bars.y[0] == "worker 5"
+    assert list(bars.marker.color) == [VERMILLION] + [GREY] * 7
+    np.testing.assert_allclose(bars.x, sorted(found.costs.values(), reverse=True))
+    one = found.culprits[0]
+    np.testing.assert_allclose(bars.x[0] + bars.error_x.array[0], one.high)
+    np.testing.assert_allclose(bars.x[0] - bars.error_x.arrayminus[0], one.low)
+
+
+def test_of_many_those_that_cost_most_are_shown() -> None:
+    figure = wb.figures.culprits(wb.diagnose(recording(healthy(30, 40, np.random.default_rng(1)))))
+    assert len(figure.data[0].y) == MOST
+    assert "16 that cost less are not shown" in figure.layout.title.subtitle.text
+
+
+def test_where_there_is_nobody_no_axis_makes_numbers_up() -> None:
+    figure = wb.figures.culprits(Diagnosis("even", 1.0, (), {}, "links"))
+    assert figure.layout.title.subtitle.text.endswith(" · nobody stands out")
+    assert not figure.layout.yaxis.showticklabels
+    assert figure.layout.xaxis.range == (0, 1)

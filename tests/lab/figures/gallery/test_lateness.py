@@ -1,0 +1,64 @@
+"""Who was late when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import workbench as wb
+from tests.recordings.made import healthy, recording
+from workbench.analysis.recordings.card import LATE
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures.gallery.lateness import MOST
+
+
+def test_a_cell_is_a_time_over_its_steps_median() -> None:
+    times = np.ones((30, 5))
+    times[7, 3] = 4.0
+    (heat,) = wb.figures.lateness(recording(times)).data
+    z = np.asarray(heat.z, float)
+    assert z.shape == (5, 30)
+    assert z[3, 7] == 2.0  # 2^2 times
+    assert np.delete(z.ravel(), 3 * 30 + 7).any() == 0
+
+
+@pytest.mark.parametrize("latest", [1.0, 1.1, 1.3, 1.5, 3.0, 50.0])
+def test_the_scale_has_marks_on_both_sides_of_one(latest: float) -> None:
+    (heat,) = wb.figures.lateness(recording(np.ones((9, 4)) + (latest - 1) * np.eye(9, 4))).data
+    marks = np.asarray(heat.colorbar.tickvals)
+    assert 0 in marks
+    assert marks[0] < 0 < marks[-1]
+    assert -heat.zmax <= marks[0] <= marks[-1] <= heat.zmax
+
+
+def test_the_latest_of_several_steps_is_shown_where_there_are_many() -> None:
+    times = healthy(2 * MOST + 1, 3, np.random.default_rng(0))
+    times[1001, 2] = 50.0
+    figure = wb.figures.lateness(recording(times))
+    z = np.asarray(figure.data[0].z, float)
+    assert z.shape[1] <= MOST
+    assert np.isclose(np.nanmax(z), np.log2(50 / np.median(times[1001])))
+    assert "the latest of 3 steps" in figure.layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_themes(theme: str) -> None:
+    figure = wb.figures.lateness(recording(np.ones((4, 3))), theme)  # type: ignore[arg-type]
+    assert figure.layout.template is not None
+    with pytest.raises(SettingError, match="theme = 'dim'"):
+        wb.figures.lateness(recording(np.ones((4, 3))), "dim")  # type: ignore[arg-type]
+
+
+def test_times_that_are_missing_are_neither_late_nor_in_time() -> None:
+    rows = [
+        {"worker": w, "step": s, "seconds": 1.0 + (w == 0) * (s % 2)}
+        for s in range(40)
+        for w in range(3)
+        if w < 2 or s % 2 == 0
+    ]
+    figure = wb.figures.lateness(wb.traces.Recording.of_rows(pd.DataFrame(rows), "holes"))
+    late = sum(
+        s % 2 and 1.5 * LATE < 2.0 for s in range(40)
+    )  # beside one other, the median lies between both
+    assert f"{late / len(rows):.1%} of the times" in figure.layout.title.subtitle.text

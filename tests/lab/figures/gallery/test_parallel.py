@@ -1,0 +1,23 @@
+"""Parallel coordinates: an axis a setting, a line a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.figures.every import runs
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import parallel
+
+
+def test_every_run_that_is_done_has_a_line_through_its_settings() -> None:
+    table = runs()
+    axes = {axis.label: axis for axis in parallel(table).data[0].dimensions}
+    scheme = axes["scheme"]
+    assert [scheme.ticktext[code] for code in scheme["values"]] == table.done["scheme"].tolist()
+    assert list(axes["time of the whole run"]["values"]) == pytest.approx(table.done["time"].tolist())
+    assert list(axes["seed"]["values"]) == table.done["seed"].tolist()
+
+
+def test_a_result_that_no_run_has_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"of = 'auc': is no column of numbers"):
+        parallel(runs(), "auc")

@@ -1,0 +1,55 @@
+"""The static picture of a stream of rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.core.base.settings import SettingError
+from workbench.core.trace.stream import STATES, Stream
+from workbench.lab.figures import stream
+
+E = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=9, problem="unit")
+
+
+def test_rows_are_workers_and_columns_slices_of_the_newest_rounds() -> None:
+    trace = wb.run(E)
+    table = Stream.of(trace)
+    figure = stream(trace, rounds=4)
+    z = np.asarray(figure.data[0].z)
+    np.testing.assert_array_equal(z.reshape(6, 4, 8).transpose(1, 0, 2), table.grid[5:])
+    assert figure.data[0].x[0] == pytest.approx(5 + 0.5 / 8)
+    assert [trace.name for trace in figure.data[1:8]] == list(STATES)
+    np.testing.assert_allclose(figure.data[8].x, table.utilisation())
+    np.testing.assert_allclose(figure.data[9].x, table.lateness())
+
+
+def test_without_events_there_is_nothing_to_draw() -> None:
+    with pytest.raises(SettingError, match="kept no events; run with events=True"):
+        stream(wb.run(E, events=False))
+
+
+@pytest.mark.parametrize(("workers", "rounds", "step"), [(1, 1, 1), (6, 9, 1), (40, 30, None)])
+def test_workers_and_rounds_have_whole_numbers_and_no_word_lies_on_another(
+    workers: int, rounds: int, step: int | None
+) -> None:
+    figure = stream(wb.run(wb.Experiment(scheme="UMW", workers=workers, rounds=rounds, problem="unit")))
+    layout = figure.layout
+    assert (layout.xaxis.dtick, layout.yaxis.dtick) == (step, step)
+    told = layout.title.subtitle.text
+    assert told.startswith("round 0 ·" if rounds == 1 else f"rounds 0 to {rounds - 1} ·")
+    # The legend, 30 pixels high, stands on the rows, whatever their height; the subtitle ends 82 pixels below the top.
+    assert (layout.legend.y, layout.legend.yanchor) == (1, "bottom")
+    assert layout.margin.t - 30 > 82
+
+
+def test_the_share_that_is_late_is_that_of_the_answers_of_the_rounds_shown() -> None:
+    e = E.replace(faults=[{"worker": 2, "round": 1}])
+    trace = wb.run(e)
+    table = Stream.of(trace)
+    for rounds in (9, 4):
+        share = table.late[-rounds:].sum() / table.asked[-rounds:].sum()
+        assert (
+            f" · {share:.1%} of the answers late" in stream(trace, rounds=rounds).layout.title.subtitle.text
+        )

@@ -1,0 +1,60 @@
+"""Figures are found where they lie."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from inspect import unwrap
+from pathlib import Path
+
+import pytest
+
+from workbench.lab import figures
+from workbench.lab.figures import gallery
+
+HERE = Path(__file__).parent
+NEW = """import plotly.graph_objects as go
+from workbench.lab.figures.style import Theme, new_figure
+
+
+def loads(plan: object, theme: Theme = "light") -> go.Figure:
+    return new_figure(theme, "Loads")
+"""
+
+
+def test_a_new_figure_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AttributeError, match="no attribute 'loads'"):
+        figures.loads  # noqa: B018
+    (tmp_path / "loads.py").write_text(NEW)
+    monkeypatch.setattr(gallery, "__path__", [*gallery.__path__, str(tmp_path)])
+    try:
+        assert "loads" in dir(figures)
+        assert figures.loads(None).layout.title.text == "Loads"
+        from workbench.lab.figures import loads
+
+        assert loads is figures.loads
+    finally:
+        sys.modules.pop("workbench.lab.figures.gallery.loads", None)
+        vars(figures).pop("loads", None)
+        vars(gallery).pop("loads", None)
+
+
+@pytest.mark.parametrize("name", figures.names())
+def test_file_name_and_test_carry_one_name(name: str) -> None:
+    assert unwrap(getattr(figures, name)) is getattr(
+        import_module(f"workbench.lab.figures.gallery.{name}"), name
+    )
+    assert name in dir(figures)
+    assert name in figures.__all__
+    assert (HERE / "gallery" / f"test_{name}.py").is_file()
+
+
+def test_a_figure_is_loaded_when_it_is_asked_for() -> None:
+    """The light parts of the package do without the planner's libraries, which one figure needs."""
+    program = (
+        "import sys, workbench.lab.figures as f; before = set(sys.modules); f.code;"
+        " print([m for m in before if m.startswith('workbench.lab.figures.gallery.')], 'scipy.optimize' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "[] False"

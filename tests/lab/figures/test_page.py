@@ -1,0 +1,150 @@
+"""Every way of a figure to a page: nothing uploads it, and a dark page of a notebook makes it dark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import plotly.graph_objects as go
+import plotly.io as pio
+import pytest
+import workbench_book
+import workbench_lectures
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from workbench_book import Outcome, Result, Setting, drawing, get
+from workbench_book import notebook as book_notebook
+from workbench_book.page import html
+from workbench_lectures import assets as lectures
+
+import workbench as wb
+from tests.figures.every import EVERY
+from workbench.core.base.page import CONFIG
+from workbench.lab.batch.page import write_page
+from workbench.lab.figures.page import Figure, dark_style
+from workbench.lab.widgets.assets import script
+
+FIGURE = "application/vnd.plotly.v1+json"
+SOURCES = [Path(module.__file__ or "").parent for module in (wb, workbench_book, workbench_lectures)]
+
+
+def told(page: str) -> dict[str, Any]:
+    """What a page tells plotly.js, less the address, which `pio.to_html` sets apart."""
+    assert "_context.plotlyServerURL = ''" in page
+    settings = page[page.index('{"displaylogo"') :]
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(settings)[0]
+    return found
+
+
+@pytest.fixture
+def figure() -> go.Figure:
+    return EVERY["gantt"]("light")
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a kernel: IPython is there, and plotly draws in its notebook."""
+    monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
+    InteractiveShell.instance()
+    yield
+    InteractiveShell.clear_instance()
+
+
+def test_every_figure_is_one_of_ours() -> None:
+    drawn = {name.split(" ")[0] for name in EVERY}
+    callables = {
+        name for name in wb.figures.__all__ if callable(getattr(wb.figures, name)) and name.islower()
+    }
+    assert drawn == callables - {"moments", "register", "save", "scheme_style", "speedups"}
+    for name, draw in EVERY.items():
+        assert isinstance(draw("light"), Figure), name
+    assert isinstance(book_notebook.figure(drawing.curves({"CR": ([0, 1], [1, 2])}, "", "", "", "")), Figure)
+
+
+def test_html_is_told(figure: go.Figure, tmp_path: Path) -> None:
+    expected = {"displaylogo": False, "showSendToCloud": False}
+    assert expected.items() <= told(figure.to_html(include_plotlyjs=False)).items()
+    figure.write_html(tmp_path / "written.html", include_plotlyjs=False)
+    assert expected.items() <= told((tmp_path / "written.html").read_text(encoding="utf-8")).items()
+    for each in (figure, go.Figure(go.Bar(y=[1]))):  # whoever made it
+        page = wb.figures.save(each, tmp_path / "saved.html").read_text(encoding="utf-8")
+        assert expected.items() <= told(page).items()
+
+
+def test_a_users_own_words_win(figure: go.Figure) -> None:
+    page = figure.to_html({"displaylogo": True}, include_plotlyjs=False, post_script="1 + 1;")
+    assert told(page.replace('{"displaylogo": true', '{"displaylogo": false'))["showSendToCloud"] is False
+    assert '"displaylogo": true' in page
+    assert "1 + 1;" in page
+
+
+def test_a_cell_is_told_and_gets_the_dark_style(figure: go.Figure, shell: None) -> None:
+    assert figure._repr_mimebundle_()[FIGURE]["config"] == CONFIG
+    for show in (figure._ipython_display_, figure.show, lambda: figure.show("jupyterlab")):
+        with capture_output() as captured:
+            show()
+        style, drawn = (output.data for output in captured.outputs)
+        assert style["text/html"] == dark_style()
+        assert drawn[FIGURE]["config"] == CONFIG
+
+
+def test_a_dark_figure_stays_as_it_was_asked_for(shell: None) -> None:
+    with capture_output() as captured:
+        EVERY["gantt"]("dark").show()
+    assert len(captured.outputs) == 1  # no style, which would turn its still in JupyterLab bright
+
+
+def test_plotlys_renderers_stay_as_they_are(shell: None) -> None:
+    assert "config" not in go.Figure(go.Bar(y=[1]))._repr_mimebundle_()[FIGURE]
+    with capture_output() as captured:
+        go.Figure(go.Bar(y=[1])).show()
+    assert len(captured.outputs) == 1
+
+
+def test_widgets_are_told() -> None:
+    line = f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};"
+    for text in (
+        script("plot", "plot_main"),
+        script("live"),
+        script("plot", "player"),
+        lectures.script("question"),
+    ):
+        assert text.startswith(line)
+        assert "CONFIG = { ...PLOTLY_CONFIG," in text
+
+
+def test_pages_of_sweeps_and_of_the_book_are_told(figure: go.Figure, tmp_path: Path) -> None:
+    output = nbformat.v4.new_output("display_data", {FIGURE: json.loads(figure.to_json())})
+    cell = nbformat.v4.new_code_cell("figure", outputs=[output])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "run.ipynb")
+    write_page(tmp_path / "run.ipynb", tmp_path / "run.html")
+    assert json.dumps(CONFIG)[1:] in (tmp_path / "run.html").read_text(encoding="utf-8")
+    page = html([Outcome(get("fig8"), Result(pictures=[]))], Setting())
+    settings = re.search('id="settings">(.*)</script>', page)
+    assert settings
+    assert json.loads(settings[1])["config"] == CONFIG
+
+
+def test_no_source_draws_without_the_shared_words() -> None:
+    """Where plotly.js is called, what it is told comes from one place."""
+    calls = re.compile(r"Plotly\.(?:react|newPlot)\((.*)")
+    found = [
+        (path.name, call)
+        for kind in ("py", "js")
+        for room in SOURCES
+        for path in room.rglob(f"*.{kind}")
+        for call in calls.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert {name for name, _ in found} == {"page.js", "page.py", "plot.js", "live.js"}
+    assert all(re.search("CONFIG|config|{drawn}", call) for _, call in found)
+    own = [
+        path.name
+        for room in SOURCES
+        for path in room.rglob("*.*")
+        if path.suffix in (".py", ".js") and "displaylogo" in path.read_text()
+    ]
+    assert own == ["page.py"]

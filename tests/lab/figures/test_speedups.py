@@ -1,0 +1,71 @@
+"""The table of speedups, against hand computation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.figures.conftest import experiment
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import speedups
+
+
+def made(scheme: str, times: list[float], losses: list[float], **columns: Any) -> wb.Trace:
+    base = wb.run(experiment("UMW", rounds=1))
+    numbers = {"round": np.arange(len(times)), "time": np.array(times), "loss": np.array(losses), **columns}
+    return replace(base, columns=numbers, experiment=base.experiment.replace(scheme=scheme))
+
+
+def test_by_hand() -> None:
+    fast = made("CR", [1.0, 2.0, 3.0], [0.9, 0.5, 0.1])
+    slow = made("UMW", [10.0, 20.0, 30.0], [0.9, 0.6, 0.4])
+    never = made("SGD", [1.0, 2.0, 3.0], [0.9, 0.8, 0.7])
+    table = speedups([slow, never, fast], target=0.5)
+    assert list(table.columns) == ["scheme", "seconds", "speedup"]
+    assert table["scheme"].tolist() == ["UMW", "SGD", "CR"]
+    np.testing.assert_array_equal(table["seconds"], [30.0, np.nan, 2.0])
+    np.testing.assert_array_equal(table["speedup"], [15.0, np.nan, 1.0])
+    other = speedups([slow, never, fast], target=0.5, reference="UMW")
+    np.testing.assert_allclose(other["speedup"], [1.0, np.nan, 2 / 30])
+
+
+def test_accuracy_is_met_from_below() -> None:
+    trace = made("CR", [1.0, 2.0, 3.0], [0.0] * 3, accuracy=np.array([0.7, 0.9, 0.8]))
+    assert speedups([trace], target=0.85, metric="accuracy")["seconds"].tolist() == [2.0]
+
+
+def test_the_reference_is_the_fastest_where_cr_is_missing_or_never_there() -> None:
+    slow, fast = made("UMW", [4.0], [0.1]), made("GC", [2.0], [0.1])
+    assert speedups([slow, fast], target=0.1)["speedup"].tolist() == [2.0, 1.0]
+    tree = made("CR", [8.0], [0.1])
+    assert speedups([slow, fast, tree], target=0.1)["speedup"].tolist() == [0.5, 0.25, 1.0]
+    late = made("CR", [1.0], [0.9])
+    assert speedups([slow, fast, late], target=0.1)["speedup"].tolist()[:2] == [2.0, 1.0]
+
+
+def test_rounds_without_duration_divide_by_zero_quietly() -> None:
+    table = speedups([made("UMW", [1.0], [0.1]), made("CR", [0.0], [0.1])], target=0.5)
+    assert table["speedup"].iloc[0] == np.inf
+    assert np.isnan(table["speedup"].iloc[1])
+
+
+@settings(max_examples=20)
+@given(st.floats(0.3, 0.7))
+def test_seconds_are_the_traces_time_to(traces: list[wb.Trace], target: float) -> None:
+    table = speedups(traces, target)
+    np.testing.assert_array_equal(table["seconds"], [t.time_to(target) for t in traces])
+
+
+def test_wrong_input_is_one_sentence(traces: list[wb.Trace]) -> None:
+    with pytest.raises(SettingError, match=r"^reference = 'XY': no such name; .*UMW, GC, RAR, SGD, CR$"):
+        speedups(traces, 0.5, reference="XY")
+    with pytest.raises(SettingError, match=r"^target = inf: must be a finite number"):
+        speedups(traces, float("inf"))
+    with pytest.raises(SettingError, match=r"^traces = \[\]: is empty"):
+        speedups([], 0.5)

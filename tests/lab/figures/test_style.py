@@ -1,0 +1,99 @@
+"""One look per scheme, in every figure and both themes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import plotly.io as pio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures import scheme_style, style
+from workbench.lab.figures.page import PALETTES, Palette
+
+PUBLISHED = ["UMW", "SGD", "RAR", "GC", "CR", "CEGC", "FRC", "CRC", "UC-MMC", "GC-MMC", "LCC"]
+PUBLISHED += ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC", "BGC", "ErasureHead", "SGC"]
+COMPARED = [  # sets of schemes that a paper draws in one figure
+    ["UMW", "SGD", "RAR", "GC", "CR"],
+    ["UMW", "GC", "CEGC"],
+    ["FRC", "CRC", "BGC", "ErasureHead", "SGC", "GC", "UMW"],
+    ["UMW", "GC", "UC-MMC", "GC-MMC", "LCC"],
+    ["D-SGD", "D-Adam", "CADA", "G-CADA", "LAGC"],
+]
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of WCAG 2."""
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted([luminance(a), luminance(b)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_published_schemes_differ_in_dash_or_colour_and_in_marker() -> None:
+    styles = [scheme_style(name) for name in PUBLISHED]
+    assert len({(s.color, s.dash) for s in styles}) == len(styles)
+    assert len({s.symbol for s in styles}) == len(styles)
+
+
+@pytest.mark.parametrize("names", COMPARED)
+def test_schemes_compared_in_a_paper_differ_in_colour(names: list[str]) -> None:
+    assert len({scheme_style(name).color for name in names}) == len(names)
+
+
+NAMES = st.text("ABCxyz-1", min_size=1)
+
+
+@given(NAMES, st.integers(0, 3), st.integers(0, 3))
+def test_variants_keep_the_colour_and_differ_in_dash_and_marker(name: str, a: int, b: int) -> None:
+    first, second = scheme_style(name, a), scheme_style(name, b)
+    assert first.color == second.color
+    assert (first.dash == second.dash) == (first.symbol == second.symbol) == (a == b)
+
+
+def test_an_unknown_scheme_looks_the_same_in_another_process() -> None:
+    name = "a scheme of tomorrow"
+    program = f"from workbench.lab.figures import scheme_style; print(tuple(scheme_style({name!r})))"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == str(tuple(scheme_style(name)))
+
+
+@pytest.mark.parametrize("colors", PALETTES.values(), ids=list(PALETTES))
+def test_colours_stand_out_from_the_background(colors: Palette) -> None:
+    assert contrast(colors.text, colors.background) >= 7
+    assert contrast(colors.muted, colors.background) >= 4.5
+    assert min(contrast(hue, colors.background) for hue in style.HUES) >= 2.2
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_type_is_readable_on_a_projector(theme: str) -> None:
+    layout = pio.templates[f"workbench_{theme}"].layout
+    fonts = [layout.font, layout.title.font, layout.legend.font, layout.hoverlabel.font]
+    fonts += [axis.tickfont for axis in (layout.xaxis, layout.yaxis)]
+    fonts += [axis.title.font for axis in (layout.xaxis, layout.yaxis)]
+    assert min(font.size for font in fonts) >= 14
+
+
+def test_plotlys_own_default_stays() -> None:
+    assert pio.templates.default == "plotly"
+
+
+def test_an_unknown_theme_is_one_sentence(traces: list[wb.Trace]) -> None:
+    theme: Any = "sepia"
+    with pytest.raises(SettingError, match=r"^theme = 'sepia': no such name; .*light, dark$"):
+        wb.figures.convergence(traces, theme=theme)
+
+
+def test_importing_the_package_does_not_import_plotly() -> None:
+    program = "import sys, workbench; sys.exit('plotly' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

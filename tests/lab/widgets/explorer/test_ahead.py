@@ -1,0 +1,106 @@
+"""Forecasts before a run, and the map of winners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.lab.widgets.explorer.ahead import (
+    CONTEST_ROUNDS,
+    LATENCIES,
+    alphas_of,
+    contest,
+    look_ahead,
+    names_of,
+)
+from workbench.lab.widgets.forms.setup import Entry, Setup, Shape, setup_of
+
+LINK = {"latency": 1e-3, "bandwidth": 8e5}
+RIVALS = wb.rivals(3, 2, 1, rounds=5, link=LINK)
+
+
+def test_forecasts_are_those_of_wb_forecast() -> None:
+    ahead = look_ahead(RIVALS, rounds=30)
+    assert [a.name for a in ahead] == ["UMW", "GC", "RAR", "SGD", "CR"]
+    for a, e in zip(ahead, RIVALS, strict=True):
+        assert a.forecast is not None
+        np.testing.assert_array_equal(a.forecast.seconds, wb.forecast(e, rounds=30).seconds)
+
+
+def test_deaths_are_left_out_and_missing_data_are_told() -> None:
+    dead = RIVALS[0].replace(faults=[{"worker": 1, "round": 0}])
+    lost = wb.Experiment(scheme="UMW", problem_args={"data": "nowhere.csv"})
+    found = look_ahead([dead, lost])
+    assert found[0].forecast is not None and not found[0].reason  # noqa: PT018
+    assert found[1].forecast is None and "nowhere.csv" in found[1].reason  # noqa: PT018
+
+
+def test_experiments_of_one_scheme_are_told_apart() -> None:
+    twice = [wb.Experiment(scheme="GC", scheme_args={"stragglers": s}) for s in (1, 3)]
+    assert names_of([*twice, wb.Experiment(scheme="UMW")]) == ["GC stragglers=1", "GC stragglers=3", "UMW"]
+
+
+@pytest.mark.parametrize(("children", "count"), [(1, 1), (3, 3), (8, 8), (40, 8)])
+def test_alphas_are_few_and_cover_the_range(children: int, count: int) -> None:
+    found = alphas_of(Shape(children=children, layers=1, stragglers=0))
+    assert len(found) == count
+    assert (found[0], found[-1]) == (0, children - 1)
+
+
+def test_every_cell_of_the_map_is_a_forecast() -> None:
+    shape = Shape(children=3, layers=2, stragglers=1)
+    found = contest(setup_of(RIVALS), shape, 12)
+    assert found is not None
+    assert found.seconds.shape == (3, len(LATENCIES), 5)
+    for i, late in enumerate(alphas_of(shape)):
+        for j in (0, 5, len(LATENCIES) - 1):
+            rivals = wb.rivals(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
+            expected = [wb.forecast(e, rounds=CONTEST_ROUNDS).mean for e in rivals]
+            np.testing.assert_allclose(found.seconds[i, j], expected, rtol=1e-12)
+
+
+def test_a_scheme_that_has_no_such_setting_is_left_out_of_a_cell() -> None:
+    groups = Entry("GC", {"stragglers": 3, "code": "fractional"})
+    setup = Setup((groups, Entry("UMW")), {"workers": 12, "rounds": 5})
+    found = contest(setup, Shape(children=12, layers=1, stragglers=3), 12)
+    assert found is not None
+    fits = [12 % (late + 1) == 0 for late in alphas_of(Shape(children=12, layers=1, stragglers=3))]
+    assert np.isfinite(found.seconds[:, 0, 0]).tolist() == fits
+    assert np.isfinite(found.seconds[:, :, 1]).all()
+
+
+def test_a_map_that_nobody_wants_any_more_is_given_up() -> None:
+    calls: list[float] = []
+    found = contest(
+        setup_of(RIVALS), Shape(children=3, layers=2), 12, lambda share: calls.append(share) or len(calls) < 4
+    )
+    assert found is None
+    assert len(calls) == 4
+
+
+def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
+    """Stragglers change neither UMW nor RAR; every forecast is what a fresh one says."""
+    before = look_ahead(RIVALS)
+    moved = wb.rivals(3, 2, 0, rounds=5, link=LINK)
+    after = look_ahead(moved, known=before)
+    assert [a.name for a, b in zip(after, before, strict=True) if a.forecast is b.forecast] == ["UMW", "RAR"]
+    for kept, fresh in zip(after, look_ahead(moved), strict=True):
+        assert kept.forecast is not None
+        assert fresh.forecast is not None
+        np.testing.assert_array_equal(kept.forecast.seconds, fresh.forecast.seconds)
+
+
+def test_other_rounds_and_recorded_times_are_looked_at_anew(tmp_path: Path) -> None:
+    table = tmp_path / "times.csv"
+    table.write_text("worker,iteration,seconds\n1,0,1.0\n")
+    e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table)})
+    before = look_ahead([e])
+    table.write_text("worker,iteration,seconds\n1,0,20.0\n")
+    (after,) = look_ahead([e], known=before)
+    assert after.forecast is not None
+    assert after.forecast.mean == wb.forecast(e, rounds=len(after.forecast.seconds)).mean
+    known = look_ahead(RIVALS[:1], rounds=30)
+    assert look_ahead(RIVALS[:1], rounds=20, known=known)[0].forecast is not known[0].forecast

@@ -1,0 +1,297 @@
+"""The table of runs without a page: mark, plot, compare, write, put away, delete after a question, run again, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import ipywidgets as w
+import numpy as np
+import pytest
+import yaml
+
+import workbench as wb
+from workbench.analysis.tables.about import keep
+from workbench.core.running.run import Run
+from workbench.lab.widgets.explorer import runstable
+from workbench.lab.widgets.explorer.runstable import RunsTable
+
+SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
+
+
+@pytest.fixture(scope="module")
+def traces() -> list[wb.Trace]:
+    return wb.compare(SMALL)
+
+
+@pytest.fixture
+def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
+    for trace in traces:
+        keep(trace, tmp_path, trace.label)
+    monkeypatch.setattr(runstable, "SOON", 30.0)  # however slow the machine is: all is read at once
+    return RunsTable(tmp_path)
+
+
+def bad(table: RunsTable) -> str:
+    text: str = table.message.value
+    table.tell("")
+    return text
+
+
+def test_marked_runs_are_plotted_on_one_axis(table: RunsTable, traces: list[wb.Trace]) -> None:
+    assert table.plot.layout.display == "none"
+    table.mark("cr", "umw")
+    assert table.plot.layout.display == ""
+    assert {"CR", "UMW"} <= {curve.name for curve in table.plot.current().data}
+    assert table.traces()[0].same(next(t for t in traces if t.label == "CR"))
+    table.look()
+    assert "marked; click on 1" in bad(table)
+    table.mark("cr")
+    table.look()
+    order = [table.children.index(part) for part in (table.round, table.player, table.plot)]
+    assert order == sorted(order)  # what was asked for is seen first
+    table.round.value = 3
+    assert "round 3" in table.player.label.lower()
+
+
+def test_what_differs_and_the_text_of_a_run(table: RunsTable) -> None:
+    table.mark("gc", "umw")
+    table.differ()
+    assert "scheme_args.stragglers" in table.found.value
+    assert "problem_args.samples" not in table.found.value
+    table.mark("gc")
+    table.copy()
+    text = table.text.value
+    gc = next(e for e in SMALL if e.scheme == "GC")
+    assert wb.Experiment(**yaml.safe_load(text)) == gc  # the papermill line is a comment
+    assert "# papermill notebooks/run.ipynb" in text
+
+
+def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
+    table.of.value, table.by.value = "time", ("scheme",)
+    table.group()
+    for word in ("UMW", "low", "high", "never"):
+        assert word in table.found.value
+    assert table.plot.layout.display == ""
+    assert "by scheme" in table.plot.label
+    assert {"CR", "UMW"} <= {line.name for line in table.plot.current().data}
+    table.by.value = ("seed",)
+    table.of.value = "time_to" if "time_to" in table.of.options else "loss"
+    table.group()
+    table.mark("cr")  # another look takes the groups away
+    assert table.found.value == ""
+
+
+def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> None:
+    table.mark("cr")
+    table.tags.value, table.about.value = "tree", "good"
+    table.write()
+    table.mark("cr", "gc")
+    table.tags.value = "coded"
+    table.write()
+    rows = table.runs.table.set_index("run")
+    assert rows["tags"].to_dict() == {"cr": "tree, coded", "gc": "coded", "rar": "", "sgd": "", "umw": ""}
+    assert rows.loc["cr", "note"] == "good"
+
+
+def test_archived_runs_are_put_away_and_come_back(table: RunsTable) -> None:
+    table.mark("cr")
+    table.archive()
+    assert "archived: cr" in table.note.value
+    table.archive()  # none is marked: what is told now stands alone
+    assert table.note.value == ""
+    assert "are marked" in bad(table)
+    assert "cr" not in set(table.grid.df["run"])
+    table.archived.value = True
+    table.mark("cr")
+    table.archive()
+    assert "brought back: cr" in table.note.value
+    table.archived.value = False
+    assert "cr" in set(table.grid.df["run"])
+
+
+def test_a_deletion_is_asked_for_first(table: RunsTable, tmp_path: Path) -> None:
+    table.mark("cr")
+    table.delete()
+    assert "nothing was asked" in bad(table)
+    table.ask()
+    assert "Delete cr from the disk?" in table.question.value
+    table.forget()
+    assert (tmp_path / "cr").is_dir()
+    table.ask()
+    table.mark("gc")  # another choice takes the question away
+    table.delete()
+    assert (tmp_path / "cr").is_dir()
+    assert (tmp_path / "gc").is_dir()
+    table.mark("cr")
+    table.ask()
+    table.delete()
+    assert not (tmp_path / "cr").exists()
+    assert "cr" not in set(table.grid.df["run"])
+
+
+def test_what_was_wrong_is_told_until_the_next_button_and_half_saved_runs_can_be_deleted(
+    table: RunsTable, tmp_path: Path
+) -> None:
+    (tmp_path / ".cr.tmp").mkdir()
+    (tmp_path / "cr" / "spec.json").rename(tmp_path / ".cr.tmp" / "spec.json")
+    table.again()
+    buttons = {each.description: each for each in walk(table) if isinstance(each, w.Button)}
+    buttons["As text"].click()
+    assert "are marked" in table.message.value
+    table.mark(".cr.tmp")
+    for words in ("Delete", "Delete for good"):
+        buttons[words].click()
+        assert table.message.value == ""
+    assert not (tmp_path / ".cr.tmp").exists()
+    assert (tmp_path / "cr").is_dir()
+
+
+def walk(widget: Any) -> Iterator[Any]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from walk(child)
+
+
+def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trace]) -> None:
+    table.mark("gc")
+    table.rerun()
+    assert table.live.wait(60)
+    (run,) = table.live.runs
+    assert run.result().same(next(t for t in traces if t.label == "GC"))
+    table.resume()
+    assert "holds no run on real processes" in bad(table)
+
+
+def test_going_on_is_shown_where_the_desk_says(
+    traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[list[Run]] = []
+    table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
+    assert table.wait(30)
+    gone: list[Any] = []
+    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    table.mark("one")
+    table.resume()
+    assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
+
+
+def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path: Path) -> None:
+    (tmp_path / "cr" / "run.json").unlink()
+    table.again()
+    assert "1 damaged" in table.note.value
+    table.mark("cr", "gc")
+    assert "run.json is missing" in table.note.value
+    assert [trace.label for trace in table.traces()] == ["GC"]
+
+
+def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
+    assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.df)
+    table.columns.value = ("loss", "run", "time")
+    assert list(table.grid.df) == ["run", "time", "loss"]
+    assert table.grid._dt_args["fixedColumns"] == {"start": 1}
+    table.pinned.value = ("loss", "time")
+    assert list(table.grid.df) == ["time", "loss", "run"]
+    assert table.grid._dt_args["fixedColumns"] == {"start": 2}
+    table.again()  # what was chosen stays
+    assert list(table.grid.df) == ["time", "loss", "run"]
+
+
+def test_marks_stay_with_their_runs(table: RunsTable, traces: list[wb.Trace], tmp_path: Path) -> None:
+    table.mark("cr", "umw")
+    keep(traces[0], tmp_path, "a new one")  # first by name: all rows move
+    table.again()
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    assert table.plot.layout.display == ""
+    table.columns.value = ("run",)
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    (tmp_path / "cr" / "run.json").rename(tmp_path / "cr" / "ron.json")
+    table.again()
+    assert [line["run"] for line in table.chosen] == ["cr", "umw"]
+    table.mark()
+    assert table.plot.layout.display == "none"
+
+
+def test_rows_are_shown_while_others_are_read(
+    table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Event()
+    read = runstable.Reading.__iter__
+
+    def slowly(reading: runstable.Reading) -> Iterator[int]:
+        for count in read(reading):
+            yield count
+            if count == 3:
+                assert gate.wait(30)
+
+    monkeypatch.setattr(runstable.Reading, "__iter__", slowly)
+    monkeypatch.setattr(runstable, "SOON", 0.0)
+    other = RunsTable(tmp_path)
+    while not (len(other.runs) and other.bar.value):
+        assert not other.wait(0.01)
+    assert "of 5 runs read; about" in other.bar.value
+    other.mark("cr")
+    gate.set()
+    assert other.wait(30)
+    assert (len(other.runs), other.bar.value, other.chosen[0]["run"]) == (5, "", "cr")
+
+
+@pytest.mark.parametrize("form", ["csv", "ro-crate"])
+def test_marked_runs_are_exported(table: RunsTable, tmp_path: Path, form: str) -> None:
+    table.export()
+    assert "nothing is written there" in bad(table)
+    table.mark("cr", "gc")
+    table.form.value, table.path.value = form, str(tmp_path / "out")
+    table.export()
+    assert "2 runs written" in table.note.value
+    if form == "csv":
+        assert (tmp_path / "out").read_text().count("\n") == 3
+    else:
+        assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
+    table.export()
+    assert "exists already" in bad(table)
+
+
+def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Trace]) -> None:
+    target = float(traces[0].columns["loss"][2])
+    table.target.value = repr(target)
+    sent = table.grid.df.set_index("run")["time_to"]
+    for trace in traces:
+        assert float(sent[trace.label.lower()]) == pytest.approx(trace.time_to(target), rel=1e-4, nan_ok=True)
+    table.target.value = "soon"
+    assert ": is no number; write a loss such as 0.1" in bad(table)
+    table.target.value = ""
+    assert "time_to" not in table.grid.df
+
+
+def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:
+    (tmp_path / "cr" / "run.json").unlink()
+    table.again()
+    sent = table.grid.df
+    for name in ("workers", "time", "straggler_fraction"):
+        assert np.issubdtype(sent[name].dtype, np.floating)  # the page would sort words by their letters
+    assert sent["workers"].dropna().tolist() == [12] * 4
+    assert float(sent["time"][1]) == float(f"{table.runs.table['time'][1]:.5g}")
+
+
+def test_html_in_a_note_stays_text(table: RunsTable) -> None:
+    table.mark("cr")
+    table.about.value = "<img src=x onerror=alert(1)>"
+    table.write()
+    sent = table.grid._dt_args["data_json"]
+    assert "<img" not in sent
+    assert "&lt;img" in sent
+
+
+def test_nothing_marked_is_a_sentence(table: RunsTable) -> None:
+    for action in (table.look, table.show, table.rerun, table.resume, table.differ, table.copy, table.write):
+        action()
+        assert "are marked" in bad(table)
+
+
+def test_no_runs_at_all(tmp_path: Path) -> None:
+    empty = RunsTable(tmp_path)
+    assert empty.wait(30)
+    assert "0 runs" in empty.note.value

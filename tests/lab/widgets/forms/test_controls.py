@@ -1,0 +1,266 @@
+"""The explorer's left side: what the user does to it, what it then says, what it colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from tests.widgets.page import types
+from workbench.core.base.settings import SettingError
+from workbench.core.presets.others import others
+from workbench.lab.widgets.forms.controls import Controls, preset_of, preset_titles
+from workbench.lab.widgets.forms.fields import fields_of
+from workbench.lab.widgets.forms.setup import reaches
+
+RIVALS = wb.rivals(4, 3, 1, rounds=20)
+
+
+class Told:
+    """Counts how often something changed."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+def controls() -> Controls:
+    return Controls(RIVALS, Told())
+
+
+def valid(controls: Controls) -> list[wb.Experiment]:
+    return [v.experiment for v in controls.verdicts() if v.experiment is not None]
+
+
+def reasons(controls: Controls) -> dict[str, dict[str, str]]:
+    return {name: form.reasons for name, form in controls.forms.items() if form.reasons}
+
+
+def same(found: list[wb.Experiment], expected: Any) -> bool:
+    """Equal once every number is written out, be it the default or not."""
+    return [_whole(e) for e in found] == [_whole(e) for e in expected]
+
+
+def _whole(e: wb.Experiment) -> dict[str, Any]:
+    dump = e.model_dump(mode="json")
+    parts = {
+        "scheme_args": e.built_scheme,
+        "problem_args": e.problem_spec,
+        "optimiser_args": e.build_optimiser(),
+    }
+    return {**dump, **{name: part.model_dump(mode="json") for name, part in parts.items()}}
+
+
+def test_the_controls_say_what_they_were_given(controls: Controls) -> None:
+    assert same(valid(controls), RIVALS)
+    assert not reasons(controls)
+
+
+@pytest.mark.parametrize("name", list(preset_titles()))
+def test_every_published_experiment_can_be_chosen(name: str) -> None:
+    told = Told()
+    controls = Controls(RIVALS, told)
+    types(controls.preset, preset=name)
+    assert told.times == 1
+    assert same(valid(controls), preset_of(name))
+    assert controls.preset.values["preset"] == name
+
+
+def test_the_menu_has_every_paper() -> None:
+    titles = preset_titles()
+    assert set(titles) == {*wb.presets, *others}
+    with pytest.raises(wb.SettingError, match="did you mean 'fig8'"):
+        preset_of("fig88")
+
+
+def test_a_preset_that_was_changed_is_no_longer_one(controls: Controls) -> None:
+    types(controls.preset, preset="fig8")
+    types(controls.link, latency="1e-3")
+    assert controls.preset.values["preset"] == ""
+
+
+def test_the_tree_gives_its_numbers_to_every_scheme_that_has_them(controls: Controls) -> None:
+    types(controls.shapes.form, children="12", layers="2")
+    types(controls.shapes.form, stragglers="3")
+    assert same(valid(controls), wb.rivals(12, 2, 3, rounds=20))
+    assert "α = s/n = 1/4" in controls.shapes.alpha.value
+    assert controls.shapes.form.values["workers"] == "156"
+
+
+def test_workers_that_make_no_tree_are_refused_in_words_and_trees_are_offered(controls: Controls) -> None:
+    types(controls.shapes.form, workers="150")
+    found = controls.verdicts()
+    assert [v.experiment is None for v in found] == [False, False, False, False, True]
+    assert controls.shapes.form.reasons["workers"].startswith("workers = 150: the (4,3) tree has 84 workers")
+    assert [e.workers for e in valid(controls)] == [150] * 4
+    assert valid(controls)[1].scheme_args["stragglers"] == 38  # a quarter of 150, rounded
+    offered = controls.shapes.nearest.lines[0].choices
+    assert "12,2" in offered
+    types(controls.shapes.nearest, trees="12,2")
+    assert same(valid(controls), wb.rivals(12, 2, 1, rounds=20))
+    assert not reasons(controls)
+
+
+@pytest.mark.parametrize("text", ["", "many", "0", "2.5"])
+def test_workers_that_are_no_number_are_left_as_typed_and_refused(controls: Controls, text: str) -> None:
+    types(controls.shapes.form, workers=text)
+    assert not valid(controls)
+    assert controls.shapes.form.values["workers"] == text
+    assert controls.shapes.form.reasons["workers"].startswith("workers")
+    types(controls.shapes.form, workers="84")
+    assert same(valid(controls), RIVALS)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [("children", "x"), ("layers", "9"), ("stragglers", "-1"), ("children", "")]
+)
+def test_numbers_that_make_no_tree_are_coloured(controls: Controls, field: str, text: str) -> None:
+    types(controls.shapes.form, **{field: text})
+    assert not valid(controls)
+    assert set(reasons(controls)["shape"]) == {field}
+
+
+def test_too_many_stragglers_colour_the_tree_and_the_scheme(controls: Controls) -> None:
+    types(controls.shapes.form, stragglers="4")
+    assert [v.experiment is None for v in controls.verdicts()] == [False, False, False, False, True]
+    assert "cannot tolerate it; take 0 to 3" in controls.shapes.form.reasons["stragglers"]
+    coloured = {form.scheme: form.form.reasons for form in controls.schemes.forms if form.form.reasons}
+    assert list(coloured) == ["CR"]
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "text"),
+    [
+        ("link", "latency", "-1"),
+        ("link", "bandwidth", "fast"),
+        ("delays", "shift", "-1"),
+        ("problem_args", "l2", "-1"),
+        ("optimiser_args", "decay", "2"),
+        ("", "rounds", "0"),
+        ("", "rounds", ""),
+        ("", "faults", "[{worker: 99, round: 0}]"),
+        ("", "faults", "worker 3"),
+        ("", "decode_rate", "0"),
+    ],
+)
+def test_a_bad_value_colours_its_field_with_a_sentence(
+    controls: Controls, form: str, field: str, text: str
+) -> None:
+    types(controls.forms[form], **{field: text})
+    found = controls.verdicts()
+    assert found[0].experiment is None
+    assert found[0].reason
+    assert set(reasons(controls)) == {form}
+    (reason,) = reasons(controls)[form].values()
+    assert set(reasons(controls)[form]) == {field}
+    assert field in reason and "\n" not in reason  # noqa: PT018
+
+
+def test_a_value_that_was_mended_is_fine_again(controls: Controls) -> None:
+    types(controls.link, latency="-1")
+    assert not valid(controls)
+    types(controls.link, latency="1e-3")
+    assert [e.link.latency for e in valid(controls)] == [1e-3] * 5
+    assert not reasons(controls)
+
+
+def test_schemes_are_added_changed_and_taken_out(controls: Controls) -> None:
+    types(controls.schemes.further, scheme="FRC")
+    assert [e.scheme for e in valid(controls)] == ["UMW", "GC", "RAR", "SGD", "CR", "FRC"]
+    assert controls.schemes.further.values["scheme"] == ""
+    types(controls.schemes.forms[-1].form, replication="5")
+    controls.verdicts()
+    assert "groups of 5 do not divide 84" in controls.schemes.forms[-1].form.reasons["replication"]
+    types(controls.schemes.forms[-1].form, replication="3")
+    assert valid(controls)[-1].scheme_args == {"replication": 3}
+    controls.schemes.forms[-1].remove.click()
+    controls.schemes.forms[0].remove.click()
+    assert [e.scheme for e in valid(controls)] == ["GC", "RAR", "SGD", "CR"]
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+def test_every_scheme_has_a_form_without_code_of_its_own(scheme: str) -> None:
+    controls = Controls(wb.rivals(4, 3, 1, problem="least_squares"), Told())
+    types(controls.schemes.further, scheme=scheme)
+    form = controls.schemes.forms[-1].form
+    assert {spec["name"] for spec in wb.schemes.get(scheme).fields()} <= {line.name for line in form.lines}
+    assert valid(controls)[-1].scheme == scheme
+
+
+def test_a_scheme_may_differ_in_fields_of_the_experiment(controls: Controls) -> None:
+    sgd = controls.schemes.forms[3].form
+    assert sgd.values["own"] == "{optimiser: inverse_time}"
+    types(sgd, own="{optimiser: nesterov, rounds: 7}")
+    assert (valid(controls)[3].optimiser, valid(controls)[3].rounds) == ("nesterov", 7)
+    types(sgd, own="{optimiser_args: {step: -1}}")
+    assert "optimiser_args.step = -1" in controls.verdicts()[3].reason
+    assert "optimiser_args.step" in sgd.reasons["own"]
+    assert not reasons(controls)
+    types(sgd, own="nesterov")
+    controls.verdicts()
+    assert "own" in sgd.reasons
+
+
+def test_a_click_on_the_map_sets_both(controls: Controls) -> None:
+    controls.set_alpha_and_latency(2, 3.16e-4)
+    assert same(valid(controls), wb.rivals(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))
+
+
+def test_sliders_reach_what_the_cluster_allows(controls: Controls) -> None:
+    """The last place of GC's slider is the largest number of stragglers that 156 workers can have."""
+    types(controls.shapes.form, children="12", layers="2", stragglers="5")
+    controls.verdicts()
+    ends = {
+        form.scheme: {line.name: line.high for line in form.form.lines} for form in controls.schemes.forms
+    }
+    assert (ends["GC"]["stragglers"], ends["SGD"]["stragglers"], ends["CR"]["stragglers"]) == (155, 155, 11)
+    assert next(line.high for line in controls.shapes.form.lines if line.name == "stragglers") == 11
+    gc = next(form for form in controls.schemes.forms if form.scheme == "GC")
+    types(gc.form, stragglers="155")
+    assert len(valid(controls)) == 5
+    types(gc.form, stragglers="156")
+    assert len(valid(controls)) == 4
+
+
+# Whatever the number, an experiment takes it.
+ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+def test_no_slider_ends_before_a_number_that_can_be_used(scheme: str) -> None:
+    """Of every whole number of every scheme, on 24 workers: what an experiment takes lies on the slider."""
+    defaults = {name: field.default for name, field in wb.schemes.get(scheme).model_fields.items()}
+    lines = [
+        line for line in fields_of(wb.schemes.get(scheme)) if line.kind == "whole" and line.high is not None
+    ]
+    for line in lines:
+        end = reaches(scheme, defaults, 24).get(line.name, line.high)
+        beyond = added_up(scheme, line.name, range(int(end) + 1, 40))
+        assert not beyond or line.name in ENDLESS, (line.name, beyond)
+
+
+def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
+    """Those of the values with which there is an experiment of 24 workers."""
+    found = []
+    for value in values:
+        with suppress(SettingError):
+            wb.Experiment(scheme=scheme, workers=24, scheme_args={name: value})
+            found.append(value)
+    return found
+
+
+def test_a_slider_s_end_moves_and_nothing_else(controls: Controls) -> None:
+    form = next(form for form in controls.schemes.forms if form.scheme == "GC").form
+    before, values = list(form.lines), dict(form.values)
+    form.reach({"stragglers": 999, "code_seed": 3})
+    assert form.values == values
+    assert [line for line in form.lines if line.name != "stragglers"] == [
+        line for line in before if line.name != "stragglers"
+    ]
+    assert next(field["high"] for field in form.fields if field["name"] == "stragglers") == 999.0

@@ -1,0 +1,99 @@
+"""Forms: what the page sends, what listeners hear, what is coloured."""
+
+from __future__ import annotations
+
+from tests.widgets.page import types
+from workbench.core.contract.delays import delay_models
+from workbench.core.contract.links import Link
+from workbench.lab.widgets.forms.fields import Field, fields_of
+from workbench.lab.widgets.forms.form import ChoiceForm, Form
+
+
+def form() -> tuple[Form, list[set[str]]]:
+    heard: list[set[str]] = []
+    made = Form("link", fields_of(Link), {"bandwidth": "8e5"})
+    made.on_change(heard.append)
+    return made, heard
+
+
+def test_a_form_begins_with_defaults_and_what_it_is_given() -> None:
+    made, _ = form()
+    assert made.values == {"latency": "0.0", "bandwidth": "8e5", "downloads": "no"}
+    assert made.read() == {"bandwidth": 8e5}
+    assert made.shown() == {"latency": 0.0, "bandwidth": 8e5, "downloads": False}
+
+
+def test_listeners_hear_what_the_user_changed_and_nothing_else() -> None:
+    made, heard = form()
+    types(made, latency="1e-3")
+    types(made, latency="1e-3")
+    made.fill({"latency": "0.5"})
+    made.reshape(made.lines, {"bandwidth": "8e5"})
+    types(made, downloads="yes", bandwidth="")
+    assert heard == [{"latency"}, {"downloads", "bandwidth"}]
+
+
+def test_a_page_is_told_how_far_its_messages_were_heard() -> None:
+    made, heard = form()
+    types(made, latency="1e-3", bandwidth="")
+    types(made, colour="a field that another choice had")
+    assert (made.heard, heard) == ({"page": 2}, [{"latency", "bandwidth"}])
+    assert "colour" not in made.values
+
+
+def test_reasons_are_kept_for_fields_that_there_are() -> None:
+    made, _ = form()
+    made.blame({"latency": "latency = -1: too small", "colour": "not here"})
+    assert made.reasons == {"latency": "latency = -1: too small"}
+    made.blame({})
+    assert made.reasons == {}
+
+
+def test_what_needs_a_value_complains_when_emptied() -> None:
+    made, _ = form()
+    types(made, latency="", bandwidth="")
+    assert list(made.complaints()) == ["latency"]
+
+
+def test_the_page_gets_everything_that_a_line_needs() -> None:
+    (line,) = Form("", [Field("x", "an x", "what x is", "s", low=0.0, high=1.0)]).fields
+    assert {
+        "name",
+        "label",
+        "help",
+        "unit",
+        "kind",
+        "choices",
+        "words",
+        "low",
+        "high",
+        "log",
+        "minor",
+        "empty",
+    } <= set(line)
+
+
+def test_a_choice_shows_the_fields_of_what_is_chosen() -> None:
+    delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential")
+    heard: list[set[str]] = []
+    delays.on_change(heard.append)
+    types(delays, shift="1e-4", rate="5")
+    types(delays, kind="pareto")
+    assert [line.name for line in delays.lines] == ["kind", "fixed", "shift", "shape"]
+    assert delays.settings() == {"shift": 1e-4}  # the same number in the same unit stays
+    assert heard[-1] == {"kind"}
+    types(delays, kind="two_part")
+    assert delays.settings() == {}
+    delays.choose("markov", {"enter": 0.5})
+    assert (delays.chosen, delays.settings()) == ("markov", {"enter": 0.5})
+
+
+def test_suggestions_are_given_to_texts_only() -> None:
+    from workbench.core import problems
+
+    made = ChoiceForm(
+        "", "problem", {"logistic": problems.get("logistic")}, "logistic", {"data": ["iris"], "l2": ["9"]}
+    )
+    choices = {line.name: line.choices for line in made.lines}
+    assert choices["data"] == ("iris",)
+    assert choices["l2"] == ()

@@ -1,0 +1,105 @@
+"""Several schemes on one cluster: shapes, verdicts, and the way from experiments to controls and back."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.presets.others import others
+from workbench.lab.widgets.forms.setup import (
+    Entry,
+    Setup,
+    Shape,
+    added,
+    blamed,
+    judge,
+    nearest,
+    setup_of,
+    shape_of,
+    with_shape,
+)
+
+EVERY = [*wb.presets.values(), *(others[name] for name in others)]
+
+
+@pytest.mark.parametrize("preset", EVERY, ids=lambda preset: preset.name)
+def test_published_experiments_survive_the_way_through_a_setup(preset: wb.published.Preset) -> None:  # type: ignore[name-defined]
+    assert [verdict.experiment for verdict in judge(setup_of(preset))] == list(preset)
+
+
+@pytest.mark.parametrize("preset", list(wb.presets.values()), ids=lambda preset: preset.name)
+def test_a_shape_gives_back_the_published_numbers(preset: wb.published.Preset) -> None:  # type: ignore[name-defined]
+    shaped = with_shape(setup_of(preset), shape_of(preset))
+    assert [verdict.experiment for verdict in judge(shaped)] == list(preset)
+
+
+@given(st.integers(1, 12), st.integers(1, 3), st.data())
+def test_every_shape_is_what_rivals_have(children: int, layers: int, data: st.DataObject) -> None:
+    late = data.draw(st.integers(0, children - 1))
+    shape = Shape(children=children, layers=layers, stragglers=late)
+    before = setup_of(wb.rivals(3, 2, 1, rounds=5))
+    after = [verdict.experiment for verdict in judge(with_shape(before, shape))]
+    assert after == list(wb.rivals(children, layers, late, rounds=5))
+    assert shape_of([e for e in after if e is not None]) == shape
+
+
+def test_stragglers_are_shared_out_among_those_who_are_decoded_together() -> None:
+    entries = tuple(
+        Entry(name, {"groups": 4} if name == "LAGC" else {}) for name in ("GC", "SGD", "LAGC", "CEGC", "FRC")
+    )
+    shaped = with_shape(Setup(entries, {}), Shape(children=4, layers=2, stragglers=2), 20)
+    assert [entry.args.get("stragglers") for entry in shaped.entries] == [10, 10, 2, 10, None]
+    assert shaped.common["workers"] == 20
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+def test_every_scheme_can_be_added_and_fits_or_says_why_not(scheme: str) -> None:
+    setup = setup_of(wb.rivals(4, 3, 1, problem="least_squares"))
+    entry = added(setup, scheme, Shape())
+    (verdict,) = judge(Setup((entry,), setup.common))
+    assert verdict.experiment is not None, verdict.reason
+    assert verdict.experiment.scheme == scheme
+
+
+def test_a_scheme_that_bears_the_fraction_bears_it_when_added() -> None:
+    entry = added(setup_of(wb.rivals(4, 3, 1)), "GC", Shape())
+    assert entry.args["stragglers"] == 21
+
+
+@pytest.mark.parametrize(
+    ("common", "entry", "form", "field"),
+    [
+        ({"workers": 13}, Entry("CR"), "", "workers"),
+        ({"workers": "many"}, Entry("UMW"), "", "workers"),
+        ({"workers": 12}, Entry("CR", {"stragglers": 3}), "scheme_args", "stragglers"),
+        ({"delays": {"kind": "pareto", "shape": 0.5}}, Entry("UMW"), "delays", "shape"),
+        ({"link": {"latency": -1}}, Entry("UMW"), "link", "latency"),
+        ({"problem_args": {"l2": "x"}}, Entry("UMW"), "problem_args", "l2"),
+        ({"optimiser_args": {"step": 0}}, Entry("UMW"), "optimiser_args", "step"),
+        ({"faults": [{"worker": 0, "round": 1}]}, Entry("UMW"), "", "faults"),
+        ({"problem": "logistic"}, Entry("LCC"), "", "problem"),
+        ({}, Entry("UMW", {}, {"colour": "red"}), "", "colour"),
+    ],
+)
+def test_a_verdict_names_the_form_and_the_field(common: dict, entry: Entry, form: str, field: str) -> None:  # type: ignore[type-arg]
+    (verdict,) = judge(Setup((entry,), common))
+    assert verdict.experiment is None
+    assert (verdict.form, verdict.field) == (form, field)
+    assert verdict.reason.startswith(form or field)
+    assert "\n" not in verdict.reason
+
+
+def test_sentences_without_a_field_blame_nobody() -> None:
+    assert blamed("Something is wrong") == ("", "")
+
+
+@given(st.integers(1, 3000))
+def test_nearest_trees_are_sorted_by_distance_and_end_with_the_star(workers: int) -> None:
+    *trees, star = nearest(workers)
+    distances = [abs(tree.workers - workers) for tree in trees]
+    assert distances == sorted(distances)
+    assert (star.workers, star.layers, star.alpha) == (workers, 1, Fraction(0))

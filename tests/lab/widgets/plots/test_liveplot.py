@@ -1,0 +1,227 @@
+"""The live plot: every view ends up with every row, whenever it came and whatever it missed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.widgets.page import View, receives
+from workbench.core.running.run import Rows, Run, recorded
+from workbench.lab.widgets import LivePlot
+from workbench.lab.widgets.plots import liveplot
+from workbench.lab.widgets.plots.liveplot import AGAIN
+
+SMALL: dict[str, Any] = {"workers": 12, "rounds": 40, "problem_args": {"samples": 100, "features": 4}}
+TRACES = wb.compare([wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "CR", "SGD")])
+
+
+class Slow(Run):
+    """A run whose rows appear when the test says so; losses may lag behind."""
+
+    def __init__(self, trace: wb.Trace) -> None:
+        super().__init__(trace.experiment, trace.engine)
+        self.trace, self.done = trace, 0
+        self.losses: set[int] | None = None  # None: all are known
+        self._begin("going on")
+
+    def rows(self, first: int = 0) -> Rows:
+        rows = {name: np.array(c[first : self.done]) for name, c in self.trace.columns.items()}
+        if self.losses is not None:
+            unknown = [k - first for k in range(first, self.done) if k not in self.losses]
+            rows["loss"][unknown] = np.nan
+        return rows
+
+    def finish(self) -> None:
+        self.done, self.losses = len(self.trace.columns["time"]), None
+        self._end(self.trace, "finished", "done")
+
+
+def still(runs: list[Run]) -> LivePlot:
+    """A plot that looks at its runs only when it is told to."""
+    plot = LivePlot()
+    plot._follow = lambda: None  # type: ignore[method-assign]
+    plot.show(runs)
+    return plot
+
+
+def check(view: View, traces: list[wb.Trace], rounds: int | None = None) -> None:
+    assert len(view.curves) == len(traces)
+    for curve, trace in zip(view.curves, traces, strict=True):
+        columns = {name: np.asarray(c, dtype=float)[:rounds] for name, c in trace.columns.items()}
+        np.testing.assert_allclose(curve["time"], columns["time"], rtol=1e-6)
+        np.testing.assert_allclose(curve["loss"], columns["loss"], rtol=1e-6)
+        np.testing.assert_array_equal(curve["round"], columns["round"] + 1)
+        for name in ("bytes", "samples"):
+            np.testing.assert_allclose(curve[name], np.cumsum(columns[name]), rtol=1e-6)
+
+
+def test_an_end_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveplot, "PAUSE", 600.0)
+    runs = [Slow(trace) for trace in TRACES]
+    plot = LivePlot(runs)
+    for run in reversed(runs):
+        run.finish()
+    assert plot.wait(60)
+    assert [each["state"] for each in plot.status] == ["finished"] * len(runs)
+
+
+def test_rows_are_sent_once_as_they_appear() -> None:
+    runs = [Slow(trace) for trace in TRACES]
+    plot = still(list(runs))
+    view = View(plot)
+    for step in (3, 3, 10, 25):
+        for run in runs:
+            run.done = step
+        plot._look()
+        check(view, TRACES, step)
+    assert view.frames == 3  # nothing new, no frame
+    for run in runs:
+        run.finish()
+    plot._look()
+    check(view, TRACES)
+    plot._look()
+    assert view.frames == 4
+    assert view.bytes == sum(4 * len(c) for curve in view.curves for c in curve.values())  # nothing twice
+
+
+def test_a_view_that_comes_late_gets_all_rows() -> None:
+    run = Slow(TRACES[0])
+    plot = still([run])
+    run.done = 17
+    plot._look()
+    late = View(plot)
+    late.ask()
+    check(late, TRACES[:1], 17)
+    run.finish()
+    plot._look()
+    check(late, TRACES[:1])
+
+
+def test_a_lost_frame_is_asked_for_again() -> None:
+    run = Slow(TRACES[0])
+    plot = still([run])
+    view = View(plot)
+    hear = view.hear
+    run.done = 5
+    plot._look()
+    plot.send = lambda *_, **__: None  # type: ignore[method-assign]
+    run.done = 9
+    plot._look()
+    plot.send = hear  # type: ignore[method-assign]
+    run.done = 12
+    plot._look()
+    check(view, TRACES[:1], 12)
+
+
+def test_losses_that_come_late_are_sent_when_they_come() -> None:
+    run = Slow(TRACES[1])
+    run.losses = set()
+    plot = still([run])
+    view = View(plot)
+    run.done = 6
+    plot._look()
+    assert np.isnan(view.curves[0]["loss"]).all()
+    run.losses = {3, 5}
+    plot._look()
+    assert np.flatnonzero(np.isfinite(view.curves[0]["loss"])).tolist() == [3, 5]
+    run.done = 8
+    plot._look()
+    run.losses = {3, 5, 7}
+    plot._look()
+    assert np.flatnonzero(np.isfinite(view.curves[0]["loss"])).tolist() == [3, 5, 7]
+    run.finish()
+    plot._look()
+    check(view, TRACES[1:2])
+
+
+def test_rows_that_stay_without_a_loss_are_not_sent_for_ever() -> None:
+    trace = wb.run(
+        wb.Experiment(scheme="UMW", workers=2, rounds=AGAIN + 200, problem_args={"samples": 4, "features": 1})
+    )
+    run = Slow(trace)
+    run.losses = set()
+    plot = still([run])
+    view = View(plot)
+    run.done = AGAIN + 100
+    plot._look()
+    before = view.bytes
+    run.done += 1
+    plot._look()
+    assert view.bytes - before < 1.1 * before * AGAIN / (AGAIN + 100)
+    run.finish()
+    plot._look()
+    check(view, [trace])
+
+
+def test_other_runs_take_the_place_of_those_shown_or_stand_beside_them() -> None:
+    plot = LivePlot([recorded(TRACES[0])])
+    view = View(plot)
+    plot.show([recorded(TRACES[1])], keep=True)
+    check(view, TRACES[:2])
+    plot.show([recorded(TRACES[2])])
+    check(view, TRACES[2:])
+    assert [curve["name"] for curve in plot.curves] == ["SGD"]
+
+
+def test_the_same_scheme_on_two_engines_has_one_colour_and_two_names() -> None:
+    other = Slow(TRACES[1])
+    other.engine = "mpi"
+    plot = still([recorded(TRACES[1]), other])
+    first, second = plot.curves
+    assert (first["name"], second["name"]) == ("CR engine=sim", "CR engine=mpi")
+    assert first["color"] == second["color"]
+    assert first["dash"] != second["dash"]
+
+
+def test_the_page_can_stop_all_runs_and_hears_when_they_are_over() -> None:
+    runs = wb.start_all([wb.Experiment(scheme=name, rounds=10**6) for name in ("UMW", "CR")])
+    plot, told = LivePlot(), []
+    plot.when_over(lambda: told.append([run.state for run in plot.runs]))
+    plot.show(runs)
+    assert plot.active
+    receives(plot, {"kind": "stop"})
+    assert plot.wait(120)
+    assert told == [["stopped", "stopped"]]
+    assert [line["state"] for line in plot.status] == ["stopped", "stopped"]
+
+
+def test_a_failed_run_is_told_beside_the_others() -> None:
+    dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
+    plot = LivePlot(wb.start_all([dies, TRACES[1].experiment]))
+    assert plot.wait(60)
+    assert [line["state"] for line in plot.status] == ["failed", "finished"]
+    assert "lost worker 3" in plot.status[0]["note"]
+    view = View(plot)
+    view.ask()
+    assert view.rows(0) == 0
+    assert view.rows(1) == 40
+
+
+def test_metrics_are_offered_as_they_appear() -> None:
+    plot = LivePlot([recorded(TRACES[0])])
+    assert {"loss", "accuracy", "relative_error", "residual"} <= set(plot.metrics)
+    assert not {"time", "messages", "stale", "started"} & set(plot.metrics)
+
+
+@pytest.mark.parametrize("name", ["x", "scale_x", "scale_y"])
+def test_unknown_axes_are_refused(name: str) -> None:
+    with pytest.raises(Exception, match=name):
+        setattr(LivePlot(), name, "sideways")
+
+
+def test_changes_of_scheme_are_marked_where_they_happened() -> None:
+    law = {"kind": "constant", "shift": 1e-3}
+    e = wb.Experiment(
+        scheme="GC", workers=4, rounds=12, problem_args={"samples": 40}, delays=law, adaptive=True
+    )
+    run = wb.start(e)
+    plot = LivePlot([run])
+    assert plot.wait()
+    (change,) = run.result().changes
+    (mark,) = plot.changes
+    assert (mark["curve"], mark["round"]) == (0, change.round)
+    assert "would have saved" in mark["words"].replace("<br>", " ")
+    assert plot.status[0]["note"].endswith(f"now {change.after}")

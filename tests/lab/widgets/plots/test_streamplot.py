@@ -1,0 +1,175 @@
+"""The stream widget: every view ends up with every round, whenever it came; a click opens a round."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+import workbench as wb
+from tests.widgets.page import receives
+from workbench.core.running.run import Run
+from workbench.core.trace.stream import TO_COME, Stream
+from workbench.lab.widgets import Rounds, StreamPlot, stream
+
+E = wb.Experiment(
+    scheme="CR",
+    scheme_args={"children": 3, "layers": 2, "stragglers": 1},
+    workers=12,
+    rounds=90,
+    problem="unit",
+)
+TRACE = wb.run(E)
+
+
+class Slow(Run):
+    """A run whose events appear when the test says so."""
+
+    def __init__(self, trace: wb.Trace, engine: str = "sim") -> None:
+        super().__init__(trace.experiment, engine)
+        self.trace, self.seen, self.there = trace, 0, 0
+        self._begin("going on")
+
+    def watcher(self) -> Any:
+        def new() -> dict[str, Any]:
+            part = slice(self.seen, self.there)
+            self.seen = self.there
+            return {name: self.trace.events[name].to_numpy()[part] for name in self.trace.events}
+
+        return new
+
+
+class View:
+    """One view: keeps what it is sent and asks for what it lacks, as js/stream.js does."""
+
+    def __init__(self, plot: StreamPlot) -> None:
+        self.plot, self.bytes, self.edition = plot, 0, plot.edition
+        self.grid = np.zeros((0, 12, plot.shape[1]), np.uint8)
+        plot.send = self.hear  # type: ignore[method-assign]
+
+    def hear(self, content: dict[str, Any], buffers: list[bytes]) -> None:
+        assert content["kind"] == "columns"
+        self.bytes += len(buffers[0])
+        if content["edition"] != self.edition:
+            self.edition, self.grid = content["edition"], self.grid[:0]
+        if content["first"] > len(self.grid):
+            receives(self.plot, {"kind": "from", "first": len(self.grid)})
+            return
+        columns = np.frombuffer(buffers[0], np.uint8).reshape(content["count"], *self.grid.shape[1:])
+        after = self.grid[content["first"] + len(columns) :]
+        self.grid = np.concatenate([self.grid[: content["first"]], columns, after])[: content["rounds"]]
+        self.shares = np.frombuffer(buffers[1], np.float32).reshape(2, -1)
+
+
+def still(run: Run) -> StreamPlot:
+    """A plot that looks at its run only when it is told to."""
+    plot = StreamPlot()
+    plot._follow = lambda run: None  # type: ignore[method-assign]
+    plot.show(run)
+    return plot
+
+
+def test_only_what_is_new_is_sent_and_a_late_view_asks_for_the_rest() -> None:
+    run = Slow(TRACE)
+    plot = still(run)
+    early, count = View(plot), len(TRACE.events)
+    for there in range(0, count + 400, 400):
+        run.there = min(there, count)
+        plot._look()
+    whole = Stream.of(TRACE)
+    np.testing.assert_array_equal(early.grid, whole.grid)
+    np.testing.assert_allclose(early.shares, [whole.utilisation(), whole.lateness()], rtol=1e-5)
+    assert early.bytes < 3 * whole.grid.nbytes  # rounds under way are sent again, all others once
+    late = View(plot)
+    receives(plot, {"kind": "from", "first": 0})
+    np.testing.assert_array_equal(late.grid, whole.grid)
+    run.seen = run.there = 0
+    run._end(TRACE, "finished", "done")
+    plot._conclude()
+    np.testing.assert_array_equal(late.grid, whole.grid)
+    assert (plot.active, plot.edition) == (False, 2)
+
+
+def test_a_click_opens_a_round_of_a_run_under_way_and_over() -> None:
+    run = Slow(TRACE)
+    rounds = Rounds()
+    rounds.stream._follow = lambda run: None  # type: ignore[method-assign]
+    rounds.show(run)
+    run.there = len(TRACE.events)
+    rounds.stream._look()
+    assert rounds.player not in rounds.children  # it brings plotly.js, which stops the page for a while
+    receives(rounds.stream, {"kind": "pick", "round": 80, "worker": 3})
+    assert rounds.player in rounds.children
+    assert rounds.player.label == "CR, 12 workers: round 80"
+    assert rounds.round == 80
+    receives(rounds.stream, {"kind": "pick", "round": 3, "worker": 3})
+    assert "round = 3: before its end only rounds 26 to 89 can be opened" in rounds.message.value
+    run._end(TRACE, "finished", "done")
+    rounds.stream._conclude()
+    receives(rounds.stream, {"kind": "pick", "round": 3, "worker": 3})
+    assert rounds.player.label == "CR, 12 workers: round 3"
+    assert rounds.message.value == ""
+
+
+def test_the_round_under_way_is_shown_of_real_runs_until_it_is_over() -> None:
+    run = Slow(TRACE, "mpi")
+    plot = still(run)
+    view, count = View(plot), len(TRACE.events)
+    for there in range(0, count, 300):
+        run.there = there
+        plot._look()
+        assert len(view.grid) == len(plot.stream) + (there > 0)
+        assert (view.grid[:-1] != TO_COME).all()
+    assert (view.grid[-1] != TO_COME).any()
+    receives(plot, {"kind": "pick", "round": len(plot.stream), "worker": 3})
+    rounds = Rounds()
+    rounds.stream = plot
+    rounds.look_into(len(plot.stream))
+    assert "before its end only rounds" in rounds.message.value
+    run._state, run.note = "failed", "QuorumLost"
+    plot._conclude()
+    assert len(view.grid) == len(plot.stream) < 90  # what was under way was never over
+
+
+def test_stop_reaches_the_run_and_what_was_seen_stays() -> None:
+    run = Slow(TRACE)
+    plot = still(run)
+    run.there = len(TRACE.events) // 2
+    plot._look()
+    receives(plot, {"kind": "stop"})
+    assert not run.wanted()
+    seen = len(plot.stream)
+    short = wb.Trace(E, "sim", {"round": np.zeros(0), "time": np.zeros(0)}, [], np.zeros(1))
+    run._end(short, "stopped", "stopped before it had learnt")
+    plot._conclude()
+    assert len(plot.stream) == seen > 20
+    assert plot.status.startswith("stopped")
+
+
+class Busy(Slow):
+    """One that computes in this process, as simulations do; notes whether that rests while it is looked at."""
+
+    def watcher(self) -> Any:
+        self.resting = self.lock = Lock()
+        self.rested: list[bool] = []
+        new = super().watcher()
+        return lambda: (self.rested.append(self.lock.locked()), new())[1]
+
+
+def test_who_computes_in_this_process_rests_while_it_is_looked_at() -> None:
+    run = Busy(TRACE)
+    plot = StreamPlot(run)
+    run.there = len(TRACE.events)
+    while len(plot.stream) < 90:
+        time.sleep(0.01)
+    run._end(TRACE, "finished", "done")
+    assert plot.wait(10)
+    assert all(run.rested)
+    assert not run.lock.locked()
+
+
+def test_folders_of_runs_that_are_over_are_shown(tmp_path: Any) -> None:
+    shown = stream(TRACE.save(tmp_path / "run"))
+    np.testing.assert_array_equal(shown.stream.stream.grid, Stream.of(TRACE).grid)

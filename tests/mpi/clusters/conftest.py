@@ -1,0 +1,68 @@
+"""Fixtures for clusters: stand-in hosts that are reached by ssh."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusters.hosts import Hosts, missing, standing
+from workbench.mpi.clusters.warm import POOLS
+
+
+def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
+    """The file of a cluster of stand-in hosts; `fields`: further lines, or other ones, as YAML."""
+    lines = {
+        "kind": "ssh",
+        "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",
+        "identity": hosts.folder / "id_ed25519",
+        "known_hosts": hosts.known,
+        "python": sys.executable,
+        **fields,
+    }
+    path = hosts.folder / f"{name}.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    return path
+
+
+def _standing(folder: Path, count: int) -> Iterator[Hosts]:
+    if why := missing():
+        pytest.skip(why)
+    with standing(folder, count) as hosts:
+        yield from _left_alone(hosts)
+
+
+def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
+    """Afterwards nothing of ours runs there."""
+    try:
+        yield hosts
+    finally:
+        POOLS.close()
+    left = {host.name: found for host in hosts.hosts if (found := host.commands())}
+    assert not left, left
+
+
+@pytest.fixture(scope="session")
+def standing_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Two hosts, for all tests."""
+    yield from _standing(tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture(scope="module")
+def two(standing_two: Hosts) -> Iterator[Hosts]:
+    """Two hosts, on which nothing of other modules' tests runs."""
+    yield from _left_alone(standing_two)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Hosts]:
+    """Two hosts that a test may spoil."""
+    yield from _standing(tmp_path / "pair", 2)
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[Hosts]:
+    """Four hosts that a test may spoil."""
+    yield from _standing(tmp_path / "four", 4)

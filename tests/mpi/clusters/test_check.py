@@ -1,0 +1,145 @@
+"""What `workbench cluster` says of hosts: one table of what is wrong where; up, status, run, down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import workbench as wb
+from tests.clusters.conftest import write_yaml
+from tests.clusters.hosts import Hosts
+from workbench.cli.main import cli
+from workbench.mpi import clusters
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's own for what is up since when."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def called(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["cluster", *map(str, words)])
+
+
+def packages(hosts: Hosts) -> list[Path]:
+    """What was brought to hosts and is there now."""
+    return [path for host in hosts.hosts for path in host.home.glob(".cache/straggler-workbench/packages/*")]
+
+
+def test_a_cluster_goes_up_runs_commands_and_goes_down(two: Hosts) -> None:
+    path = write_yaml(two, price=0.5)
+    first, second = (host.address for host in two.hosts)
+    for _ in range(2):
+        done = called("up", path)
+        assert done.exit_code == 0, done.output
+    assert len(packages(two)) == 2
+    said = called("run", path, "--", "sh", "-c", "hostname; exit 3")
+    assert (said.exit_code, said.stdout) == (3, f"{first}: w1\n{second}: w2\n")
+    status = called("status", path).stdout
+    assert "2 hosts, 0 ranks" in status
+    assert "$ so far" in status
+    for _ in range(2):
+        done = called("down", path)
+        assert done.exit_code == 0, done.output
+    assert not packages(two)
+    assert "is not up" in called("status", path).stdout
+
+
+def test_one_table_says_what_is_wrong_where(two: Hosts, tmp_path: Path) -> None:
+    """The second host has another NumPy, a third is not there, a fourth has a key that is not its own."""
+    first, second = two.hosts
+    for host in two.hosts:
+        wrapper = host.home / "python"
+        wrapper.write_text(f'#!/bin/sh\nPYTHONPATH=$HOME/fake exec {sys.executable} "$@"\n')
+        wrapper.chmod(0o755)
+    fake = second.home / "fake/numpy-1.0.dist-info"
+    fake.mkdir(parents=True)
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n")
+    absent = f"{two.network}.99"
+    path = write_yaml(
+        two, "odd", python="/root/python", hosts=f"[{first.address}, {second.address}, {absent}]", timeout=2
+    )
+    done = called("check", path)
+    assert done.exit_code == 1, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["host", "what", "found", "wanted"]
+    assert len(lines) == 3, done.output
+    found = {line.split()[0]: line for line in lines[1:]}
+    assert found[second.address].split()[1:3] == ["numpy", "1.0"]
+    assert "connection" in found[absent]
+    with pytest.raises(wb.ClusterError, match="numpy"):
+        wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1), engine="mpi", cluster=str(path))
+    assert not any(host.commands() for host in two.hosts)
+
+
+def test_a_wrong_host_key_is_told_for_the_head_and_for_the_others(two: Hosts) -> None:
+    first, second = two.hosts
+    (two.folder / "swapped").write_text(
+        first.key + second.key.replace(second.key.split()[2], first.key.split()[2])
+    )
+    done = called("check", write_yaml(two, "swapped_lab", known_hosts="swapped"))
+    assert done.exit_code == 1
+    assert second.address in done.output
+    assert "host key" in done.output
+    (two.folder / "none").write_text("")
+    done = called("check", write_yaml(two, "unknown_lab", known_hosts="none"))
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[1].startswith(first.address)
+    assert "host key" in done.output
+
+
+def test_a_python_that_is_not_there_is_told(two: Hosts) -> None:
+    done = called("check", write_yaml(two, "pythonless", python="/no/such/python"))
+    assert done.exit_code == 1
+    assert "the path of its Python" in done.output
+
+
+def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> None:
+    path = write_yaml(two)
+    two.hosts[1].limit(1e6)  # bits per second: what is brought there takes a while
+    for _ in range(5):  # on a loaded machine it may be up before it is seen to begin
+        called("down", path)
+        process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "workbench"), "cluster", "up", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "XDG_STATE_HOME": str(state)},
+        )
+        end = time.monotonic() + 240
+        while not packages(two) and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=240)
+        if process.returncode != 0:
+            break
+    two.hosts[1].limit(None)
+    assert process.returncode == 130, output
+    assert not packages(two)
+    assert not any(host.commands() for host in two.hosts)
+    assert not list(state.rglob("*.json"))
+
+
+def test_the_menu_and_sweeps_take_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.lab.batch.sweeps import cluster_of
+    from workbench.lab.widgets.explorer.tabs.running import clusters_of
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "clusters").mkdir()
+    (tmp_path / "clusters/lab.yaml").write_text("kind: ssh\nhosts: [a]\n")
+    assert clusters.names() == clusters_of("mpi") == ["local", "lab"]
+    assert clusters_of("sim") == []
+    assert cluster_of("mpi", "lab") == "lab"
+    assert called("list").stdout.split() == ["local", "local", "lab", "ssh", "clusters/lab.yaml"]

@@ -1,0 +1,27 @@
+"""Schemes, delay laws, problems and optimisers of a cell on hosts that are reached by ssh, and in a job of Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cells import THROUGH, good, program
+from tests.clusters.conftest import write_yaml
+from tests.clusters.hosts import Hosts
+from workbench.mpi.clusters.warm import POOLS
+
+pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
+
+
+def test_on_hosts_that_are_reached_by_ssh(two: Hosts, tmp_path: Path) -> None:
+    POOLS.close()
+    good(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
+
+
+@pytest.mark.slow  # what is sent there is what is sent to hosts, above; Slurm's own way is in slurm/test_kind.py
+def test_in_a_job_of_slurm(lab: Callable[..., str], shared: Path) -> None:
+    POOLS.close()
+    good(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))

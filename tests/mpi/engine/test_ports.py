@@ -1,0 +1,127 @@
+"""The emulated port gives each message the time that the virtual clock gives it."""
+
+from __future__ import annotations
+
+from itertools import count, zip_longest
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import Constant, DelayStream
+from workbench.core.contract.links import Link
+from workbench.core.contract.protocol import CODED, LOST, MODEL, Message
+from workbench.mpi.engine.ahead import Told
+from workbench.mpi.engine.ports import Delivered, Port
+
+LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
+
+
+def level(round: int) -> Array:
+    """Who comes first where nobody is told apart: who was noticed first."""
+    return np.zeros(20)
+
+
+def message(src: int = 1, kind: str = CODED, round: int = 0) -> Message:
+    return Message(src, kind, round, 0, None)
+
+
+def drained(port: Port, now: float) -> list[Delivered]:
+    found = []
+    while (got := port.next(now)) is not None:
+        found.append(got)
+    return found
+
+
+TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
+
+
+@given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
+def test_messages_go_through_one_at_a_time_in_order_of_arrival(
+    parcels: list[tuple[float, int]], look_every: float
+) -> None:
+    """However seldom one looks, the times come out as those of a queue with one server."""
+    port = Port(LINK, lambda message: False, level)
+    for src, (at, floats) in enumerate(parcels):
+        port.put(message(src), at, at, floats)
+    found: list[Delivered] = []
+    for k in count():
+        if len(found) == len(parcels):
+            break
+        found += drained(port, k * look_every)
+    free = 0.0
+    for got, (at, floats) in zip(found, sorted(parcels, key=lambda p: p[0]), strict=True):
+        assert got.begun == pytest.approx(max(free, at))
+        assert got.end == pytest.approx(got.begun + floats)
+        assert not got.late
+        free = got.end
+
+
+@given(st.permutations(range(1, 7)), st.integers(0, 99), st.lists(st.sampled_from([-4e-10, 0.0, 4e-10])))
+def test_messages_of_one_moment_go_by_their_senders_ties(
+    come: list[int], round: int, off: list[float]
+) -> None:
+    """However they come in, and whatever rounding did to their times; as on the virtual clock."""
+    ties = DelayStream(Constant(), 3, 6).ties
+    port = Port(LINK, lambda message: False, ties)
+    port.put(message(1), 0.0, 0.5, 1)
+    for src, error in zip_longest(come, off[:6], fillvalue=0.0):
+        port.put(message(int(src), round=round), 0.0, 1.0 + error, 1)
+    found = [got.parcel.message.src for got in drained(port, 10.0)]
+    assert found == [1, *(1 + np.argsort(ties(round)))]
+
+
+def test_what_is_not_wanted_costs_no_port_time() -> None:
+    port = Port(LINK, lambda message: message.round < 1, level)
+    port.put(message(1, round=0), 0.0, 0.0, 5)
+    port.put(message(2, round=1), 0.0, 0.0, 2)
+    assert [(g.parcel.message.src, g.late, g.end) for g in drained(port, 10.0)] == [
+        (1, True, 0.0),
+        (2, False, 2.0),
+    ]
+
+
+def test_a_transfer_whose_round_is_over_is_cut_off() -> None:
+    floor = 0
+    port = Port(LINK, lambda message: message.round < floor, level)
+    port.put(message(1, round=0), 0.0, 0.0, 5)
+    port.put(message(2, round=1), 0.0, 1.0, 2)
+    assert port.next(2.0) is None
+    floor = 1
+    cut = port.cut(2.0)
+    assert cut is not None
+    assert cut.late
+    assert [(g.begun, g.end) for g in drained(port, 10.0)] == [(2.0, 4.0)]
+
+
+def test_models_do_not_queue_behind_gradients() -> None:
+    port = Port(LINK, lambda message: False, level)
+    port.put(message(1), 0.0, 0.0, 100)
+    port.put(message(0, MODEL), 0.0, 1.0, 100)
+    assert [g.parcel.message.kind for g in drained(port, 1.0)] == [MODEL]
+    assert port.wake() == 100.0
+
+
+def test_word_of_the_dead_comes_at_once() -> None:
+    port = Port(LINK, lambda message: False, level)
+    port.put(message(1), 0.0, 0.0, 100)
+    port.put(message(2, LOST), 0.0, 2.0, 0)
+    assert [g.parcel.message.kind for g in drained(port, 2.0)] == [LOST]
+
+
+def test_who_sends_several_messages_is_awaited_until_all_are_here() -> None:
+    """The first of them says nothing of the others, which a round's end would else leave out."""
+    port = Port(LINK, lambda message: False, level, Told({1, 2}))
+    port.sent_down(3, 0.0, [1, 2])
+    assert port.awaits(())
+    for number in (1, 2):  # in the first and last rounds some numbers are left out
+        port.put(Message(1, CODED, 3, number, None), 0.0, 0.0, 1)
+    port.put(Message(2, CODED, 3, 1, None), 0.0, 0.0, 1)
+    assert port.awaits(())
+    assert not port.awaits({2})
+    port.put(Message(2, CODED, 3, 2, None), 0.0, 0.0, 1)
+    assert not port.awaits(())
+    port.sent_down(4, 1.0, [1, 2])
+    assert port.awaits(())

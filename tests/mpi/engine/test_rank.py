@@ -1,0 +1,203 @@
+"""The same scheme objects as on the virtual clock, as real processes: the Unit problem, and against the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.cases import CASES, experiments
+from tests.few import few
+from tests.schemes.test_contract import LEAST_SQUARES
+from workbench.core.trace import records
+from workbench.mpi.clusters.warm import POOLS
+from workbench.mpi.running.real import RealRun, resume, start_real
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+
+MOST = 20 if settings().max_examples > 50 else 12  # workers; a rank's start is most of a run
+PATIENCE = 240.0  # s after which a run counts as hanging, on a loaded machine
+FAST_DELAYS = st.sampled_from(
+    [
+        {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5},
+        {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5, "per": "part"},
+        {"kind": "pareto", "shift": 2e-5, "shape": 2.0},
+        {"kind": "exponential", "mean": 3e-3},
+        {"kind": "markov", "shift": 2e-5, "enter": 0.2, "factor": 5.0},
+        {"kind": "two_part", "t1": 1e-5, "lambda1": 1e5, "t2": 1e-3, "lambda2": 1e3},
+    ]
+)
+FAST_LINKS = st.sampled_from(
+    [{}, {"latency": 1e-3}, {"latency": 1e-4, "bandwidth": 1e6}, {"bandwidth": 1e5, "downloads": True}]
+)
+LEARNING = {  # the defaults do for most schemes
+    "problem": "least_squares",
+    "problem_args": {"samples": 240, "features": 20, "data_seed": 3},
+    "workers": 12,
+    "rounds": 12,
+    "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm() -> None:
+    """The largest pool first: it does for all others, of which each would start ranks of its own."""
+    POOLS.get(MOST + 1).await_ready()
+
+
+EXACT = [name for name in CASES if wb.schemes.get(name).exact]
+
+
+@st.composite
+def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
+    """As on the virtual clock, with delays that a test can wait for."""
+    spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MOST))
+    args = dict(spec["scheme_args"])
+    if args.get("deadline") is not None:
+        args["deadline"] = 5e-3
+    return {**spec, "scheme_args": args, "delays": draw(FAST_DELAYS), "link": draw(FAST_LINKS)}
+
+
+def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[Any, Any]]:
+    """Run it on the module's ranks; the run and every committed gradient."""
+    e = wb.Experiment(**spec)
+    run = start_real(e, gradients=True, **options)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert len(run.result().rounds) == e.rounds
+    assert run.result().info["clean"]
+    return run, records.read_gradients(run.home, run.result().model.size)
+
+
+FEW = settings(  # each is a run on real processes; all schemes have one below
+    max_examples=max(5, settings().max_examples // 20),
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@given(real_experiments(EXACT))
+@FEW
+def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
+    run, gradients = finished(spec)
+    held = run.experiment.plan.sizes > 0
+    assert len(gradients) == spec["rounds"]
+    np.testing.assert_allclose(gradients[:, held], 1.0, atol=1e-8)
+
+
+@given(real_experiments(LEAST_SQUARES))
+@FEW
+def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
+    run, gradients = finished(spec)
+    e, trace = run.experiment, run.result()
+    events = trace.events
+    held = e.plan.sizes > 0
+    for r, committed in enumerate(gradients):
+        matrix = e.built_scheme.encoding(e.plan, r)
+        came = sorted(
+            set(events[(events["round"] == r) & (events["kind"] == "send") & (events["to"] == 0)]["rank"])
+        )
+        best = np.linalg.lstsq(matrix[came].T, np.ones(e.plan.parts), rcond=None)[0] @ matrix[came]
+        np.testing.assert_allclose(committed[held], best[held], atol=1e-8)
+        assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", few("schemes on ranks", 14, sorted(CASES)))
+def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
+    own: dict[str, Any] = (
+        {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
+    )
+    e = wb.Experiment(scheme=name, **LEARNING, **own)  # of few answers, a step has to be shorter
+    run = start_real(e)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    trace = run.result()
+    assert len(trace.rounds) == e.rounds
+    assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
+    assert trace.info["refused"] == []
+    if e.built_scheme.exact:
+        sim = wb.run(e)
+        np.testing.assert_allclose(trace.model, sim.model, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-8)
+
+
+def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
+    """The first 9 of 12 that take the same time; where an answer came late physically, it had to wait."""
+    args = {"replication": 2, "wait_for": 9}
+    delays = {"kind": "constant", "shift": 3e-2}
+    spec: dict[str, Any] = {
+        "scheme": "FRC",
+        "scheme_args": args,
+        "workers": 12,
+        "rounds": 20,
+        "delays": delays,
+    }
+    spec |= {"problem": "unit", "problem_args": {"samples": 12}}
+    e = wb.Experiment(**spec)
+    run, _ = finished(spec)
+    virtual = wb.run(e)
+    sets = [trace.events.query("kind == 'send' and to == 0") for trace in (run.result(), virtual)]
+    real, drawn = ([set(rows["rank"][rows["round"] == r]) for r in range(e.rounds)] for rows in sets)
+    same = sum(a == b for a, b in zip(real, drawn, strict=True))
+    assert same >= e.rounds // 4  # by chance one of 220 is
+
+
+# The model itself overflows; answers do, long after the loss. At every commit one of each kind of program, small.
+RING = {"algorithm": "ring"}
+LARGE = [
+    *[(name, {}, 1e300) for name in ("CR", "CADA", "UMW", "SGD", "RAR")],
+    *[("RAR", RING, 1e300), ("GC", {}, 30.0), ("UMW", {}, 30.0), ("RAR", RING, 30.0), ("RAR", {}, 30.0)],
+]
+STEPS = [
+    *[("CR", {"children": 2, "layers": 2}, 1e300, 6), ("CADA", {}, 1e300, 6)],
+    *[("GC", {}, 30.0, 6), ("RAR", RING, 30.0, 6)],
+    *[pytest.param(*each, 12, marks=pytest.mark.slow) for each in LARGE],
+]
+
+
+@pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
+@pytest.mark.parametrize(("name", "args", "step", "workers"), few("large steps", 2, STEPS))
+def test_steps_that_are_too_large_end_with_the_simulators_sentence(
+    name: str, args: dict[str, Any], step: float, workers: int
+) -> None:
+    spec = {
+        **LEARNING,
+        "workers": workers,
+        "rounds": 200,
+        "scheme_args": args,
+        "optimiser_args": {"step": step},
+    }
+    e = wb.Experiment(scheme=name, **spec)
+    with pytest.warns(RuntimeWarning, match="the loss is not finite") as told:
+        wb.run(e)
+    sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
+    run = start_real(e, patience=45.0)
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    trace = run.result()
+    assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)
+    assert 0 < len(trace.rounds) < e.rounds
+    again = resume(run.home)  # its model takes no more steps
+    assert again.wait(PATIENCE), f"hangs: {again}"
+    assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
+
+
+def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
+    e = wb.Experiment(scheme="UMW", **{**LEARNING, "optimiser_args": {"step": 1e300}})
+    with pytest.warns(RuntimeWarning, match="UMW: the loss is not finite from round 0 on"):
+        assert len(wb.run(e, engine="mpi", patience=20.0).rounds) == 2
+
+
+@pytest.mark.parametrize(("how", "reason"), [("nan", "not finite"), ("flip", "damaged")])
+@pytest.mark.parametrize(("scheme", "args"), [("UMW", {}), ("RAR", {"algorithm": "ring"})])
+def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
+    scheme: str, args: dict[str, Any], how: str, reason: str
+) -> None:
+    e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
+    run = start_real(e, patience=20.0, vandals={"3": {"4": how}})
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    with pytest.raises(wb.QuorumLost, match=reason) as lost:
+        run.result()
+    assert (lost.value.round, lost.value.missing) == (4, (3,))

@@ -1,0 +1,197 @@
+"""What a message looks like, and that damage is seen."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.mpi.engine.wire import HEADER, Envelope, Refused, Sheet, Unusable, seal, unseal
+
+FLOATS = 12
+VALUES = st.one_of(
+    st.none(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=FLOATS).map(np.array),
+)
+
+
+def envelope(**fields: Any) -> Envelope:
+    usual = Envelope(7, 3, 2, 1, 5, 0, 1.5, 2.5, "coded by cluster 12")
+    return usual._replace(**fields)
+
+
+def sealed(value: Any, **fields: Any) -> tuple[Any, int]:
+    sheet = Sheet(FLOATS)
+    return sheet, seal(sheet, envelope(**fields), value)
+
+
+@given(VALUES, st.integers(-1, 10**9), st.integers(0, 2**62))
+def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
+    sheet, length = sealed(value, round=round, run=run)
+    assert unseal(sheet, None, run, 2)[0] == unseal(sheet, length, run, 2)[0]
+    found, back = unseal(sheet, length, run, 2)
+    assert found == envelope(round=round, run=run, floats=(length - HEADER) // 8)
+    np.testing.assert_array_equal(back, value) if value is not None else None
+    assert (back is None) == (value is None)
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=FLOATS))
+def test_float32_is_half_as_long_and_comes_out_as_it_went_in(numbers: list[float]) -> None:
+    sheet, value = Sheet(FLOATS, 4), np.array(numbers, dtype=np.float32)
+    length = seal(sheet, envelope(), value.astype(float))
+    assert HEADER + 4 * len(numbers) <= length <= HEADER + 4 * len(numbers) + 4
+    for known in (length, None):
+        found, back = unseal(sheet, known, 7, 2)
+        assert found.floats == len(numbers)
+        assert back.dtype == np.float32
+        np.testing.assert_array_equal(back, value)
+    long = Sheet(FLOATS)
+    long.words[: len(sheet.words)] = sheet.words[: len(long.words)]
+    with pytest.raises(Refused):  # numbers of another length are never taken for float64
+        unseal(long, None, 7, 2)
+
+
+@given(st.data())
+def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
+    sheet, length = sealed(np.arange(1.0, 6.0))
+    sheet.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(Refused):
+        unseal(sheet, length, 7, 2)
+
+
+@given(st.integers(0, HEADER + 39))
+def test_any_truncation_is_seen(length: int) -> None:
+    sheet, _ = sealed(np.arange(5.0))
+    sheet.bytes[length:] = 0
+    for known in (length, None):
+        with pytest.raises(Refused):
+            unseal(sheet, known, 7, 2)
+
+
+@pytest.mark.parametrize(("run", "sender", "reason"), [(8, 2, "of another run"), (7, 3, "of another sender")])
+def test_foreign_messages_are_named(run: int, sender: int, reason: str) -> None:
+    sheet, length = sealed(np.arange(5.0))
+    with pytest.raises(Refused, match=reason):
+        unseal(sheet, length, run, sender)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused_with_their_envelope(bad: float) -> None:
+    sheet, length = sealed(np.array([1.0, bad, 2.0]))
+    with pytest.raises(Unusable) as error:
+        unseal(sheet, length, 7, 2)
+    assert error.value.envelope.round == 3
+
+
+def test_a_sum_that_overflows_is_looked_at_closely() -> None:
+    large = np.array([1.7e308, 1.7e308])
+    sheet, length = sealed(large)
+    np.testing.assert_array_equal(unseal(sheet, length, 7, 2)[1], large)
+    sheet, length = sealed(np.array([np.inf, -np.inf]))
+    with pytest.raises(Unusable):
+        unseal(sheet, length, 7, 2)
+
+
+@pytest.mark.parametrize("value", [np.zeros(FLOATS + 1), np.zeros((2, 2))])
+def test_what_does_not_fit_is_refused_before_it_is_sent(value: Any) -> None:
+    with pytest.raises(ValueError, match="value"):
+        sealed(value)
+
+
+LONG = 300  # numbers: enough for sums by rows and columns, few enough to go through all pairs
+KINDS = ("two bits", "three bits", "one bit of several", "swap", "reversal", "shift")
+LENGTHS = (2, 40, LONG, 1000, 5000)
+
+
+def is_seen(sheet: Sheet, length: int) -> bool:
+    try:
+        unseal(sheet, length, 7, 2)
+    except Refused:
+        return True
+    return False
+
+
+def spoil(words: Any, rng: np.random.Generator) -> None:
+    """Damage as nothing but chance, or a copy that went wrong, does it."""
+    kind = rng.choice(KINDS)
+    first, last = np.sort(rng.choice(len(words) + 1, 2, replace=False))
+    if kind in ("two bits", "three bits"):
+        for place in rng.choice(64 * len(words), 2 + (kind == "three bits"), replace=False).tolist():
+            words[place // 64] ^= np.uint64(1 << place % 64)
+    elif kind == "one bit of several":
+        bit = np.uint64(1 << int(rng.integers(64)))
+        words[rng.choice(len(words), int(rng.integers(2, 4)), replace=len(words) < 4)] ^= bit
+    elif kind == "swap":
+        i, j = rng.integers(len(words), size=2)
+        words[[i, j]] = words[[j, i]]
+    elif kind == "reversal":
+        words[first:last] = words[first:last][::-1].copy()
+    else:
+        words[first:last] = np.roll(words[first:last], int(rng.integers(1, 9)))
+
+
+def unseen(cases: int, seed: int) -> int:
+    """How many of so many damaged messages pass."""
+    rng, passed = np.random.default_rng(seed), 0
+    for number in range(cases):
+        if number % 1000 == 0:
+            value = rng.standard_normal(LENGTHS[number // 1000 % len(LENGTHS)])
+            sheet = Sheet(len(value))
+            length = seal(sheet, envelope(), value)
+            sound = sheet.words.copy()
+        spoil(sheet.words[: length // 8], rng)
+        passed += not (is_seen(sheet, length) or np.array_equal(sheet.words, sound))
+        sheet.words[:] = sound
+    return passed
+
+
+def test_flips_swaps_reversals_and_shifts_are_seen() -> None:
+    assert unseen(20_000, seed=1) == 0
+
+
+@pytest.mark.slow
+def test_a_million_of_them_are_seen() -> None:
+    assert unseen(1_000_000, seed=2) == 0
+
+
+@pytest.mark.parametrize("bit", [0, 31, 32, 52, 62, 63])
+def test_the_same_bit_of_any_two_words_is_seen(bit: int) -> None:
+    """A sum misses two of the highest bit wherever they are, and others where one is set and one is not."""
+    sheet = Sheet(LONG)
+    length = seal(sheet, envelope(), np.random.default_rng(bit).standard_normal(LONG))
+    for pair in combinations(range(len(sheet.words)), 2):
+        sheet.words[list(pair)] ^= np.uint64(1 << bit)
+        assert sheet.words[0] != sheet.checksum(length // 8), pair
+        sheet.words[list(pair)] ^= np.uint64(1 << bit)
+
+
+def test_any_two_words_that_change_places_are_seen() -> None:
+    sheet = Sheet(LONG)
+    length = seal(sheet, envelope(), np.random.default_rng(0).standard_normal(LONG))
+    for i, j in combinations(range(len(sheet.words)), 2):
+        sheet.words[[i, j]] = sheet.words[[j, i]]
+        assert is_seen(sheet, length), (i, j)
+        sheet.words[[i, j]] = sheet.words[[j, i]]
+
+
+@given(st.integers(0, 1200))
+def test_messages_of_any_length_are_read_off_a_larger_sheet(floats: int) -> None:
+    sheet, value = Sheet(1200), np.arange(float(floats))
+    sheet.numbers[:] = -1.0  # of the message before
+    length = seal(sheet, envelope(), value)
+    np.testing.assert_array_equal(unseal(sheet, length, 7, 2)[1], value)
+    sheet.words[length // 8 - 1] ^= np.uint64(1)
+    assert is_seen(sheet, length)
+
+
+def test_a_kind_that_is_no_text_is_refused() -> None:
+    sheet, length = sealed(np.arange(5.0))
+    sheet.bytes[HEADER - 27] = 0xFF
+    sheet.words[0] = sheet.checksum(length // 8)
+    with pytest.raises(Refused, match="damaged"):
+        unseal(sheet, length, 7, 2)

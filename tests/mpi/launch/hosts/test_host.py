@@ -1,0 +1,61 @@
+"""How a host answers: word by word, and how far it is while something takes a while."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.mpi.launch.gateway import read_word, write_word
+from workbench.mpi.launch.hosts.host import Host, answer
+
+
+class Worker(Host):
+    """Tells of every step; notes where nobody listens any more."""
+
+    left: int | None = None  # step in which it was given up
+
+    def do_work(self, data: bytes, steps: int) -> tuple[dict[str, Any], bytes]:
+        for step in range(steps):
+            try:
+                self.said("working", step, steps)
+            except OSError:
+                self.left = step
+                raise
+        return {"done": steps}, data
+
+
+def asked(worker: Worker, output: Any, *words: tuple[dict[str, Any], bytes]) -> None:
+    """Answer these words, and no more."""
+    read, write = os.pipe()
+    with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
+        for word, data in words:
+            write_word(asking, word, data)
+        asking.close()
+        answer(worker, given, output, None)
+
+
+@given(st.integers(0, 20), st.binary(max_size=50))
+def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> None:
+    read, write = os.pipe()
+    with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
+        asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
+        output.close()
+        told = [read_word(heard) for _ in range(steps + 2)]
+        assert [word["said"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
+        assert told[steps] == ({"done": steps}, data)
+        assert "name" in told[-1][0]
+        with pytest.raises(EOFError):
+            read_word(heard)
+
+
+def test_what_takes_a_while_is_given_up_once_nobody_listens() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    worker = Worker()
+    output = open(write, "wb", buffering=0)  # noqa: SIM115, PTH123 - it cannot be closed in peace
+    asked(worker, output, ({"what": "work", "steps": 5}, b""))
+    assert worker.left == 0

@@ -1,0 +1,458 @@
+"""Engines of ipyparallel: runs as on warm ranks, a look into every rank in between, and an end that leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import workbench as wb
+from workbench.core.base.errors import ClusterError, QuorumLost
+from workbench.core.base.notebooks import execute
+from workbench.core.base.settings import SettingError
+from workbench.mpi.launch.poolfolder import kept_in, shared
+from workbench.mpi.launch.processes import is_alive
+from workbench.mpi.running.ipyparallel import engines as keeping
+from workbench.mpi.running.ipyparallel.inside import Inside
+from workbench.mpi.running.ipyparallel.interactive import Interactive
+from workbench.mpi.running.real import RealRun, attach, resume
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
+
+slow = pytest.mark.slow
+
+PATIENCE = 120.0  # s after which something counts as hanging
+SPEC: dict[str, Any] = {
+    "scheme": "CR",
+    "scheme_args": {"children": 2, "layers": 2, "stragglers": 1},
+    "workers": 6,
+    "rounds": 15,
+    "problem": "least_squares",
+    "problem_args": {"samples": 240, "features": 30},
+    "delays": {"kind": "shifted_exponential", "shift": 2e-5, "rate": 1e5},
+}
+GC = {**SPEC, "scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 3}
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where engines of others, which nobody clears up after, leave what they shared; it goes with the test."""
+    place = shared(tmp_path)
+    for name, value in kept_in(place).items():
+        monkeypatch.setenv(name, value)
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Interactive]:
+    with wb.interactive(6, progress=False) as engines:
+        yield engines
+
+
+def done(run: RealRun) -> wb.Trace:
+    assert run.wait(PATIENCE), f"hangs: {run}"
+    return run.result()
+
+
+def long_run(engines: Interactive, **fields: Any) -> RealRun:
+    run = engines.start(wb.Experiment(**{**GC, "rounds": 5000, **fields}), checkpoint_every=0.0)
+    return until(lambda: len(run.rows()["round"]) > 5, run)
+
+
+def until(what: Callable[[], Any], run: RealRun) -> RealRun:
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert not run.wait(0.01), run
+        assert time.monotonic() < end, run
+    return run
+
+
+def all_gone(pids: list[int]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while any(map(is_alive, pids)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not any(map(is_alive, pids))
+
+
+def processes_of(engines: Interactive) -> list[int]:
+    """Engines, whoever watches them, mpiexec, the controller and its children."""
+    assert engines.keeper is not None
+    return [*engines.keeper.pids(), *(place.pid for place in engines.places)]
+
+
+# ---------------------------------------------------------------- runs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"scheme": "GC", "scheme_args": {"stragglers": 2}, "workers": 4},  # two engines are left over
+        {"scheme": "RAR", "scheme_args": {}, "workers": 5},
+        {"scheme": "UMW", "scheme_args": {}},
+    ],
+    ids=lambda fields: fields.get("scheme", "CR"),
+)
+@slow
+def test_runs_give_the_simulators_iterates_on_the_same_ranks(
+    engines: Interactive, fields: dict[str, Any]
+) -> None:
+    e = wb.Experiment(**{**SPEC, **fields})
+    places = list(engines.places)
+    trace, sim = done(engines.start(e)), wb.run(e)
+    assert trace.engine == "mpi"
+    assert trace.info["clean"]
+    assert trace.info["refused"] == []
+    np.testing.assert_allclose(trace.model, sim.model, rtol=1e-9)
+    np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-9)
+    assert [part.place for part in engines.view["part"]] == places
+
+
+@slow
+def test_a_run_is_stopped_and_followed_by_its_folder(engines: Interactive) -> None:
+    run = long_run(engines)
+    other = attach(run.home)
+    until(lambda: len(other.rows()["round"]), other)
+    until(lambda: np.isfinite(run.rows()["loss"]).any(), run)
+    other.stop()
+    assert 5 < len(done(run).rounds) < 5000
+    assert run.state == "stopped"
+    assert len(done(other).rounds) == len(run.result().rounds)
+    assert len(done(engines.start(wb.Experiment(**SPEC))).rounds) == 15
+
+
+@slow
+def test_runs_wait_for_one_another_and_for_the_users_code(engines: Interactive) -> None:
+    sleeping = engines.at(2).apply_async(time.sleep, 2.0)
+    runs = [engines.start(wb.Experiment(**SPEC)) for _ in range(3)]
+    until(lambda: any("busy" in run.note for run in runs), runs[0])
+    assert not sleeping.ready()
+    for run in runs:
+        done(run)
+    assert sleeping.ready()
+
+
+@slow
+def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
+    sleeping = engines.at(1).apply_async(time.sleep, 3.0)
+    run = engines.start(wb.Experiment(**SPEC))
+    until(lambda: "busy" in run.note, run)
+    run.stop()
+    assert len(done(run).rounds) == 0
+    assert run.state == "stopped"
+    assert not sleeping.ready()
+    sleeping.get(PATIENCE)
+
+
+# ---------------------------------------------------------------- looking inside
+
+
+def coded_gradient(part: Inside, e: wb.Experiment) -> np.ndarray[Any, Any]:
+    """What a rank should have computed from what it held, part by part."""
+    problem, bounds = e.build_problem(), e.plan.bounds
+    total = np.zeros(problem.size)
+    for p, c in zip(part.parts, part.coefficients, strict=True):
+        total += c * problem.gradient([(int(bounds[p]), int(bounds[p + 1]), 1.0)], part.model)
+    return total
+
+
+@slow
+def test_every_rank_can_be_looked_into_between_runs(engines: Interactive) -> None:
+    e = wb.Experiment(**SPEC)
+    run = engines.start(e)
+    trace = done(run)
+    parts = engines.view["part"]
+    assert [part.rank for part in parts] == list(range(7))
+    for part in parts[1:]:
+        work = e.plan.work[part.rank]
+        np.testing.assert_array_equal(part.parts, work.parts)
+        np.testing.assert_array_equal(part.coefficients, work.coefficients)
+        assert (part.samples, part.parent) == (work.samples, e.plan.parent[part.rank])
+        assert part.children == e.plan.children[part.rank]
+        assert 0 <= part.round < e.rounds
+        np.testing.assert_allclose(part.gradient, coded_gradient(part, e), rtol=1e-12)
+        np.testing.assert_array_equal(part.gradient, part.expected(e))
+        assert sum(part.ledger.counts["started"]) > 0
+    np.testing.assert_array_equal(parts[0].model, trace.model)
+    assert "no samples" in repr(parts[0])
+    with pytest.raises(SettingError, match="rank = 0: holds no data"):
+        parts[0].expected(e)
+    assert f"{parts[3].samples} samples, parts" in repr(parts[3])
+
+
+@slow
+def test_what_the_user_leaves_on_an_engine_stays(engines: Interactive) -> None:
+    engines.view.execute("mine = part.rank * 10").get(PATIENCE)
+    done(engines.start(wb.Experiment(**SPEC)))
+    assert engines.view["mine"] == [0, 10, 20, 30, 40, 50, 60]
+    assert engines.at(4)["mine"] == 40
+    assert engines.at(4).apply_sync(os.getpid) == engines.places[4].pid
+
+
+# ---------------------------------------------------------------- who may talk
+
+
+@slow
+def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Interactive) -> None:
+    assert engines.keeper is not None
+    folder = Path(engines.keeper.folder.name)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for path in folder.rglob("ipcontroller*.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert json.loads(path.read_text())["curve_serverkey"]
+    for pid in processes_of(engines):
+        process = psutil.Process(pid)
+        if process.name() == "prterun":  # mpiexec's own: it lets nobody choose
+            continue
+        listens = {c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN}
+        assert listens <= {"127.0.0.1"}, process
+
+
+@slow
+def test_without_the_key_there_is_no_answer(engines: Interactive, tmp_path: Path) -> None:
+    import ipyparallel
+
+    assert engines.keeper is not None
+    (path,) = Path(engines.keeper.folder.name).rglob("ipcontroller*-client.json")
+    info = json.loads(path.read_text())
+    del info["curve_serverkey"]
+    (tmp_path / "client.json").write_text(json.dumps(info))
+    with pytest.raises(ipyparallel.TimeoutError):
+        ipyparallel.Client(str(tmp_path / "client.json"), timeout=3)
+    ipyparallel.Client(str(path), timeout=PATIENCE).close()
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@slow
+def test_what_does_not_fit_is_refused_in_one_sentence(engines: Interactive) -> None:
+    with pytest.raises(SettingError, match=r"workers = 12: there are engines for 6"):
+        engines.start(wb.Experiment(**{**GC, "workers": 12}))
+    with pytest.raises(SettingError, match=r"experiment = 3: give a wb.Experiment"):
+        engines.start(3)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match=r"rank = 7: there are 0 to 6"):
+        engines.at(7)
+    with pytest.raises(SettingError, match=r"client: 7 engines.* 10 in one world are needed"):
+        wb.interactive(9, client=engines.client)
+
+
+def test_what_is_no_number_or_no_client_is_refused_in_one_sentence() -> None:
+    with pytest.raises(SettingError, match=r"workers = 0: give"):
+        wb.interactive(0)
+    with pytest.raises(SettingError, match=r"client = 'here': give an ipyparallel Client"):
+        wb.interactive(2, client="here")
+
+
+@slow
+def test_engines_apart_are_refused(tmp_path: Path, memory: Path) -> None:
+    import ipyparallel
+
+    with (
+        ipyparallel.Cluster(n=2, log=keeping.quiet(), profile_dir=str(tmp_path)) as client,
+        pytest.raises(SettingError, match="2 engines, 1 in the MPI world of the first"),
+    ):
+        wb.interactive(1, client=client)
+
+
+@slow
+def test_engines_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text(
+        "raise ImportError('libmpi.so.40: cannot open shared object')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ClusterError, match=r"3 engines: mpiexec could not start them \(.*libmpi\.so\.40"):
+        wb.interactive(2, progress=False)
+
+
+def test_no_room_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MEGABYTES_PER_ENGINE", 10**9)
+    with pytest.raises(ClusterError, match=r"workers = 2: 3 processes need about"):
+        wb.interactive(2, progress=False)
+
+
+# ---------------------------------------------------------------- engines of others
+
+
+@slow
+def test_engines_that_are_there_already_are_used_and_left(engines: Interactive) -> None:
+    with wb.interactive(6, client=engines.client) as borrowed:
+        assert done(borrowed.start(wb.Experiment(**SPEC))).info["clean"]
+    with pytest.raises(ClusterError, match="closed"):
+        borrowed.start(wb.Experiment(**SPEC))
+    assert all(is_alive(place.pid) for place in engines.places)
+    assert done(engines.start(wb.Experiment(**SPEC))).info["clean"]
+
+
+@slow
+def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: Path, memory: Path) -> None:
+    import ipyparallel
+
+    config = keeping.settings(4, str(tmp_path))
+    config.MPIEngineSetLauncher.mpi_args = []
+    cluster = ipyparallel.Cluster(
+        engines="mpi", n=4, config=config, log=keeping.quiet(), profile_dir=str(tmp_path)
+    )
+    cluster.start_cluster_sync()
+    try:
+        with wb.interactive(3, client=cluster) as engines:
+            run = long_run(engines, rounds=600)
+            os.kill(engines.places[2].pid, signal.SIGKILL)
+            assert run.wait(PATIENCE)
+            assert isinstance(run.error, ClusterError)
+            assert "died" in str(run.error)
+            assert f"wb.resume({str(run.home)!r})" in str(run.error)
+            with pytest.raises(ClusterError, match="start their cluster anew"):
+                engines.start(wb.Experiment(**GC))
+    finally:
+        cluster.stop_cluster_sync()
+    assert len(done(resume(run.home)).rounds) == 600
+
+
+# ---------------------------------------------------------------- deaths
+
+
+@slow
+def test_a_run_survives_a_dead_worker_and_the_next_start_says_who_died() -> None:
+    with wb.interactive(3, progress=False) as engines:
+        run = long_run(engines, rounds=400)
+        os.kill(engines.places[2].pid, signal.SIGKILL)
+        trace = done(run)
+        assert len(trace.rounds) == 400
+        np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
+        with pytest.raises(
+            ClusterError, match=r"rank 2 \(process \d+ on .*\) died; wb.interactive\(3\) opens new"
+        ):
+            engines.start(wb.Experiment(**GC))
+        assert engines.at(1)["part"].rank == 1
+        pids = processes_of(engines)
+    assert all_gone(pids)
+
+
+@slow
+def test_too_many_deaths_are_a_typed_error() -> None:
+    with wb.interactive(3, progress=False) as engines:
+        run = long_run(engines)
+        for rank in (1, 3):
+            os.kill(engines.places[rank].pid, signal.SIGKILL)
+        with pytest.raises(QuorumLost, match=r"worker[s ].*[13] \(process \d+ on"):
+            done(run)
+
+
+@slow
+def test_without_its_master_a_run_ends_and_goes_on_elsewhere() -> None:
+    with wb.interactive(3, progress=False) as engines:
+        run = long_run(engines, rounds=300)
+        pids = processes_of(engines)
+        os.kill(engines.places[0].pid, signal.SIGKILL)
+        with pytest.raises(ClusterError, match=r"rank 0 \(process \d+ on .*\) died; .*wb.resume"):
+            done(run)
+        assert all_gone(pids)
+        trace = done(resume(run.home))
+    np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
+
+
+@slow
+def test_a_part_that_breaks_off_ends_the_run(engines: Interactive) -> None:
+    with wb.interactive(2, progress=False) as owner:
+        owner.at(2).execute(
+            "import workbench.mpi.running.ipyparallel.seat as seat; seat.follow_one = None"
+        ).get(PATIENCE)
+        borrowed = wb.interactive(2, client=owner.client)
+        run = borrowed.start(wb.Experiment(**{**GC, "workers": 2}))
+        with pytest.raises(ClusterError, match=r"rank 2 \(.*\) broke off \(TypeError"):
+            done(run)
+        assert is_alive(borrowed.places[0].pid)  # they are not ours to end, yet the run is over
+        with pytest.raises(ClusterError, match="broke off"):
+            done(attach(run.home))
+        with pytest.raises(ClusterError, match="start their cluster anew"):
+            borrowed.start(wb.Experiment(**{**GC, "workers": 2}))
+
+
+@slow
+def test_a_kernel_that_is_killed_leaves_nothing_behind() -> None:
+    script = """
+import time, workbench as wb
+engines = wb.interactive(2, progress=False)
+run = engines.start(wb.Experiment(scheme="UMW", workers=2, rounds=100000))
+while not len(run.rows()["round"]):
+    time.sleep(0.01)
+print(*engines.keeper.pids(), flush=True)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout is not None
+        pids = [int(word) for word in kernel.stdout.readline().split()]
+        assert len(pids) > 6
+        kernel.kill()
+    assert all_gone(pids)
+
+
+@slow
+def test_engines_and_a_controller_that_are_killed_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with wb.interactive(1, progress=False) as engines:
+        done(engines.start(wb.Experiment(**{**GC, "scheme": "UMW", "scheme_args": {}, "workers": 1})))
+        assert engines.keeper is not None
+        pids, memory = processes_of(engines), shared(Path(engines.keeper.folder.name))
+        assert not memory.parent.exists() or list(memory.iterdir())
+        for pid in (engines.keeper._cluster.controller.pid, *(place.pid for place in engines.places)):
+            os.kill(pid, signal.SIGKILL)
+    assert all_gone(pids)
+    assert not memory.exists()
+    assert not list(tmp_path.iterdir())
+
+
+@slow
+def test_a_kernel_that_ends_closes_its_engines() -> None:
+    script = """
+import workbench as wb
+engines = wb.interactive(2, progress=False)
+engines.start(wb.Experiment(scheme="UMW", workers=2, rounds=100000))
+print(engines.keeper.folder.name, *engines.keeper.pids(), flush=True)
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+    folder, *pids = found.stdout.split()
+    assert found.stderr == ""
+    assert all_gone([int(pid) for pid in pids])
+    assert not Path(folder).exists()
+
+
+@slow
+def test_the_notebook_runs_with_parameters_changed(tmp_path: Path) -> None:
+
+    changed = {
+        "children": 3,
+        "layers": 1,
+        "rounds": 5,
+        "data": "breast_cancer",
+        "problem": "logistic",
+        "rank": 2,
+    }
+    root = Path(__file__).resolve().parents[4]
+    notebook, out = root / "notebooks" / "03-look-inside.ipynb", tmp_path / "out.ipynb"
+    done = execute(notebook, out, changed, root)
+    cells = [c for c in done.cells if c.cell_type == "code"]
+    words = [str(c.outputs) for c in cells]
+    assert "engines for 3 workers: ready" in words[2]
+    assert all(f"<rank {rank}, process" in words[5] for rank in range(4))
+    assert float(cells[6].outputs[0].data["text/plain"]) < 1e-12
+    assert all(f"{rank} began" in words[7] for rank in range(4))

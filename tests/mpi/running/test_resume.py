@@ -1,0 +1,206 @@
+"""Going on with a run: only with the spec and the data that it began with, and from nothing that was made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.few import few
+from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.trace import records
+from workbench.mpi.launch.task import begun_with, check_begun
+from workbench.mpi.running.real import RealRun, resume, start_real
+
+pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi"), pytest.mark.usefixtures("cache")]
+DELAYS: dict[str, Any] = {"kind": "constant", "shift": 1e-4}
+
+
+def table(path: Path, scale: float) -> Path:
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    np.save(path, np.c_[X, scale * X.sum(axis=1)])
+    return path
+
+
+def recorded(path: Path, seconds: float) -> Path:
+    rows = [f"{worker},{i},{seconds}" for worker in range(4) for i in range(5)]
+    path.write_text("\n".join(["worker,iteration,seconds", *rows]))
+    return path
+
+
+def experiment(data: Path, **fields: Any) -> wb.Experiment:
+    args = {"data": str(data)}
+    spec = {"scheme": "UMW", "workers": 4, "rounds": 200, "problem": "least_squares", "problem_args": args}
+    return wb.Experiment(**{**spec, "optimiser_args": {"step": 0.01}, "delays": DELAYS, **fields})
+
+
+def stopped(e: wb.Experiment, home: Path) -> RealRun:
+    run = start_real(e, folder=home)
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.01), run
+    run.stop()
+    run.result()
+    return run
+
+
+def contents(home: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(home)): p.read_bytes() for p in home.rglob("*") if p.is_file()}
+
+
+def test_a_changed_spec_is_refused_with_what_changed_and_put_back_it_goes_on(tmp_path: Path) -> None:
+    data = table(tmp_path / "own.npy", 1.0)
+    run = stopped(experiment(data), tmp_path / "run")
+    spec = run.home / "spec.json"
+    before, kept = contents(run.home), spec.read_text()
+    for name, change in [
+        ("optimiser_args.step = 0.02, and the run began with 0.01", {"optimiser_args": {"step": 0.02}}),
+        ("rounds = 300, and the run began with 200", {"rounds": 300}),
+        ("scheme = 'SGD', and the run began with 'UMW'", {"scheme": "SGD"}),
+        ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
+    ]:
+        spec.write_text(json.dumps({**json.loads(kept), **change}))
+        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # the checkpoint alone has to tell
+        with pytest.raises(wb.SettingError, match=name):
+            resume(run.home).result()
+    spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
+    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "SHA256SUMS")}
+    assert now == {k: v for k, v in before.items() if k in now}
+    assert len(resume(run.home).result().rounds) == 200
+
+
+def test_changed_data_are_refused_and_put_back_it_goes_on(tmp_path: Path) -> None:
+    data = table(tmp_path / "own.npy", 1.0)
+    run = stopped(experiment(data), tmp_path / "run")
+    table(data, 2.0)
+    with pytest.raises(
+        wb.SettingError, match=r"data: '.*own.npy' holds something else than when the run began"
+    ):
+        resume(run.home).result()
+    table(data, 1.0)
+    assert len(resume(run.home).result().rounds) == 200
+
+
+def test_a_task_that_was_changed_is_refused_and_put_back_it_goes_on(tmp_path: Path) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    task = run.home / "task.json"
+    kept = json.loads(task.read_text())
+    for change in ({"emulate": "nothing"}, {"gradients": True}):
+        task.write_text(json.dumps({**kept, **change}))
+        with pytest.raises(
+            wb.SettingError, match=rf"task.json: {next(iter(change))} = .* the run began with"
+        ):
+            resume(run.home).result()
+    task.write_text(json.dumps(kept))
+    assert len(resume(run.home).result().rounds) == 200
+
+
+def test_recorded_delays_are_data_too(tmp_path: Path) -> None:
+    times = recorded(tmp_path / "times.csv", 1e-3)
+    e = experiment(table(tmp_path / "own.npy", 1.0), delays={"kind": "replay", "path": str(times)})
+    begun = begun_with(e)
+    check_begun(e, begun, {})
+    recorded(times, 2e-3)
+    with pytest.raises(wb.SettingError, match=r"delays: '.*times.csv' holds something else"):
+        check_begun(e, begun, {})
+
+
+def test_a_checkpoint_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    """It says neither what it began with nor its own sum, and lies in a folder without hashes or a lock."""
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    path = run.home / records.CHECKPOINT
+    held = from_bytes(path.read_bytes())
+    path.write_bytes(to_bytes({k: v for k, v in held.items() if k != "sum" and not k.startswith("begun_")}))
+    for name in ("SHA256SUMS", ".lock"):
+        (run.home / name).unlink()
+    assert len(resume(run.home).result().rounds) == 200
+
+
+@pytest.mark.parametrize("name", [records.ROWS, records.MODELS])
+def test_missing_rounds_are_refused_and_nothing_is_touched(tmp_path: Path, name: str) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    path = run.home / name
+    (run.home / "SHA256SUMS").unlink()
+    path.write_bytes(path.read_bytes()[:-9])
+    before = contents(run.home)
+    with pytest.raises(
+        wb.SettingError, match=rf"{name} has \d+ rounds, and the checkpoint was written after"
+    ):
+        resume(run.home).result()
+    assert contents(run.home) == before
+
+
+def test_a_changed_model_of_a_stopped_run_is_refused(tmp_path: Path) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    path = run.home / records.MODELS
+    whole = bytearray(path.read_bytes())
+    whole[7] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(wb.SettingError, match=r"models.f64 is not what was written"):
+        resume(run.home).result()
+
+
+def test_a_damaged_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
+    (run.home / records.CHECKPOINT).write_bytes(b"PK no archive")
+    with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \(.*\); run it anew"):
+        resume(run.home).result()
+
+
+# ---------------------------------------------------------------- stopped by the user
+
+
+def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on_with(tmp_path: Path) -> None:
+    e = experiment(table(tmp_path / "own.npy", 1.0))
+    busy = start_real(e.replace(rounds=3000))
+    while len(busy.rows()["round"]) < 2:
+        assert not busy.wait(0.01), busy
+    waiting = start_real(e, folder=tmp_path / "run")
+    waiting.stop()
+    assert waiting.wait(30.0), "waits for the run before it"
+    assert not busy.wait(0.0)
+    assert waiting.state == "stopped"
+    assert waiting.error is None
+    assert len(waiting.result().rounds) == 0
+    assert len(wb.Trace.load(waiting.home).rounds) == 0
+    row = wb.runs(tmp_path / "run").table.iloc[0]
+    assert (row["state"], row["scheme"], row["error"][-25:]) == (
+        "stopped",
+        e.scheme,
+        "wb.resume goes on with it",
+    )
+    busy.stop()
+    assert len(resume(waiting.home).result().rounds) == 200
+
+
+@pytest.mark.parametrize("seconds", few("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
+def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
+    e = experiment(table(tmp_path / "own.npy", 1.0))
+    run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")
+    assert not run.wait(seconds)
+    run.stop()
+    again = resume(run.home)  # at once: nobody waits for the first one here
+    while len(again.rows()["round"]) < 200:
+        assert not again.wait(0.01), again
+    again.stop()
+    again.result()
+    assert run.state == "stopped"
+    assert run.error is None
+    whole = wb.run(e).model
+    models = records.read_models(run.home, whole.size)
+    np.testing.assert_allclose(models[199], whole, rtol=1e-9)
+    assert records.read_rows(run.home)[:, 0].tolist() == list(range(len(models)))
+
+
+def test_what_goes_on_and_is_stopped_before_it_could_keeps_what_there_was(tmp_path: Path) -> None:
+    run = stopped(experiment(table(tmp_path / "own.npy", 1.0), rounds=3000), tmp_path / "run")
+    done = len(run.result().rounds)
+    again = resume(run.home)
+    again.stop()
+    kept = again.result()
+    assert again.state == "stopped"
+    assert len(kept.rounds) >= done
+    np.testing.assert_array_equal(kept.rounds["loss"][:done], run.result().rounds["loss"])

@@ -1,0 +1,1 @@
+"""Planning, diagnosis and the table of runs: needs no Jupyter."""

@@ -1,0 +1,485 @@
+"""Measure a cluster: a short calibration by the very engine that runs experiments, and what its events say.
+
+The master and its workers go through some rounds of the uncoded scheme, with nothing emulated, for several loads and
+model sizes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pandas import DataFrame
+
+from workbench.analysis.planning.laws import errors_of, evenly, every_law, judged, ordered, redrawn
+from workbench.analysis.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
+from workbench.analysis.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
+from workbench.core import problems
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.bar import Bar
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream, resampled
+from workbench.core.contract.links import BYTES_PER_FLOAT
+from workbench.core.contract.sharing import undisturbed
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.experiment import Experiment
+from workbench.core.trace.trace import events_as_columns, versions
+from workbench.mpi import clusters
+from workbench.mpi.clusters import Status
+from workbench.mpi.running.real import start_real
+
+WARM = 4  # first rounds, which are not counted
+WORKERS = 12  # by default
+FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
+SAMPLES = 64  # a worker's load, once and four times
+ROOM = 64e6  # bytes that the data of a calibration may take
+ROOM_LIKE = 512e6  # the same, where it is like an experiment
+STEP = {"step": 1e-9}  # the model hardly moves
+FULL = 0.6  # of the cores' time: so busy they count as full, as some idle while the master begins or ends a round
+# When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
+Outcome = tuple[Array, Any, list[str], float]
+Ran = Callable[[Experiment], Outcome]
+
+
+@kinds_checked
+def profile(
+    cluster: str = "local",
+    workers: int | None = None,
+    like: Experiment | None = None,
+    rounds: int = 60,
+    resamples: int = 40,
+    seed: int = 0,
+    progress: bool = False,
+) -> ClusterProfile:
+    """Measure a cluster, and fit to it what forecasts need.
+
+    Parameters
+    ----------
+    cluster
+        A name or a .yaml file, as for `wb.run(..., engine="mpi", cluster=...)`.
+    workers
+        How many take part; all at once, since they may be in one another's way. Default: those of `like`, else 12.
+    like
+        An experiment whose problem, loads and model size are measured; by default least squares of several sizes.
+    rounds
+        Rounds that are counted, for each load and model size.
+    resamples
+        How many times the fits are repeated on rounds that are drawn again: the uncertainty of every forecast.
+    seed
+        Of the resampling.
+    progress
+        Show a bar.
+
+    Raises
+    ------
+    SettingError
+        A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
+
+    Examples
+    --------
+    >>> profile(rounds=0)
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
+    """
+    state = clusters.load(cluster).status()
+    count = (WORKERS if like is None else like.workers) if workers is None else workers
+    if count < 1:
+        raise SettingError(f"workers = {count}: take 1 or more")
+    measured = grid(count, like, rounds, seed)
+    with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
+        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM), state)
+    with Bar("resampling", "fit", resamples, progress) as bar:
+        return _fitted(cluster, measured[0], found, hosts_of(hosts, state), resamples, seed, bar)
+
+
+def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
+    """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
+
+    One load is measured after the other, on the same workers: who is slow for good is so throughout, luck is not.
+
+    >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
+    >>> simulated(truth, rounds=8).law(0).delays.kind
+    'constant'
+    """
+    cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
+    done = 0
+
+    def ran(e: Experiment) -> Outcome:
+        nonlocal done
+        e = e.model_copy(update=cluster)
+        stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
+        world = World(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
+        line = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
+        events = DataFrame(events_as_columns(line.events))
+        return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
+
+    measured = grid(truth.workers, None, rounds, truth.seed)
+    found, hosts = _measured(measured, ran, None)
+    return _fitted("simulated", measured[0], found, hosts_of(hosts, None), resamples, seed)
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> list[Experiment]:
+    """Experiments of a calibration: loads and model sizes, the uncoded scheme, data made up.
+
+    Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
+    """
+    if rounds < 8:
+        raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
+    if like is not None and like.problem == "unit":
+        raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
+    base: dict[str, Any] = {"workers": workers, "rounds": rounds + WARM, "seed": seed, "optimiser_args": STEP}
+    problems = _plain(workers) if like is None else _like(workers, like)
+    return [Experiment(**base, **star(workers, copies), **problem) for problem, copies in problems]
+
+
+def star(workers: int, copies: int) -> dict[str, Any]:
+    """A star of which all answers are awaited; every part is with so many workers, as coded schemes have it.
+
+    Workers that share parts share their host's caches and memory, which so many samples of their own would not.
+    """
+    if copies == 1:
+        return {"scheme": "UMW"}
+    return {"scheme": "CRC", "scheme_args": {"replication": copies, "wait_for": workers}}
+
+
+Problem = tuple[dict[str, Any], int]  # fields of an experiment, copies of every part
+
+
+def _plain(workers: int) -> Iterator[Problem]:
+    for features in FLOATS:
+        samples = workers * max(min(SAMPLES, int(ROOM / (8 * features * workers))), 2)
+        for copies in {1: None, min(4, workers): None}:
+            sizes = {"samples": samples, "features": features}
+            yield {"problem": "least_squares", "problem_args": sizes}, copies
+
+
+def _like(workers: int, like: Experiment) -> Iterator[Problem]:
+    """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
+    samples, floats = like.shape()
+    if like.problem_spec.own():  # made for its own data
+        for copies in {1: None, min(2, workers): None, min(4, workers): None}:
+            yield {"problem": like.problem, "problem_args": like.problem_args}, copies
+        return
+    # The same problem on data that need no file; what is no number of the data stays.
+    args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
+    few, *more = _features(like.problem, args, floats)
+    most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)
+    each = max(min(samples, most), workers)
+    whole = [(f, copies) for f in more or [few] for copies in (1, 2, 4) if copies <= workers]
+    for features, copies in [*([(few, 1)] if more else []), *whole]:
+        sizes = {"samples": each, "features": features}
+        yield {"problem": like.problem, "problem_args": {**args, **sizes}}, copies
+
+
+def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
+    """Numbers of columns to try: an eighth, and those that give such a model; one where the problem has its own."""
+    cls = problems.get(problem)
+    try:
+        per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
+    except SettingError:  # fixed
+        return [int(cls.model_fields["features"].default)]
+    columns = max(round(floats / per_column), 1)
+    return [max(columns // 8, 1), columns]
+
+
+def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
+    """Run on real processes, nothing emulated; the bar follows."""
+    before = 0
+
+    def ran(e: Experiment) -> Outcome:
+        nonlocal before
+        run = start_real(e, cluster, emulate="nothing")
+        try:
+            while not run.wait(0.1):
+                bar.update(before + run.rounds_done)
+                bar.note(run.note)
+        except BaseException:
+            run.stop()
+            raise
+        before += rounds
+        bar.update(before)
+        trace = run.result()
+        assert run.pool is not None
+        hosts = [host for _, host in run.pool.places][: e.workers + 1]
+        ends = np.asarray(trace.columns["time"], dtype=float)
+        return ends, trace.events, hosts, float(trace.info["busy"])
+
+    return ran
+
+
+def _measured(
+    experiments: Sequence[Experiment], ran: Ran, state: Status | None
+) -> tuple[list[Observed], list[str]]:
+    """Run one after the other; what their events say, and the host of each rank."""
+    found, hosts = [], [""]
+    cores = {} if state is None else {each.host: each.cores for each in state.hosts}
+    for e in experiments:
+        ends, events, hosts, busy = ran(e)
+        seen = observe(e, ends, events, [host != hosts[0] for host in hosts[1:]])
+        ranks = np.array(hosts[1:])
+        crew = tuple(
+            (np.flatnonzero(ranks == host), cores.get(host) or np.inf) for host in dict.fromkeys(hosts[1:])
+        )
+        found.append(replace(seen, used=busy / e.workers, crew=crew))
+    return filled(found), hosts
+
+
+def filled(found: Sequence[Observed]) -> list[Observed]:
+    """The same, knowing whether all of them together had the cores full."""
+    used = sum(each.used * each.end.size for each in found)
+    there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
+    crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
+    return [replace(each, full=bool(crowded and used > FULL * there)) for each in found]
+
+
+# ---------------------------------------------------------------- from events to moments
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Moments of a calibration's rounds, s: (rounds, workers), and (rounds,) for the master's.
+
+    A worker's time counts from the end of the round before to its answer, less what the fitted link charges for the
+    model's way down: whatever else a round costs (waking up, waiting for a core, the master's own work) is in it and
+    not lost between two measurements.
+    """
+
+    samples: float
+    floats: int
+    start: Array  # (rounds,) the round before was over
+    left: Array  # the model left the master
+    came: Array  # the worker had it
+    begun: Array
+    done: Array  # computed
+    sent: Array
+    end: Array  # the answer was through the master's port
+    commit: Array  # (rounds,)
+    apart: bool = False  # clocks differ
+    width: int = BYTES_PER_FLOAT  # of a number in a message
+    used: float = 0.0  # seconds of a core that a worker's task takes, with what the master does for it
+    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, its cores
+    full: bool = False  # are the cores? Then workers wait for cores and for nothing else
+
+    def drawn_again(self, rng: np.random.Generator) -> Observed:
+        """Rounds drawn with replacement, neighbours together."""
+        return self.at(resampled(len(self.commit), rng))
+
+    def at(self, rounds: NDArray[np.int64]) -> Observed:
+        """Some rounds."""
+        moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
+        return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
+
+    @property
+    def answers(self) -> Messages:
+        """The way up."""
+        return Messages(float(self.width * self.floats), self.sent, self.end)
+
+    @property
+    def after(self) -> Array:
+        """From the last answer to the end of the round, (rounds,): the master decodes and updates the model."""
+        return np.asarray(np.maximum(self.commit - self.end.max(axis=1), 0.0))
+
+    def ways_up(self, port: PortFit) -> Array:
+        """Time of every answer on its way, (rounds, workers), without its wait while the port took in another."""
+        order = np.argsort(self.end, axis=1, kind="stable")
+        sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
+        before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
+        way = end - sent - np.maximum(before - sent - port.latency, 0.0)
+        found = np.empty_like(way)
+        np.put_along_axis(found, order, way, axis=1)
+        return np.asarray(np.maximum(found, 0.0))
+
+    @property
+    def crammed(self) -> bool:
+        """Is everybody on full cores of the master's host? Then what messages take is theirs as well."""
+        return self.full and not self.apart
+
+    def seconds(self, port: PortFit, master: float) -> Array:
+        """Times of the workers' tasks, (rounds, workers): see above. `master`: its own part of a round."""
+        charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
+        whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
+        return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
+
+    def share(self, seconds: Array) -> float:
+        """Share of a core that workers whose tasks took so long take while they are at work (waiting for it apart).
+
+        It follows from what they took of the processors. Where cores are full, shares between cannot be told from all.
+        """
+        if not self.used or self.full:
+            return float(self.full)
+        low, high = 0.0, 1.0
+        for _ in range(20):
+            share = (low + high) / 2
+            found = share * self.alone(seconds, share).mean()
+            low, high = (share, high) if found < self.used else (low, share)
+        return high
+
+    def alone(self, seconds: Array, share: float) -> Array:
+        """What tasks that took so long would take on cores of their own."""
+        found = seconds.copy()
+        for workers, cores in self.crew:
+            found[:, workers] = undisturbed(found[:, workers], cores / share if share else np.inf)
+        return found
+
+
+def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] = ()) -> Observed:
+    """Read a star's events (a table as `Trace.events`); `ends`: when its rounds were over.
+
+    `elsewhere`: which workers have another clock than the master. Raises `SettingError` where no round is complete.
+    """
+    shape = (len(ends), e.workers)
+    kept = events[events["round"] < shape[0]]
+    sends = kept[(kept["kind"] == "send") & (kept["bytes"] > 0)]
+    down, up, work = sends[sends["rank"] == 0], sends[sends["to"] == 0], kept[kept["kind"] == "compute"]
+
+    def table(part: Any, rank: str, moment: str) -> Array:
+        found = np.full(shape, np.nan)
+        found[part["round"].to_numpy(int), part[rank].to_numpy(int) - 1] = part[moment].to_numpy(float)
+        return found
+
+    samples, floats = e.shape()
+    seen = Observed(
+        samples=float(e.built_scheme.loads(e.workers, samples).mean()),
+        floats=floats,
+        width=e.problem_spec.width,
+        start=np.concatenate([[0.0], ends[:-1]]),
+        left=table(down, "to", "start"),
+        came=table(down, "to", "end"),
+        begun=table(work, "rank", "start"),
+        done=table(work, "rank", "end"),
+        sent=table(up, "rank", "start"),
+        end=table(up, "rank", "end"),
+        commit=ends,
+        apart=any(elsewhere),
+    )
+    moments = seen.left + seen.came + seen.begun + seen.done + seen.end
+    whole = np.flatnonzero(np.isfinite(moments).all(axis=1))
+    whole = whole[whole >= min(WARM, shape[0] - 1)]
+    if not len(whole):
+        raise SettingError("rounds: none was complete, workers were lost; look at the cluster first")
+    return on_one_clock(seen.at(whole), np.array(elsewhere, dtype=bool))
+
+
+def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
+    """Set other hosts' moments right: where the fastest ways up and down take equally long."""
+    if not elsewhere.any():
+        return seen
+    ahead = (np.min(seen.came - seen.left, axis=0) - np.min(seen.end - seen.sent, axis=0)) / 2
+    ahead = np.where(elsewhere, ahead, 0.0)
+    theirs = ("came", "begun", "done", "sent")
+    return replace(seen, **{name: getattr(seen, name) - ahead for name in theirs})
+
+
+# ---------------------------------------------------------------- from moments to a profile
+
+
+def fit_all(
+    found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
+) -> tuple[Fitted, list[Array]]:
+    """Fit everything but the laws; also every load's times. `near`, `errors`: of much the same rounds."""
+    port = _port(found, near)
+    master = np.array([float(np.median(each.after)) for each in found])
+    added = np.array([float(each.floats * each.end.shape[1]) for each in found])
+    rate = fit_line(added, master).rate
+    own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
+    shared = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    times = [each.alone(t, each.share(t)) for each, t in zip(found, shared, strict=True)]
+    typical = [float(np.median(t)) for t in times]
+    loads = [each.samples for each in found], [each.floats for each in found]
+    work, settled = fit_work(*loads, typical, errors_of(times) if errors is None else errors)
+    return Fitted(port=port, work=work, typical=_short(settled), decode_rate=rate, laws=()), times
+
+
+def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
+    """The master's port; models take their time on the way down unless they come much faster than an answer would.
+
+    Where they wait for cores and nothing else, there is no link to be seen.
+    """
+    if all(each.crammed for each in found):
+        return PortFit(downloads=False)
+    port = fit_port([each.answers for each in found], near)
+    down = [float(np.median(each.came - each.left)) for each in found]
+    up = [port.latency + port.transfer(each.answers.bytes) for each in found]
+    return port.replace(downloads=bool(np.sum(down) > np.sum(up) / 4))
+
+
+def _fitted(
+    cluster: str,
+    first: Experiment,
+    found: Sequence[Observed],
+    hosts: tuple[Host, ...],
+    resamples: int,
+    seed: int,
+    bar: Bar | None = None,
+) -> ClusterProfile:
+    """From moments to a profile; fitted again to rounds and, as laws speak of new ones, workers that are drawn anew."""
+    fitted, times = fit_all(found)
+    laws, kinds = judged(times)
+    errors = errors_of(times)
+    rng, again = np.random.default_rng(seed), list[Fitted]()
+    for k, quantiles in enumerate(evenly(resamples, rng)):
+        drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port, errors)
+        once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
+
+        anew = partial(redrawn, rng=once, at=quantiles)
+        fits = every_law(ordered(kinds, times, theirs), kinds, anew)
+        again.append(drawn.replace(laws=fits, drawn=once))
+        if bar is not None:
+            bar.update(k + 1)
+    return ClusterProfile(
+        cluster=cluster,
+        workers=first.workers,
+        hosts=hosts,
+        one_clock=not any(each.apart for each in found),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        seed=seed,
+        versions=versions(),
+        problem=first.problem,
+        recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
+        laws=laws,
+        fitted=fitted.replace(laws=every_law(times, kinds)),
+        resampled=tuple(again),
+    )
+
+
+def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
+    computing = seen.done - seen.begun
+    return Recorded(
+        samples=seen.samples,
+        floats=seen.floats,
+        seconds=tuple(map(_short, times)),
+        busy=1.0 if seen.full else min(seen.used / float(times.mean()), 1.0),
+        computing=tuple(_quantiles(column) for column in computing.T),
+        up=_quantiles(seen.ways_up(port)),
+        down=_quantiles(seen.came - seen.left),
+        rounds=_short(seen.commit - seen.start),
+    )
+
+
+def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
+    """Five digits: no clock is better, and files stay small."""
+    return tuple(float(f"{x:.5g}") for x in row)
+
+
+def _quantiles(values: Array) -> tuple[float, ...]:
+    return _short(np.quantile(values, QUANTILES))
+
+
+def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
+    """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
+    known = (
+        {} if state is None else {each.host: {"cores": each.cores, "free": each.free} for each in state.hosts}
+    )
+    on = {name: tuple(r for r, host in enumerate(places) if r and host == name) for name in places}
+    return tuple(Host(name=name, ranks=len(who), who=who, **known.get(name, {})) for name, who in on.items())

@@ -1,0 +1,485 @@
+"""Which scheme, and with which numbers, is the quickest on a measured cluster: forecast, resample, rank, say why.
+
+Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and how long their rounds take
+(`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
+exact schemes need equally many; those of the others come from a simulation (`workbench.analysis.planning.targets`), at steps of
+their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from workbench.analysis.planning.advice import CLOSE, Advice, Choice, Refusal
+from workbench.analysis.planning.laws import drawn
+from workbench.analysis.planning.predicting import (
+    SEEDS,
+    Candidate,
+    Resampling,
+    by_scheme,
+    doubted,
+    missed,
+    screened,
+    sharpened,
+    told_apart,
+)
+from workbench.analysis.planning.profile import ClusterProfile, Task
+from workbench.analysis.planning.shapley import shapley
+from workbench.analysis.planning.targets import (
+    EFFORT,
+    Target,
+    Trials,
+    centre,
+    portion,
+    price,
+    reference,
+    stepped,
+    stretched,
+)
+from workbench.core import schemes as known
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.bar import Bar
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.delays import Constant
+from workbench.core.contract.scheme import Scheme
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast, settled
+from workbench.core.problems.data import DataError
+from workbench.core.running.precision import lost_digits
+
+ROUNDS, ROUNDS_APART = 64, 24  # of a forecast: to compare, and to take apart
+DRAWS = 4  # seeds of the former
+EXPLAINED = 10  # schemes whose rounds are taken apart
+EACH = 6  # settings of an inexact scheme that are simulated
+FEWEST = 8  # seeds of each, unless that leaves one setting only
+BEHIND = 1.1  # rounds so many times the best exact one's: unbiased estimates cannot make up for that
+QUIET = 0.05  # quantile of a worker's times: it was not held up
+PER_RANK = 45e6  # bytes of a rank's own
+
+
+@kinds_checked
+def plan(
+    profile: ClusterProfile | str | Path,
+    problem: str = "logistic",
+    problem_args: Mapping[str, Any] | None = None,
+    *,
+    workers: int | None = None,
+    rounds: int = 100,
+    target: float | None = None,
+    tolerance: float = 0.02,
+    schemes: Sequence[str] | None = None,
+    seed: int = 0,
+    effort: float = EFFORT,
+    machines: Literal["same", "new"] | None = None,
+    replay: bool = False,
+    progress: bool = False,
+    **fields: Any,
+) -> Advice:
+    """Rank schemes and their numbers by the time to a loss on a measured cluster; say what is not ranked, and why.
+
+    Parameters
+    ----------
+    profile
+        What `wb.profile` measured, or its file.
+    problem, problem_args, workers, seed
+        As in an experiment; default: as many workers as were measured.
+    rounds, target, tolerance
+        Training loss to reach; default: what an exact scheme has after `rounds` updates, less the share `tolerance` of
+        the way down to it. It is to be reached in `rounds` updates of an exact scheme.
+    schemes
+        Names of those to consider; default: all.
+    effort
+        Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
+        there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
+    machines, replay
+        "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
+        "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
+        `replay`: take recorded times in place of fitted laws; on new machines these are dealt out anew.
+    progress
+        Show a bar.
+    **fields
+        Other fields of an experiment. optimiser, optimiser_args: of all schemes, in place of each one's own.
+
+    Raises
+    ------
+    SettingError
+        A field that does not fit, a target out of reach, or no scheme that could be ranked.
+
+    Examples
+    --------
+    >>> from workbench.analysis.planning.measuring import simulated
+    >>> measured = simulated(Experiment(workers=6, scheme="UMW", link={"bandwidth": 1e5}), rounds=8)
+    >>> plan(measured, problem_args={"samples": 600, "features": 500}, schemes=["UMW", "CR"], rounds=20).best.scheme
+    'CR'
+    """
+    _check(0.0 if target is not None else tolerance, effort, schemes)
+    cluster = profile if isinstance(profile, ClusterProfile) else ClusterProfile.load(profile)
+    count, args = cluster.workers if workers is None else workers, dict(problem_args or {})
+    base = _base(fields, problem=problem, problem_args=args, workers=count, rounds=rounds, seed=seed)
+    search = _Search(_planned(cluster, machines, count, replay), base, effort, progress)
+    return search.advice(schemes, "optimiser" in fields, target, tolerance)
+
+
+def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
+    if not 0 <= tolerance < 1:
+        raise SettingError(f"tolerance = {tolerance}: is a share of the way down; take 0 or more, below 1")
+    if not effort >= 0:
+        raise SettingError(f"effort = {effort}: take 0 or more")
+    if schemes is not None and not len(schemes):
+        raise SettingError("schemes = []: name one at least, or take None for all")
+
+
+def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: bool) -> ClusterProfile:
+    """The cluster to plan for: of the machines that were measured, or of others of their kind."""
+    if machines not in (None, "same", "new"):
+        raise SettingError(
+            f"machines = {machines!r}: take 'same' (those measured) or 'new' (others of their kind)"
+        )
+    if machines == "same" and count > cluster.workers:
+        raise SettingError(
+            f"machines = 'same': {cluster.workers} workers were measured, and workers = {count};"
+            f" take {cluster.workers} or fewer, or machines = 'new'"
+        )
+    if machines == "new" and cluster.very:
+        raise SettingError(
+            "machines = 'new': the profile is of the very machines (`here`); give the one that was measured"
+        )
+    cluster = cluster.replayed() if replay else cluster
+    same = machines == "same" or (machines is None and count == cluster.workers)
+    return cluster.here(count) if same else cluster
+
+
+def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
+    """What all candidates have in common."""
+    taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
+    if taken:
+        raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
+    return Experiment(scheme="UMW", **common, **fields)
+
+
+class _NotSimulated(Exception):
+    """Rounds are those asked for."""
+
+
+@dataclass(frozen=True)
+class _Search:
+    """From all schemes to those that are ranked; why the others are not is collected on the way."""
+
+    cluster: ClusterProfile
+    base: Experiment  # what all candidates have in common
+    effort: float
+    progress: bool
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Leave a scheme, perhaps with its numbers, out."""
+        self.refusals.append(Refusal(name, reason))
+
+    def advice(
+        self, schemes: Sequence[str] | None, chosen: bool, target: float | None, tolerance: float
+    ) -> Advice:
+        """Look for candidates, aim at a loss, predict the times to it, rank. `chosen`: the optimiser was."""
+        aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
+        all_ = Resampling(self.cluster, aim, self.base.seed)
+        found = self.reaching(screened(all_, found, self.progress), aim)
+        found = self.reaching(sharpened(all_, found, self.progress), aim)
+        found = told_apart(all_, found)
+        doubt = doubted(all_, found)
+        notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
+        words = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
+        return Advice(
+            tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), words, notes, aim.loss, doubt
+        )
+
+    # ------------------------------------------------------------ candidates
+
+    def candidates(self, names: Sequence[str] | None, chosen: bool) -> list[Candidate]:
+        """All that fit, each with a forecast; unless the optimiser was chosen, each scheme takes its own."""
+        wanted = [
+            (name, list(known.get(name).candidates(self.base.workers))) for name in names or known.names()
+        ]
+        found: list[Candidate] = []
+        done = 0
+        with Bar("forecasting", "candidate", sum(len(args) for _, args in wanted), self.progress) as bar:
+            for name, candidates in wanted:
+                own = self.base if chosen else self.base.replace(optimiser=known.get(name).optimiser)
+                reasons = []
+                for args in candidates:
+                    try:
+                        found.append(_candidate(self.cluster, own, name, args))
+                    except SettingError as error:
+                        reasons.append(str(error))
+                    done += 1
+                    bar.update(done)
+                if len(reasons) == len(candidates):
+                    self.refuse(name, reasons[0] if reasons else f"{self.base.workers} workers are too few")
+        return found
+
+    def aimed(
+        self, found: list[Candidate], loss: float | None, tolerance: float
+    ) -> tuple[Target, list[Candidate]]:
+        """The target; the exact candidates with their step, and those of the others that are worth simulating."""
+        exact, others = list[Candidate](), list[Candidate]()
+        for c in found:  # with an optimiser of its own it goes through other models, the full gradient or not
+            (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
+        share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
+        tuned = bool(self.effort) and not self.base.optimiser_args
+        try:
+            if loss is None and not self.effort:
+                raise _NotSimulated("effort = 0: nothing is simulated")
+            if loss is None and self.base.problem == "unit":
+                raise _NotSimulated("unit has no loss")
+            aim = reference(self.base, self.base.rounds, loss, tolerance, share or EFFORT, tuned)
+        except (DataError, OSError, ImportError, _NotSimulated) as error:
+            if loss is not None:
+                raise
+            for name in by_scheme(others):
+                self.refuse(name, f"its rounds cannot be simulated: {error}")
+            return Target(self.base.rounds), exact
+        exact = [replace(c, optimiser=stepped(c.optimiser, aim.times, aim.smoothness)) for c in exact]
+        return aim, exact + self.with_trials(self.worth(self.tried(others, aim, share), exact), aim)
+
+    # ------------------------------------------------------------ rounds to the target
+
+    def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
+        """Some settings of every scheme, with the trials to make of them.
+
+        All schemes have the same share of the effort: what comes of one does not depend on which others are asked for.
+        """
+        chosen = []
+        for scheme, every in by_scheme(others).items():
+            some, seeds = _affordable(sorted(every, key=lambda c: c.forecast.mean), aim, share)
+            if not some:
+                self.refuse(scheme, "not simulated: it takes too long here; raise effort")
+            chosen += [replace(c, seeds=seeds) for c in some]
+        return chosen
+
+    def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
+        """Those that could win with about as many rounds as an exact scheme."""
+        best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
+        able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
+        for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:
+            ratio = BEHIND * min(c.forecast.mean for c in by_scheme(others)[scheme]) / best
+            reason = f"it still takes {ratio:.3g} times as long as the best"
+            self.refuse(scheme, f"with as many rounds as an exact scheme {reason}")
+        return able
+
+    def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """The same, knowing around which step to look for theirs; without those whose optimiser does not get there."""
+        centres = {self.base.optimiser: aim.times}
+        ready = []
+        for c in others:
+            name, around = c.experiment.optimiser, None
+            if (
+                aim.times is not None
+                and (own := c.experiment.built_scheme.own_step(aim.smoothness)) is not None
+            ):
+                around = own * aim.smoothness
+            elif aim.times is not None:
+                if name not in centres:
+                    centres[name] = centre(c.experiment, aim)
+                if (best := centres[name]) is None:
+                    self.refuse(c.name, _too_far(aim))
+                    continue
+                around = best * portion(c.experiment)
+            ready.append(replace(c, trials=Trials(stretched(aim, c.experiment), around)))
+        return ready
+
+    def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
+        """Those that come to the target; raises `SettingError` where none does."""
+        for c in filter(missed, found):
+            self.refuse(c.name, _too_far(aim))
+        reaching = [c for c in found if not missed(c)]
+        if not reaching:
+            reasons = "; ".join(f"{each.name}: {each.reason}" for each in self.refusals[:3])
+            raise SettingError(f"schemes: none can be ranked ({reasons})")
+        return reaching
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dict[str, Any]) -> Candidate:
+    """Raises `SettingError` where it does not fit."""
+    e = base.replace(scheme=scheme, scheme_args=args)
+    built = e.built_scheme
+    loads = built.loads(e.workers, e.shape()[0])
+    if not loads.min():
+        raise SettingError(
+            f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
+        )
+    lost_digits(built, e.workers)  # refuses what a run would refuse
+    task = cluster.task(e)
+    check_memory(cluster, e, float(loads.mean()))
+    placed = settled(cluster.placed(e, task))
+    follows = built.full and not built.delayed
+    return Candidate(placed, task, _expected(cluster, placed, task), follows, e.build_optimiser())
+
+
+def _follows(scheme: type[Scheme]) -> bool:
+    """Does a scheme go through the models of every exact one? Then its rounds to a loss are theirs."""
+    return scheme.exact and not scheme.delayed
+
+
+def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
+    """Forecast over several seeds: who is slow for good is drawn once for each."""
+    found = [cluster.forecast_of(e, task, ROUNDS // DRAWS, e.seed + k) for k in range(DRAWS)]
+    messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
+    return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
+
+
+def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
+    """Refuse what some host has no room for: ranks, the data they go through, and messages.
+
+    Raises `SettingError`. Hosts whose free memory is unknown take everything.
+    """
+    shape = getattr(e.problem_spec, "known", lambda: None)()
+    samples, floats = e.shape()
+    row = 8.0 * (shape[1] if shape else 0)
+    measured = max(sum(host.ranks for host in cluster.hosts), 1)
+    for place, host in enumerate(cluster.hosts):
+        ranks = host.ranks * e.workers / measured
+        data = min(ranks * load, samples) * row  # ranks of one host share its copy of the data
+        messages = 8.0 * floats * (4 * ranks + (e.workers if place == 0 else 0))
+        room = (ranks * PER_RANK + data + messages) / 2**30
+        if host.free is not None and room > host.free:
+            raise SettingError(
+                f"workers: {ranks:.0f} on {host.name} need about {room:.1f} GiB and {host.free:.1f} GiB are free;"
+                " take fewer workers, fewer samples, or a smaller load"
+            )
+
+
+# ---------------------------------------------------------------- rounds to the target
+
+
+def _too_far(aim: Target) -> str:
+    return f"does not come to a loss of {aim.loss:.4g} in {aim.longest} rounds"
+
+
+def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
+    """As many settings and seeds as the share of the effort pays for, evenly spread from the quickest round on."""
+    for count in range(min(EACH, len(every)), 0, -1):
+        places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
+        some = [every[k] for k in places]
+        choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0)
+        seeds = int(min((share - choosing) / each, SEEDS))
+        if seeds >= (FEWEST if count > 1 else 1):
+            return some, seeds
+    return [], 0
+
+
+# ---------------------------------------------------------------- ranking
+
+
+def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
+    """Choices by expected time; the first of each of the best schemes is taken apart."""
+    found = sorted(found, key=lambda c: c.mean)
+    choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
+    explained = list(dict.fromkeys(c.scheme for c in choices))[:EXPLAINED]
+    for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
+        choices[k] = replace(choices[k], parts=_parts(cluster, found[k]))
+    return choices
+
+
+def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
+    rounds, (low, high) = c.rounds(aim), c.interval
+    update = {
+        "rounds": int(np.ceil(np.quantile(rounds, 0.95))),
+        "optimiser": c.optimiser.name,
+        "optimiser_args": c.optimiser.model_dump(exclude_unset=True),
+    }
+    return Choice(
+        experiment=c.experiment.model_copy(update=update),
+        per_round=c.mean / float(rounds.mean()),
+        rounds=float(rounds.mean()),
+        source=aim.source if c.need is None else c.need.source,
+        seconds=c.mean,
+        low=min(low, c.mean),
+        high=max(high, c.mean),
+        sure=sure,
+        load=c.forecast.load,
+        messages=c.forecast.messages,
+        bytes=c.forecast.bytes,
+        exact=c.exact,
+    )
+
+
+def _wins(found: Sequence[Candidate]) -> list[float]:
+    """Share of the resamples in which each is the quickest, of those that all resamples were made of.
+
+    What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
+    """
+    times = np.array(
+        [c.seconds[:SEEDS] if len(c.seconds) >= SEEDS else np.full(SEEDS, np.inf) for c in found]
+    )
+    first = np.argmax(times <= CLOSE * times.min(axis=0), axis=0)
+    return [float(share) for share in np.bincount(first, minlength=len(found)) / SEEDS]
+
+
+# ---------------------------------------------------------------- what a round is made of
+
+
+def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
+    """Seconds of a round by cause: computing undisturbed, and what stragglers, latency and transfers add."""
+    e = c.experiment
+    quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET)))
+    off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
+        "stragglers": lambda at: {"delays": quiet},
+        "latency": lambda at: {"link": at.link.replace(latency=0.0)},
+        "transfers": lambda at: {"link": at.link.replace(bandwidth=None), "decode_rate": None},
+    }
+
+    def seconds(on: frozenset[str]) -> float:
+        at = e
+        for name in off.keys() - on:
+            at = at.model_copy(update=off[name](at))
+        return cluster.forecast_of(at, c.task, ROUNDS_APART).mean * float(c.pace.mean())
+
+    return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
+
+
+# ---------------------------------------------------------------- words
+
+
+def _steps(base: Experiment, effort: float) -> Iterator[str]:
+    """Whose choice the steps are, where it is not the planner's."""
+    if base.optimiser_args:
+        yield (
+            f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"
+            " and each is compared at the step that suits it"
+        )
+    elif not effort:
+        yield "effort = 0: no step was chosen, all take the automatic one"
+
+
+def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
+    yield from cluster.notes()
+    chances = cluster.slow_for_good() if cluster.very else None
+    if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):
+        who = f"worker {slow[0]} of" if len(slow) == 1 else f"workers {', '.join(map(str, slow))} of"
+        yield (
+            f"for the very machines that were measured: {who} {base.workers} {'is' if len(slow) == 1 else 'are'} slow"
+            " for good; machines = 'new' plans for others of their kind"
+        )
+    if base.workers != cluster.workers:
+        yield (
+            f"measured with {cluster.workers} workers, planned for {base.workers}: workers that share a core or a"
+            " network slow one another down; measure with as many"
+        )
+    samples, floats = base.shape()
+    if aim.samples and aim.samples < samples:
+        yield f"rounds were simulated on {aim.samples} of {samples} samples"
+    longest = max(each.typical for each in cluster.recorded)
+    share = cluster.fitted.work.seconds(samples / base.workers, floats) / longest
+    if share > 4:
+        yield (
+            f"a worker's task takes {share:.1f} times as long as the longest that was measured:"
+            " measure with `like` this experiment"
+        )
+    if base.problem != cluster.problem:
+        yield f"measured with problem {cluster.problem}, planned for {base.problem}: a sample may cost more or less"

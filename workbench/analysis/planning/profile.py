@@ -1,0 +1,443 @@
+"""What was measured of a cluster: a file with host names, dates, recorded times and what was fitted to them.
+
+`ClusterProfile.experiment` puts a cluster under an experiment: delays, link and decoding speed as they were measured,
+for the load and the messages of that very scheme. That is all that forecasts, the virtual clock and the planner need.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+from pydantic.fields import FieldInfo
+
+from workbench.analysis.planning.laws import Law, slow_for_good
+from workbench.analysis.planning.linkfit import PortFit, Work
+from workbench.core.base.files import atomic_write
+from workbench.core.base.kinds import there_are
+from workbench.core.base.settings import SettingError, Settings, check_ending, path_of, setting
+from workbench.core.base.text import dump, read_text, read_yaml
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import Delays, Heterogeneous, Replay
+from workbench.core.contract.links import BYTES_PER_FLOAT, Link
+from workbench.core.contract.sharing import Sharing
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast, forecast
+from workbench.core.problems.data.cache import stored
+from workbench.mpi.engine.learner import PIECE
+
+Row = tuple[float, ...]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+FORMAT = 1
+
+
+class Host(Settings):
+    """One machine of a cluster, as it was found."""
+
+    name: str = setting(..., "its name, as its ranks gave it")
+    ranks: int = setting(..., "workers that ran on it", ge=0)
+    who: tuple[int, ...] | None = setting(None, "their ranks, from 1; empty = after those of the host before")
+    cores: int | None = setting(None, "its cores, where known", ge=1)
+    free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
+
+    @property
+    def crowded(self) -> bool:
+        """Do its workers have to share cores?"""
+        return self.cores is not None and self.ranks > self.cores
+
+
+class Recorded(Settings):
+    """One load and one model size: how long every worker took in every round, and what messages took."""
+
+    samples: float = setting(..., "samples of a worker's task", gt=0)
+    floats: int = setting(..., "parameters of the model", ge=1)
+    seconds: tuple[Row, ...] = setting(
+        ...,
+        "from the end of the round before to a worker's answer, less the model's way down, as with a core of its own;"
+        " by round",
+        "s",
+    )
+    busy: float = setting(0.0, "share of a core that a worker takes while it is at work", ge=0)
+    computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
+    up: Row = setting(..., "quantiles of the way up, all workers", "s")
+    down: Row = setting(..., "quantiles of the way down, all workers", "s")
+    rounds: Row = setting(..., "duration of each round", "s")
+
+    @cached_property
+    def times(self) -> Array:
+        """`seconds` as an array (rounds, workers)."""
+        return np.array(self.seconds, dtype=float)
+
+    @property
+    def typical(self) -> float:
+        """Median seconds of a worker's task."""
+        return float(np.median(self.times))
+
+    @property
+    def bytes(self) -> int:
+        """Length of a message."""
+        return BYTES_PER_FLOAT * self.floats
+
+
+class Fitted(Settings):
+    """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
+
+    port: PortFit
+    work: Work
+    typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
+    decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
+    laws: tuple[Delays | None, ...] = setting(
+        ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
+    )
+    drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
+
+
+class Task(NamedTuple):
+    """What a worker has to do in a round."""
+
+    load: float  # samples, on average over the workers
+    floats: int  # parameters of the model
+    message: float  # numbers in a message
+    piece: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
+    messages: int = (
+        2  # of a worker: the model that it takes, and what it sends; a ring passes on two models' length
+    )
+    relays: int = 0  # nodes between the last worker and the master, one after another
+
+
+class ClusterProfile(Settings):
+    """A cluster as it was measured; see `workbench.profile`.
+
+    `fitted`: the laws of computing and of messages that forecasts take.
+
+    >>> import workbench as wb
+    >>> from workbench.analysis.planning.measuring import simulated
+    >>> simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8).workers
+    3
+    """
+
+    format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
+    cluster: str = setting(..., "name of the cluster")
+    workers: int = setting(..., "workers that were measured, all at once", ge=1)
+    hosts: tuple[Host, ...] = setting(..., "where they ran")
+    one_clock: bool = setting(
+        ..., "do all hosts share a clock? If not, ways up and down cannot be told apart"
+    )
+    date: str = setting(..., "when, in UTC")
+    seed: int = setting(0, "seed of the resampling", ge=0)
+    versions: dict[str, str] = setting({}, "of Python and of the libraries")
+    problem: str = setting(..., "what the workers computed")
+    recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
+    laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
+    fitted: Fitted
+    resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+    very: bool = setting(False, "are workers the very ones that were measured, each in its place?")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, words: Any) -> Any:
+        """Earlier versions also kept every worker's own link, which nothing ever took."""
+        return {k: v for k, v in words.items() if k != "links"} if isinstance(words, dict) else words
+
+    @model_validator(mode="after")
+    def _each_worker_once(self) -> Self:
+        who = sorted(rank for host in self.hosts for rank in host.who or ())
+        if who and who != list(range(1, self.workers + 1)):
+            raise SettingError(f"hosts.who: {there_are('worker', 1, self.workers)}; name each one once")
+        return self
+
+    def __repr__(self) -> str:
+        """A line; the measured times would fill the screen."""
+        tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
+        return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
+
+    __str__ = __repr__
+
+    # ---------------------------------------------------------------- what an experiment takes
+
+    def nearest(self, samples: float, floats: int) -> int:
+        """Place of the measured load and model size that is most like these."""
+        return int(np.argmin(self._distances(samples, floats)))
+
+    def _distances(self, samples: float, floats: int) -> Array:
+        """How far each measured task is from this one: squares of the logarithms of the ratios."""
+        there = np.log([[each.samples, each.floats] for each in self.recorded])
+        return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
+
+    def seconds(self, samples: float, floats: int, fitted: Fitted | None = None) -> float:
+        """Typical seconds of a worker's task.
+
+        Between the measured ones it goes as the fitted work does, and through what was measured.
+        """
+        numbers = fitted or self.fitted
+        fits = [numbers.work.seconds(each.samples, each.floats) for each in self.recorded]
+        off = np.log(numbers.typical) - np.log(np.maximum(fits, 1e-12))
+        weights = 1 / (self._distances(samples, floats) + 1e-6)
+        return float(numbers.work.seconds(samples, floats) * np.exp(weights @ off / weights.sum()))
+
+    def delays(self, samples: float, floats: int, fitted: Fitted | None = None) -> Delays:
+        """Delay model for workers that go through that many samples of a model with that many parameters.
+
+        What the fitted work costs whatever its samples comes before the first of them: who answers part by part has
+        to wait for it, too. `fitted`: one of `resampled` in place of the numbers as measured.
+        """
+        numbers = fitted or self.fitted
+        place = self.nearest(samples, floats)
+        law = numbers.laws[place]
+        timed = self.fitted if law is None else numbers  # rounds drawn again have their own typical time
+        fixed = timed.work.before(samples, floats) * samples
+        per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
+        found = self.replay(place, per_sample, numbers.drawn) if law is None else scaled(law, per_sample)
+        return found.model_copy(update={"fixed": fixed})
+
+    def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
+        """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
+
+        All workers begin at the same round, so what held all of them up at once does so again. `drawn`: the seed by
+        which rounds are drawn again; then each run takes blocks of them, as a fresh one goes through others.
+        """
+        here = self.recorded[place]
+        scale = here.typical / here.samples if per_sample is None else per_sample
+        block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
+        return Replay(
+            kind="replay",
+            path=str(self.table()),
+            experiment=str(place),
+            scale=scale,
+            block=block,
+            again=drawn,
+            together=True,
+            placed=self.very,
+        )
+
+    def link(self, floats: float, fitted: Fitted | None = None) -> Link:
+        """Link for messages of that many numbers: what the port needs for each goes into the bandwidth."""
+        port = (fitted or self.fitted).port
+        transfer = port.transfer(BYTES_PER_FLOAT * floats)
+        bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
+        return Link(latency=port.latency, bandwidth=bandwidth, downloads=port.downloads)
+
+    def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
+        """The same experiment on this cluster: measured delays, link and decoding speed.
+
+        >>> from workbench.core.experiment import Experiment
+        >>> from workbench.analysis.planning.measuring import simulated
+        >>> truth = Experiment(scheme="UMW", workers=4, delays={"kind": "constant", "shift": 1e-3})
+        >>> measured = simulated(truth, rounds=8)
+        >>> round(measured.experiment(truth).delays.shift, 6)
+        0.001
+        """
+        return self.placed(e, self.task(e), fitted)
+
+    def task(self, e: Experiment) -> Task:
+        """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
+        samples, floats = e.shape()
+        scheme = e.built_scheme
+        load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
+        few = forecast(self.placed(e, Task(load, floats, floats)).model_copy(update={"faults": ()}), 2)
+        message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
+        if not self.real:
+            return Task(load, floats, message)
+        plan, pieces = scheme.plan(e.workers, samples), 1
+        if plan.answers > 1:  # who answers several times goes from part to part
+            pieces = max(len(work.parts) for work in plan.work[1:])
+        rooted = plan.parent[1:].max() >= 0
+        messages, relays = (1 + plan.answers, int(plan.depth.max()) - 1) if rooted else (2, 0)
+        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)), messages, relays)
+
+    def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
+        """As `experiment`, where the task is known."""
+        numbers = fitted or self.fitted
+        law = self.delays(task.load, task.floats, numbers)
+        if isinstance(law, Heterogeneous) and isinstance(e.delays, Heterogeneous) and law.who is None:
+            law = law.model_copy(update={"who": e.delays.who})  # whom the experiment names stays slow
+        # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
+        return e.model_copy(
+            update={
+                "delays": law,
+                "link": self.link(task.message, numbers),
+                "decode_rate": numbers.decode_rate,
+            }
+        )
+
+    def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
+        """Forecast of an experiment on this cluster; its own delays and link do not matter.
+
+        As `wb.forecast` of `experiment(e)`, with what real workers are held up by: cores that they share, and work that
+        they cannot leave at once.
+        """
+        task = self.task(e)
+        return self.forecast_of(self.placed(e, task), task, rounds, seed)
+
+    def forecast_of(
+        self, e: Experiment, task: Task, rounds: int | None = None, seed: int | None = None
+    ) -> Forecast:
+        """Forecast of an experiment that is on this cluster already, deaths left out."""
+        return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
+
+    @property
+    def real(self) -> bool:
+        """Was it measured on machines?"""
+        return any(host.cores is not None for host in self.hosts)
+
+    def host_of_each(self) -> NDArray[np.int64]:
+        """Place in `hosts` of the one on which each worker was measured, (workers,)."""
+        found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
+        for place, host in enumerate(self.hosts):
+            found[np.array(host.who or (), dtype=int) - 1] = place
+        return found
+
+    def sharing(self, workers: int, task: Task) -> Sharing | None:
+        """Which of so many workers share cores, as those measured did; None where it was no machine's."""
+        if not self.real:
+            return None
+        measured = self.host_of_each()
+        fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]  # each has its share of them
+        hosts = measured[:workers] if self.very and workers <= len(measured) else fewer
+        busy = self.recorded[self.nearest(task.load, task.floats)].busy
+        cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
+        # Where no link is to be seen, messages take of the cores what is half of a star's task without samples.
+        hidden = self.fitted.port == PortFit(downloads=False)
+        each = self.fitted.work.seconds(0, task.floats) / 2 if hidden else 0.0
+        return Sharing(
+            tuple(np.flatnonzero(hosts == k) for k in range(len(self.hosts))),
+            tuple(cores),
+            task.piece,
+            (task.messages - 2) * each,
+            task.relays * each,
+        )
+
+    def replayed(self) -> ClusterProfile:
+        """The same with recorded times in place of laws."""
+
+        def bare(fitted: Fitted) -> Fitted:
+            return fitted.replace(laws=(None,) * len(self.recorded))
+
+        return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
+
+    def here(self, workers: int) -> ClusterProfile:
+        """The very workers that were measured, the first so many, in their places, by the same laws or recorded times.
+
+        Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it. Of resampled
+        fits each has those who may be, as often as their times say.
+        """
+        rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
+        if chances is None:
+            return self.replace(very=True)
+
+        def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
+            who = {"who": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
+            laws = (
+                law.model_copy(update=who) if isinstance(law, Heterogeneous) else law for law in fitted.laws
+            )
+            return fitted.replace(laws=tuple(laws))
+
+        again = tuple(known(each, rng.random(self.workers) < chances) for each in self.resampled)
+        return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, very=True)
+
+    def slow_for_good(self) -> Array | None:
+        """Probability that each worker is slow for good, (workers,); None where no fitted law has such ones."""
+        mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
+        if not any(mixed):
+            return None
+        there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
+        return slow_for_good(np.concatenate(there))
+
+    # ---------------------------------------------------------------- what to say of it
+
+    @property
+    def main(self) -> int:
+        """Place of the longest task measured: what laws are shown of."""
+        return int(np.argmax([each.typical for each in self.recorded]))
+
+    def law(self, place: int) -> Law | None:
+        """The law of one load's times, None where recorded times are replayed."""
+        best = self.laws[place][0]
+        return best if best.fits else None
+
+    def notes(self) -> list[str]:
+        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
+        found = [
+            f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
+            " hold for this many workers only, and who is late goes on using cores"
+            for host in self.hosts
+            if host.crowded
+        ]
+        best = self.laws[self.main][0]
+        if not best.fits:
+            found.append(
+                f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
+                f" {best.complaint}): recorded times are replayed"
+            )
+        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
+        return found if self.one_clock else [*found, clocks]
+
+    def table(self) -> Path:
+        """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
+        out = io.StringIO()
+        out.write("experiment,worker,iteration,seconds\n")
+        for place, each in enumerate(self.recorded):
+            for r, row in enumerate(each.times / each.typical):
+                out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
+        return stored("profiles", out.getvalue().encode(), ".csv")
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
+        file = path_of(path, "path")
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
+        if not file.parent.is_dir():
+            raise SettingError(
+                f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first"
+            )
+        if file.suffix == ".json":
+            text = self.model_dump_json(indent=1)
+        else:
+            text = dump(self.model_dump(mode="json"), default_flow_style=None, width=110)
+        with atomic_write(file, "w") as out:
+            out.write(text)
+        return file
+
+    @classmethod
+    def load(cls, path: str | Path) -> ClusterProfile:
+        """Read a profile; raises `SettingError` that names file, field and value."""
+        file = path_of(path, "path")
+        if not file.is_file():
+            raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
+        text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
+        words = read_yaml(file, "kind: local") if text is None else {}
+        try:
+            return cls.model_validate(words) if text is None else cls.model_validate_json(text)
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+
+def scaled(law: Delays, factor: float) -> Delays:
+    """The same law for samples that are `factor` times as much work; what is multiplied stands in the fields' units.
+
+    >>> from workbench.core.contract.delays import ShiftedExponential
+    >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
+    ShiftedExponential(kind='shifted_exponential', fixed=0.0, shift=2.0, rate=2.0, per='worker')
+    """
+    powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
+    changes = {
+        name: getattr(law, name) * powers[unit]
+        for name, field in type(law).model_fields.items()
+        if (unit := unit_of(field)) in powers
+    }
+    if isinstance(law, Replay) and not law.as_recorded:
+        changes |= {"scale": law.scale * factor, "samples": law.samples}
+    # All fields set: an experiment that is changed must know the kind.
+    return type(law)(**{**law.model_dump(), **changes})
+
+
+def unit_of(field: FieldInfo) -> str:
+    """Unit of a field that `setting` declared."""
+    extra = field.json_schema_extra
+    return str(extra.get("unit", "")) if isinstance(extra, dict) else ""

@@ -1,0 +1,36 @@
+"""What a number, or a series of them, is made of: Shapley values of factors that can be switched on and off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
+from itertools import combinations
+from operator import add
+from typing import TypeVar
+
+from workbench.core.base.types import Array
+
+Factor = TypeVar("Factor", bound=Hashable)
+Value = TypeVar("Value", float, Array)
+
+
+def shapley(factors: Sequence[Factor], value: Callable[[frozenset[Factor]], Value]) -> dict[Factor, Value]:
+    """How much each factor adds to a value, over all orders in which the factors can be switched on, on average.
+
+    The parts add up to the value with all factors on less the value with none. `value` is asked once for each subset.
+
+    >>> shapley(["a", "b"], lambda on: 1.0 + 2.0 * ("a" in on) + 4.0 * (len(on) == 2))
+    {'a': 4.0, 'b': 2.0}
+    """
+    n = len(factors)
+    known = {frozenset(on): value(frozenset(on)) for k in range(n + 1) for on in combinations(factors, k)}
+
+    def part(name: Factor) -> Value:
+        without = [on for on in known if name not in on]
+        weights = [1 / (n * math.comb(n - 1, len(on))) for on in without]
+        return reduce(
+            add, (w * (known[on | {name}] - known[on]) for w, on in zip(weights, without, strict=True))
+        )
+
+    return {name: part(name) for name in factors}

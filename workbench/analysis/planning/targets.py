@@ -1,0 +1,347 @@
+"""How many rounds a scheme needs to a loss, each at the step that suits it: all on the virtual clock.
+
+All exact schemes go through the same models, so one set of trajectories stands for all. What an inexact scheme commits
+depends on who is late, and what an adaptive one asks for depends on the learning: these run on the cluster's own
+delays, over several seeds, on as many of the samples as `effort` allows.
+
+Steps are chosen alike for all. Exact schemes: the one of `STEPS`, in units of the automatic step, that comes to the
+loss in the fewest rounds. Inexact ones: that step, times what makes their estimate unbiased (N/(N-S) for SGD, which
+commits the plain sum of N-S of N answers), times each of `AROUND`; where a commit is made of fewer answers than there
+are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by the numbers
+take part in no shared pass over the data, so they try `LAZY` only, around the step that is best for their optimiser
+with full gradients, or, where they commit no gradients (averages of models), `OWN` around the step that these are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from workbench.analysis.planning.profile import scaled
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.mixed import Stale
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.engine.timeline import Timeline
+from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.problems.base import Problem, Request
+from workbench.core.running.simulated import timeline
+from workbench.core.theory.sequential import delayed_step
+from workbench.core.trace.learning import Commits, learn
+
+LONGER = 3  # an inexact scheme may take so many times the rounds of an exact one
+SOON = 1.5  # most of them take at most so many
+EFFORT = 2e10  # numbers of data that all simulations together may go through
+CALL = 5e4  # numbers that could be gone through while one worker's own gradient is set up
+EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
+STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
+AROUND = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
+LAZY = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
+SMALL = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
+OWN = tuple(
+    2.0**k for k in range(3, -3, -1)
+)  # of those that commit no gradients, in the steps they are made for
+TRIED = 2  # seeds on which a step is chosen
+MISSED = 0.1  # share of the seeds that may miss the loss
+RETRIES = 3  # with smaller steps, where more do
+REFERENCE = "UMW"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A loss to reach, and the rounds that an exact scheme takes to it, at its best step."""
+
+    rounds: int
+    longest: int = 0  # rounds after which no inexact scheme is followed any more
+    loss: float | None = None  # None: nothing was simulated, the rounds are those asked for
+    samples: int = 0  # that were simulated on
+    source: str = "theory: same models as every exact scheme"
+    times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
+    smoothness: float = 1.0  # of what was simulated on; the automatic step is its inverse
+
+
+@dataclass(frozen=True)
+class Need:
+    """Rounds that a scheme takes to the target, (seeds,), and the optimiser that it takes them with."""
+
+    rounds: Array
+    pace: Array  # (seeds,) a simulated round over a forecast one: below 1 where the forecast is an upper end
+    optimiser: Optimiser
+    times: float | None  # its step over the automatic one; None: the experiment's own
+    source: str
+
+
+def reference(
+    e: Experiment, rounds: int, wanted: float | None, tolerance: float, effort: float, tuned: bool = True
+) -> Target:
+    """Follow exact schemes: which loss is the target, with which step and in how many rounds it is reached.
+
+    `wanted`: the target itself; None: what is left of the way down after `rounds` rounds with the step that leaves
+    least, plus `tolerance` of it. `tuned`: choose the step; else the experiment's own is taken.
+    Raises `SettingError` for a target that is not reached in so many rounds.
+    """
+    exact = e.replace(scheme=REFERENCE, scheme_args={}, rounds=rounds)
+    small = shortened(exact, rounds * (len(STEPS) if tuned else 1), effort)
+    problem = small.build_problem()
+    smoothness = problem.smoothness()
+    first, losses = _exact(small, problem, STEPS if tuned else (None,), smoothness, rounds)
+    ends = losses[:, -1]
+    least = float(np.min(ends, where=np.isfinite(ends), initial=np.inf))
+    if not np.isfinite(least):
+        raise SettingError(
+            f"optimiser_args = {e.optimiser_args}: the loss is not finite with this step; take a smaller one"
+        )
+    loss = least + tolerance * max(first - least, 0.0) if wanted is None else wanted
+    took = _first(losses, loss)
+    if np.isnan(took).all():
+        raise SettingError(
+            f"target = {loss:g}: an exact scheme comes from {first:.4g} to {least:.4g} in {rounds} rounds;"
+            " take a target in between, or more rounds"
+        )
+    best = int(np.nanargmin(took))
+    times = STEPS[best] if tuned else None
+    return Target(
+        rounds=int(took[best]),
+        longest=max(LONGER * int(took[best]), rounds),
+        loss=float(loss),
+        samples=small.shape()[0],
+        times=times,
+        smoothness=smoothness,
+    )
+
+
+def centre(e: Experiment, aim: Target) -> float | None:
+    """Step with which the experiment's optimiser comes to the target in the fewest rounds, with full gradients.
+
+    Over the automatic one; None where no step does.
+    """
+    assert aim.loss is not None
+    small = reduced(e.replace(scheme=REFERENCE, scheme_args={}), aim.samples)
+    _, losses = _exact(small, small.build_problem(), STEPS, aim.smoothness, aim.longest)
+    took = _first(losses, aim.loss)
+    return None if np.isnan(took).all() else STEPS[int(np.nanargmin(took))]
+
+
+def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
+    """The optimiser with so many times its automatic step; None: as it is."""
+    return optimiser if times is None else optimiser.scaled(times, smoothness)
+
+
+def _exact(
+    e: Experiment, problem: Problem, times: Sequence[float | None], smoothness: float, rounds: int
+) -> tuple[float, Array]:
+    """Loss before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
+    own = e.build_optimiser()
+    runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes) for k in times]
+    learnt = learn(problem, runs)
+    return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
+
+
+def _first(losses: Array, loss: float) -> Array:
+    """Rounds until each row comes to the loss, NaN where it does not."""
+    there = losses <= loss
+    return np.where(there.any(axis=1), there.argmax(axis=1) + 1.0, np.nan)
+
+
+def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
+    """The same experiment on so few samples that so many rounds of them stay within the effort."""
+    samples, floats = e.shape()
+    few = min(samples, max(int(effort / max(rounds * floats, 1)), 4 * e.workers))
+    return reduced(e, few)
+
+
+def reduced(e: Experiment, samples: int) -> Experiment:
+    """The same experiment on fewer samples, whose workers take as long as for all."""
+    all_ = e.shape()[0]
+    if samples == all_:
+        return e
+    delays = scaled(e.delays, all_ / samples)
+    return e.replace(delays=delays, problem_args={**e.problem_args, "samples": samples})
+
+
+def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
+    """Numbers that simulating an experiment with so many steps goes through, about."""
+    scheme, floats = e.built_scheme, e.shape()[1]
+    if scheme.numeric:
+        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL
+        return float(steps * rounds * scheme.passes * each)
+    return float(rounds * (steps * samples * floats + e.workers * EVENT))
+
+
+def price(e: Experiment, aim: Target) -> tuple[float, float]:
+    """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
+    rounds = SOON * aim.rounds
+    numeric, aim = e.built_scheme.numeric, stretched(aim, e)
+    steps, seeds = (len(tried_by(e)), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
+    return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
+
+
+def tried_by(e: Experiment) -> tuple[float, ...]:
+    """Steps that are tried for a scheme that decides by the numbers, over the one around which they are."""
+    return LAZY if e.built_scheme.own_step(1.0) is None else OWN
+
+
+def portion(e: Experiment) -> float:
+    """Answers that make a commit over workers, where those who answer do not wait for it; else 1."""
+    if e.plan.versions == 1:
+        return 1.0
+    return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
+
+
+def stretched(aim: Target, e: Experiment) -> Target:
+    """The same, with as many answers: more rounds where a commit is made of fewer."""
+    rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
+    return replace(aim, rounds=rounds, longest=longest)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Simulations of an inexact scheme on the way to a target, at steps of its own.
+
+    `centre`: step around which others are tried, over the automatic one; None: the experiment's own is taken.
+    Everywhere `experiments` are the same one under several seeds, on the cluster.
+    """
+
+    aim: Target
+    centre: float | None = None
+
+    def need(self, experiments: Sequence[Experiment], times: float | None = None) -> Need:
+        """Rounds under every seed, NaN where it does not come there; without `times` the step is chosen first."""
+        small = [reduced(e, self.aim.samples) for e in experiments]
+        step = times or (None if self.centre is None else self._chosen(small[:TRIED], self.centre))
+        for _ in range(RETRIES):
+            rounds, pace = self._followed(small, step)
+            missed = np.isnan(rounds)
+            if step is None or np.mean(missed) <= MISSED:
+                break
+            step *= 2**-0.5
+        if np.mean(missed) <= MISSED:
+            rounds = np.where(missed, float(self.aim.longest), rounds)  # nobody looked how long exactly
+        source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
+        return Need(rounds, pace, self._optimiser(small[0], step), step, source)
+
+    @property
+    def _loss(self) -> float:
+        assert self.aim.loss is not None
+        return self.aim.loss
+
+    def _optimiser(self, e: Experiment, times: float | None) -> Optimiser:
+        return stepped(e.build_optimiser(), times, self.aim.smoothness)
+
+    def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
+        """The step with which it takes the least time; the smallest where none comes there."""
+        if small[0].built_scheme.numeric:
+            for steps in (tried_by(small[0]), SMALL):
+                tried = [centre * k for k in steps]
+                seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
+                if not np.isnan(seconds).all():
+                    break
+        else:
+            tried, seconds = self._tried(small, self._soon)
+            if np.isnan(seconds).all():
+                tried, seconds = self._tried(small, self.aim.longest)
+        return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
+
+    @property
+    def _soon(self) -> int:
+        """Rounds that are followed at first."""
+        return min(round(SOON * self.aim.rounds), self.aim.longest)
+
+    def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
+        """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
+        lines = [_line(e, longest) for e in small]
+        tried, rounds = self._steps(small[0], [c for c, _ in lines])
+        ends = [[_end(line, r) for r, (_, line) in zip(row, lines, strict=True)] for row in rounds]
+        return tried, np.mean(ends, axis=1)
+
+    def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
+        """Steps around the unbiased one, and rounds to the target with each under every seed, (steps, seeds).
+
+        Of one whose messages carry no numbers. NaN where it does not come there.
+        """
+        small = [reduced(e, self.aim.samples) for e in experiments]
+        for longest in (self._soon, self.aim.longest):
+            steps, rounds = self._steps(small[0], [_line(e, longest)[0] for e in small])
+            if not np.isnan(rounds).any(axis=1).all():
+                break
+        return steps, rounds
+
+    def _steps(self, e: Experiment, commits: Sequence[Coefficients]) -> tuple[list[float], Array]:
+        assert self.centre is not None
+        tried = [self.centre * _unbiasing(e, commits) * k for k in AROUND]
+        if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
+            tried += [k * delayed_step(lag) for k in tried]
+        return tried, self._reached(e, tried, commits)
+
+    def _reached(
+        self, e: Experiment, steps: Sequence[float | None], commits: Sequence[Coefficients]
+    ) -> Array:
+        """Rounds to the target with each step on each of the commits, all in one pass over the data a round."""
+        runs = [Commits(self._optimiser(e, k), c.weights, e.plan.sizes) for k in steps for c in commits]
+        losses = np.array([run.loss for run in learn(e.build_problem(), runs)])
+        return _first(losses, self._loss).reshape(len(steps), len(commits))
+
+    def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
+        """Rounds to the target and pace under every seed."""
+        if small[0].built_scheme.numeric:
+            found = [self._numeric(e, times) for e in small]
+            pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
+            return np.array([r for r, _ in found]), np.array(pace)
+        rounds = self._linear(small, times, self._soon)
+        late = np.flatnonzero(np.isnan(rounds)).tolist()
+        if late and self.aim.longest > self._soon:
+            rounds[late] = self._linear([small[i] for i in late], times, self.aim.longest)
+        return rounds, np.ones(len(small))
+
+    def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
+        """Rounds under every seed."""
+        return self._reached(small[0], [times], [_line(e, longest)[0] for e in small])[0]
+
+    def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
+        """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
+        problem = e.build_problem()
+        numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
+        found = [float("nan")] * 2
+
+        def watch(line: Timeline) -> None:
+            (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
+            if at.loss <= self._loss:
+                found[:] = float(len(line.times)), line.times[-1]
+            if at.loss <= self._loss or not np.isfinite(at.loss):
+                raise _Over
+
+        with np.errstate(over="ignore", invalid="ignore"), suppress(_Over):
+            timeline(e.model_copy(update={"rounds": self.aim.longest}), numbers, events=False, watch=watch)
+        return found[0], found[1]
+
+
+class _Over(Exception):
+    """What was to be seen of a run has been seen."""
+
+
+def _line(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
+    """What a scheme commits in so many rounds, and when."""
+    commits = Coefficients(e.plan)
+    return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
+
+
+def _end(line: Timeline, rounds: float) -> float:
+    """When so many rounds were over; NaN for NaN."""
+    return float("nan") if np.isnan(rounds) else line.times[int(rounds) - 1]
+
+
+def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
+    """Samples over those that a commit stands for, on average: N/(N-S) for the plain sum of N-S answers of N."""
+    sizes, samples = e.plan.sizes, e.plan.samples
+    weights = [w.total(len(sizes)) if isinstance(w, Stale) else w for run in runs for w in run.weights]
+    shares = [1.0 if w is None else float(w @ sizes) / samples for w in weights]
+    return 1.0 / max(float(np.mean(shares)), 1e-3)
+
+
+def _pace(e: Experiment, rounds: float, seconds: float) -> float:
+    return 1.0 if rounds != rounds else seconds / float(forecast(e, int(rounds)).seconds.sum())

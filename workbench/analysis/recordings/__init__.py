@@ -1,0 +1,10 @@
+"""Recorded stragglers: load them from anywhere, look at them, fit them, replay them.
+
+To add a source, add a file to `sources` with a `SOURCE`; nothing else needs an edit.
+"""
+
+from workbench.analysis.recordings.card import Card
+from workbench.analysis.recordings.loading import at_hand, home, known, load
+from workbench.analysis.recordings.recording import Recording
+
+__all__ = ["Card", "Recording", "at_hand", "home", "known", "load"]

@@ -1,0 +1,265 @@
+"""What stands out in a recording: spread, bursts, who is slow for good, changes, and which delay laws fit.
+
+Lateness is counted against the step's own median worker, so that what holds all up at once (a shared file system, a
+larger batch) is nobody's fault: it is told apart as `together`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from workbench.analysis.planning.laws import Law, laws_of
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+LATE = 1.2  # times the step's median from which on a worker is late
+LEVEL = 0.01  # chance that a recording without a change shows one
+SHORTEST = 20  # steps in which a change is looked for
+MOST_ALIKE = 0.97  # correlation of neighbours that is reckoned with
+LEAST = 1.05  # a change of the median by less than that factor is not told
+
+
+class Change(NamedTuple):
+    """From a step on a worker is slower or faster, for good."""
+
+    worker: Any
+    step: int
+    factor: float  # median against the others after over before
+    chance: float  # of seeing that where nothing changes
+
+
+@dataclass(frozen=True)
+class Card:
+    """What stands out in one recorded job; `str` says it in words.
+
+    `spread`: 95 % quantile over the median; `tail`: the maximum of a step over the step's median, on average.
+    `chronic`, `together`, `passing`: shares of the variance of the times' logarithms that are the worker's, the step's,
+    and neither's. `late`: share of late times; `burst`: mean number of steps that a worker stays late, `alone`: what it
+    would be if late steps were independent of one another. `laws`: fitted ones, the best first.
+    """
+
+    name: str
+    units: str
+    workers: int
+    steps: int
+    missing: float
+    median: float
+    spread: float
+    tail: float
+    chronic: float
+    together: float
+    passing: float
+    late: float
+    burst: float
+    alone: float
+    slow: tuple[tuple[Any, float], ...]  # workers that are late in most steps, and how many times slower
+    changes: tuple[Change, ...]
+    laws: tuple[Law, ...]
+
+    @classmethod
+    def of(cls, name: str, units: str, table: pd.DataFrame) -> Self:
+        """Look at the times of one job, steps x workers.
+
+        Raises `SettingError` for a single worker, whom nobody can be compared with, and where no step is whole.
+        """
+        if table.shape[1] < 2:
+            raise SettingError(f"recording = {name!r}: has one worker only; lateness needs others beside it")
+        seconds = table.to_numpy(float)
+        times = whole(name, table)
+        ratio = seconds / np.nanmedian(seconds, axis=1, keepdims=True)
+        medians = np.nanmedian(ratio, axis=0)
+        late = ratio > LATE
+        burst, alone = bursts(late)
+        positive = np.all(times > 0)
+        chronic, together, passing = shares(np.log(times)) if positive else (math.nan,) * 3
+        return cls(
+            name=name,
+            units=units,
+            workers=table.shape[1],
+            steps=table.shape[0],
+            missing=float(np.isnan(seconds).mean()),
+            median=float(np.nanmedian(seconds)),
+            spread=float(np.nanquantile(seconds, 0.95) / np.nanmedian(seconds)),
+            tail=float(np.nanmean(np.nanmax(ratio, axis=1))),
+            chronic=chronic,
+            together=together,
+            passing=passing,
+            late=float(late[~np.isnan(seconds)].mean()),
+            burst=burst,
+            alone=alone,
+            slow=tuple((w, float(m)) for w, m in zip(table.columns, medians, strict=True) if m > LATE),
+            changes=tuple(changes(ratio, table.columns.tolist(), table.index.tolist())) if positive else (),
+            laws=tuple(laws_of(times)) if positive else (),
+        )
+
+    @property
+    def law(self) -> Law | None:
+        """The best law that fits; None where none does."""
+        return next((law for law in self.laws if law.fits), None)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        missing = f", {self.missing:.1%} of the times missing" if self.missing else ""
+        yield f"{self.name}: {self.workers} workers, {self.steps} steps{missing}; median {self.median:.4g} {self.units}"
+        yield (
+            f"the slowest of a step takes {self.tail:.2f} times its median; 95 % of all times are below"
+            f" {self.spread:.2f} medians"
+        )
+        yield (
+            f"of the variation {self.chronic:.0%} is the workers' own, for good; {self.together:.0%} holds all up at"
+            f" once; {self.passing:.0%} comes and goes"
+        )
+        if self.late:
+            yield (
+                f"{self.late:.1%} of the times are late (over {LATE:g} medians), {self.burst:.1f} steps in a row;"
+                f" by chance it would be {self.alone:.1f}"
+            )
+        for worker, factor in self.slow:
+            yield f"worker {worker} is late in most steps: {factor:.2f} times the median"
+        for change in self.changes:
+            what = "slower" if change.factor > 1 else "faster"
+            by = f"{change.factor:.2f} times (p = {change.chance:.1g})"
+            yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
+        best = self.laws[0] if self.laws else None
+        if best is not None and best.fits:
+            numbers = ", ".join(
+                f"{k} = {v:.3g}" for k, v in best.delays.model_dump(exclude={"kind", "who"}).items()
+            )
+            how = f"Kolmogorov distance {best.distance:.2f}, 99 % quantile {best.tail:.2f} times the measured one"
+            yield f"a {best.delays.kind} law fits ({how}): {numbers}"
+        elif best is not None:
+            yield f"no law fits; the nearest is {best.delays.kind}, but {best.complaint}"
+
+
+def whole(name: str, table: pd.DataFrame) -> Array:
+    """The steps in which every worker was recorded, (steps, workers); raises `SettingError` where there is none.
+
+    >>> whole("two", pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.nan]})).tolist()
+    [[1.0, 1.0]]
+    """
+    full = table.dropna()
+    if not len(full):
+        raise SettingError(f"recording = {name!r}: there is no step in which all workers were recorded")
+    return full.to_numpy(float)
+
+
+def shares(logs: Array) -> tuple[float, float, float]:
+    """Shares of the variance that are the columns', the rows', and neither's: (steps, workers) in two ways.
+
+    >>> shares(np.log([[1.0, 2.0], [1.0, 2.0]]))
+    (1.0, 0.0, 0.0)
+    """
+    off = logs - logs.mean()
+    total = float((off**2).mean())
+    if total < 1e-18:
+        return 0.0, 0.0, 0.0
+    own, step = float((off.mean(axis=0) ** 2).mean()), float((off.mean(axis=1) ** 2).mean())
+    return own / total, step / total, max(0.0, 1 - (own + step) / total)
+
+
+def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many steps in a row each lateness lasted, all workers' (columns) together.
+
+    >>> lengths(np.array([[True], [True], [False], [True]])).tolist()
+    [2, 1]
+    """
+    edges = np.diff(np.pad(late.astype(np.int8), ((1, 1), (0, 0))), axis=0)
+    return np.asarray(np.nonzero(edges.T == -1)[1] - np.nonzero(edges.T == 1)[1])
+
+
+def bursts(late: NDArray[np.bool_]) -> tuple[float, float]:
+    """Mean length of a lateness, and what it would be if a worker's late steps were independent: 1/(1 - p).
+
+    The worker's own share p of late steps counts, so that who is slow for good makes no burst of itself. Of late steps
+    that are n of a worker's T in random order, the mean number of runs is n (T - n + 1) / T.
+    """
+    found, steps, count = lengths(late), len(late), late.sum(axis=0)
+    expected = float((count * (steps - count + 1) / steps).sum())
+    return (float(found.mean()), float(count.sum() / expected)) if len(found) else (0.0, 0.0)
+
+
+def habits(times: Array) -> tuple[float, float, float]:
+    """Share of late times, mean length of a lateness, mean maximum of a step over its median.
+
+    >>> habits(np.array([[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
+    (0.16666666666666666, 1.0, 1.5)
+    """
+    ratio = times / np.median(times, axis=1, keepdims=True)
+    late = ratio > LATE
+    return float(late.mean()), bursts(late)[0], float(ratio.max(axis=1).mean())
+
+
+def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Change]:
+    """Steps from which on a worker's times, over the step's median, have another level.
+
+    `ratio`: (steps, workers); `workers`, `steps`: what they are called. Of every worker's series and of its overlapping
+    halves, quarters, ... the most certain change (see `split`) is taken, and either side is looked at again: so a slow
+    spell in between is found as well (Kovacs et al., "Seeded binary segmentation", Biometrika 110, 2023).
+    """
+    for column, worker in enumerate(workers):
+        known = np.flatnonzero(~np.isnan(ratio[:, column]))
+        series = np.log(ratio[known, column])
+        for place, chance, parts in sorted(_halved(series, 0, len(series), LEVEL / len(workers))):
+            before, after = (series[slice(*part)] for part in parts)
+            factor = math.exp(float(np.median(after) - np.median(before)))
+            if abs(math.log(factor)) >= math.log(LEAST):
+                yield Change(worker, int(steps[known[place]]), factor, chance)
+
+
+Found = tuple[int, float, tuple[tuple[int, int], tuple[int, int]]]  # place, chance, what is compared
+
+
+def _halved(series: Array, first: int, last: int, level: float) -> list[Found]:
+    windows = [(a, b) for a, b in _windows(last - first) if b - a >= SHORTEST]
+    tried = [(split(series[first + a : first + b]), first + a, first + b) for a, b in windows]
+    if not tried:
+        return []
+    (offset, chance), a, b = min(tried, key=lambda each: each[0][1])
+    if chance * len(windows) > level:
+        return []
+    place = a + offset
+    here: Found = (place, min(1.0, chance * len(windows)), ((a, place), (place, b)))
+    return [*_halved(series, first, place, level), here, *_halved(series, place, last, level)]
+
+
+def _windows(length: int) -> Iterator[tuple[int, int]]:
+    """The whole, its halves, quarters, ..., each shifted by half its length."""
+    width = length
+    while width >= SHORTEST:
+        for start in range(0, length - width + 1, max(1, width // 2)):
+            yield start, start + width
+        width //= 2
+
+
+def split(series: Array) -> tuple[int, float]:
+    """Where a series changes its level, and the chance to see that if it does not: Pettitt's test.
+
+    Neighbours that resemble each other make chance look like a change: the variance of his statistic grows by
+    (1 + r) / (1 - r), r the correlation of neighbours apart from the change itself, as estimated and corrected for the
+    bias 2 (1 + 4 r) / n of an estimate around two means.
+
+    A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28 (1979), pp. 126-135:
+    p = 2 exp(-6 K^2 / (n^3 + n^2)).
+
+    >>> split(np.array([0.0, 0.1] * 10 + [1.0, 1.1] * 10))[0]
+    20
+    """
+    n = len(series)
+    if n < 8 or np.ptp(series) < 1e-12:
+        return 0, 1.0
+    u = 2 * np.cumsum(rankdata(series)) - np.arange(1, n + 1) * (n + 1)
+    place = int(np.argmax(np.abs(u[:-1]))) + 1
+    within = np.concatenate([part - part.mean() for part in (series[:place], series[place:])])
+    power = float(within @ within)
+    r = float(within[1:] @ within[:-1]) / power if power > 0 else 0.0
+    r = min(max(r + 2 * (1 + 4 * r) / n, 0.0), MOST_ALIKE)
+    grown = (n**3 + n**2) * (1 + r) / (1 - r)
+    return place, min(1.0, 2 * math.exp(-6 * float(u[place - 1]) ** 2 / grown))

@@ -1,0 +1,126 @@
+"""Find out what a file is, read it, and say where the public ones are."""
+
+import os
+from fnmatch import fnmatch
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pandas as pd
+
+from workbench.analysis.recordings import sources
+from workbench.analysis.recordings.recording import COLUMNS, Recording
+from workbench.analysis.recordings.sources import Source, runs
+from workbench.core.base.settings import SettingError, path_of, unknown_name
+from workbench.core.problems.data.cache import root
+from workbench.core.trace.trace import Trace
+
+
+@cache
+def known() -> dict[str, Source]:
+    """All sources by name; what reads any table comes last.
+
+    >>> sorted(known())[:3]
+    ['alibaba', 'bytedance', 'kineto']
+    """
+    modules = (import_module(f"{sources.__name__}.{found.name}") for found in iter_modules(sources.__path__))
+    found = sorted((module.SOURCE for module in modules), key=lambda source: source.name == "table")
+    return {source.name: source for source in found}
+
+
+def home() -> Path:
+    """Where public recordings are put, so that `load` finds them by their name."""
+    return root() / "recordings"
+
+
+def folders() -> list[Path]:
+    """Where recordings are looked for: `home()`, and the folders that WORKBENCH_RECORDINGS names, one or several."""
+    named = os.environ.get("WORKBENCH_RECORDINGS", "")
+    return [home(), *(Path(each).expanduser() for each in named.split(os.pathsep) if each)]
+
+
+def at_hand() -> dict[str, Path]:
+    """Public recordings that lie in one of the folders, by file name.
+
+    >>> all(path.name == name for name, path in at_hand().items())
+    True
+    """
+    patterns = [source.files for source in known().values() if source.files]
+    found = (file for folder in folders() for pattern in patterns for file in sorted(folder.glob(pattern)))
+    return {file.name: file for file in found}
+
+
+def load(path: str | Path | Trace, source: str | None = None, **columns: str) -> Recording:
+    r"""Read recorded stragglers.
+
+    Parameters
+    ----------
+    path
+        A file or folder, the name of a public recording (it is looked for in `home()`), or a run.
+    source
+        What it is (see `known`), where the file does not tell.
+    columns
+        Which columns of a table mean worker, step, seconds, host, phase, recording, samples, processor.
+
+    Raises
+    ------
+    SettingError
+        Nothing is there (the message says where to get it), it cannot be read, or a row is no time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.csv"
+    >>> _ = file.write_text("who,when,took\na,0,0.5\nb,0,0.7\n")
+    >>> load(file, worker="who", step="when", seconds="took")
+    Recording(mine: 2 workers, 1 steps)
+    """
+    if isinstance(path, Trace):
+        return Recording.of_rows(runs.of_trace(path), path.label, title="a run")
+    if wrong := sorted(set(columns) - set(COLUMNS)):
+        raise SettingError(f"{wrong[0]} = {columns[wrong[0]]!r}: columns are {', '.join(COLUMNS)}")
+    file = _found(path_of(path, "path"))
+    kind = None
+    try:
+        kind = _kind(file, source)
+        rows = kind.read(file)
+    except (ValueError, OSError, KeyError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        if isinstance(error, SettingError):
+            raise
+        read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
+        raise SettingError(f"path = {str(file)!r}: {read}") from None
+    if absent := sorted(set(columns.values()) - set(rows.columns)):
+        raise SettingError(f"path = {str(file)!r}: lacks columns {absent}; it has {list(rows.columns)}")
+    rows = _renamed(rows, columns)
+    told = {"title": kind.title, "where": kind.where, "licence": kind.licence, "file": str(file)}
+    return Recording.of_rows(rows, file.name.split(".")[0], kind.units, **told)
+
+
+def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
+    others = [name for name in columns if name in rows and columns[name] != name]
+    return rows.drop(columns=others).rename(columns={theirs: ours for ours, theirs in columns.items()})
+
+
+def _found(file: Path) -> Path:
+    here = (place for each in folders() for place in (each / file.name, *each.glob(f"{file.name}.*")))
+    for there in (file, *here):
+        if there.exists():
+            return there
+    for source in known().values():
+        patterns = (source.files, source.files.rpartition(".")[0], source.name)  # with its ending and without
+        if source.files and any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
+            put = home() if file.name == source.name else home() / file.name
+            why = f"get {source.files} from {source.where} (licence: {source.licence}) and put it at {put}"
+            raise SettingError(f"path = {str(file)!r}: is not here; {why}")
+    raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
+
+
+def _kind(file: Path, name: str | None) -> Source:
+    if name is not None and name not in known():
+        raise unknown_name("source", name, known())
+    kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
+    if not kinds:
+        why = f"is of no known kind; say which, source = {' | '.join(known())}"
+        raise SettingError(f"path = {str(file)!r}: {why}")
+    return kinds[0]

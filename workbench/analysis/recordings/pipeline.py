@@ -1,0 +1,160 @@
+"""What a step of a pipelined training job would take with other durations: its operations and what waits for what.
+
+The order of a worker's computations is as recorded. A forward computation waits for the one of its micro-batch at the
+stage before, a backward one for that at the stage behind, and both for the transfer. Then come the gradients of the
+embedding (first and last stage together), the sum over the replicas, the norm of all gradients (everybody together) and
+the optimiser. What the processor does between operations is left out, as are model chunks that share a stage.
+
+Y. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3: slowdown
+= time with the recorded durations over time with every operation as long as operations of its kind are in the mean
+(transfers: in the median).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+Operation = tuple[str, int, int]  # kind, number within the step, stage
+Durations = Mapping[Operation, Array]  # (steps, replicas) each, s
+COMPUTING = ("forward-compute", "backward-compute")
+GATHER, NORM, SUM = "params-all-gather", "layernorm-grads-all-reduce", "grads-reduce-scatter"
+CLIP, EMBEDDING = "optimizer-clip-main-grad", "embedding-grads-all-reduce"
+TRANSFERS = frozenset(
+    ("forward-send", "forward-recv", "backward-send", "backward-recv", GATHER, NORM, SUM, CLIP, EMBEDDING)
+)
+OPTIMISER = "optimizer"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A job: durations of its operations, of transfers without the wait for others; and the order of computations."""
+
+    steps: tuple[int, ...]
+    stages: int
+    durations: Durations
+    order: tuple[tuple[Operation, ...], ...]  # of every stage
+
+    @classmethod
+    def of(cls, operations: pd.DataFrame) -> Pipeline:
+        """From a table with step, dp_rank, stage, optype, seq_id, start and end (s).
+
+        Raises `SettingError` where replicas or steps differ in their operations, or stages hold several chunks.
+        """
+        if "mc" in operations and operations["mc"].max() > 0:
+            raise SettingError(
+                "path: stages hold several chunks of the model, and of no transfer it is recorded whose it is, so what"
+                " waits for what is not known; take jobs with one chunk a stage"
+            )
+        table = operations.sort_values(["step", "dp_rank"], kind="stable")
+        steps, replicas = np.unique(table["step"]), int(table["dp_rank"].max()) + 1
+        start: dict[Operation, Array] = {}
+        end: dict[Operation, Array] = {}
+        for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):
+            kind, number, stage = key = cast(Operation, named)
+            if len(rows) != len(steps) * replicas:
+                raise SettingError(
+                    f"path: {kind} {number} of stage {stage} is there {len(rows)} times in {len(steps)} steps of"
+                    f" {replicas} replicas; every step has to have it once"
+                )
+            start[key], end[key] = (rows[c].to_numpy(float).reshape(len(steps), -1) for c in ("start", "end"))
+        stages = max(stage for *_, stage in start) + 1
+        first = {key: float(at[0, 0]) for key, at in start.items() if key[0] in COMPUTING}
+        order = [sorted((k for k in first if k[2] == s), key=first.__getitem__) for s in range(stages)]
+        durations = _alone(start, end, stages)
+        return cls(tuple(steps.tolist()), stages, durations, tuple(map(tuple, order)))
+
+    def even(self) -> Durations:
+        """Every operation as long as its kind is on average: the mean of computations, the median of transfers."""
+        kinds = {kind for kind, *_ in self.durations}
+        pooled = {
+            k: np.concatenate([d.ravel() for o, d in self.durations.items() if o[0] == k]) for k in kinds
+        }
+        level = {k: float(np.median(d) if k in TRANSFERS else d.mean()) for k, d in pooled.items()}
+        return {o: np.full_like(d, level[o[0]]) for o, d in self.durations.items()}
+
+    def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
+        """Durations of the rows of the table that it was made of, of transfers without the wait for others."""
+        found = pd.Series(0.0, index=operations.index)
+        table = operations.sort_values(["step", "dp_rank"], kind="stable")
+        for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):
+            found[rows.index] = self.durations[cast(Operation, named)].ravel()
+        return found
+
+    def seconds(self, durations: Durations) -> Array:
+        """How long every step takes with these durations, (steps,)."""
+        zero = np.zeros_like(next(iter(durations.values())))
+        free = [together(zero) + durations.get((GATHER, 0, stage), 0.0) for stage in range(self.stages)]
+        free = self._computed(durations, free)
+        free = [at + durations.get((NORM, 0, stage), 0.0) for stage, at in enumerate(free)]
+        both = np.maximum(free[0], free[-1])
+        for stage in {0, self.stages - 1}:
+            free[stage] = both + durations.get((EMBEDDING, 0, stage), 0.0)
+        free = [together(at) + durations.get((SUM, 0, stage), 0.0) for stage, at in enumerate(free)]
+        all_there = together(np.maximum.reduce(free))
+        ends = [
+            all_there + durations.get((CLIP, 0, s), 0.0) + durations.get((OPTIMISER, 0, s), 0.0)
+            for s in range(self.stages)
+        ]
+        return np.asarray(np.maximum.reduce(ends).max(axis=1))
+
+    def _computed(self, durations: Durations, free: list[Array]) -> list[Array]:
+        """When every stage is through with its computations."""
+        done: dict[Operation, Array] = {}
+        at = [0] * self.stages
+        left = sum(map(len, self.order))
+        while left:
+            before = left
+            for stage in range(self.stages):
+                while at[stage] < len(self.order[stage]):
+                    kind, number, _ = operation = self.order[stage][at[stage]]
+                    forward = kind == COMPUTING[0]
+                    giver = stage - 1 if forward else stage + 1
+                    if 0 <= giver < self.stages:
+                        if (there := done.get((kind, number, giver))) is None:
+                            break
+                        way = "forward-recv" if forward else "backward-recv"
+                        there = there + durations.get((way, number, stage), 0.0)
+                        free[stage] = np.maximum(free[stage], there)
+                    free[stage] = done[operation] = free[stage] + durations[operation]
+                    at[stage] += 1
+                    left -= 1
+            if left == before:
+                why = "its computations wait for one another in a circle; is the order as recorded?"
+                raise SettingError(f"path: {why}")
+        return free
+
+
+def together(at: Array) -> Array:
+    """When all replicas are there: (steps, replicas), equal along a row."""
+    return np.broadcast_to(at.max(axis=1, keepdims=True), at.shape)
+
+
+def _alone(start: dict[Operation, Array], end: dict[Operation, Array], stages: int) -> Durations:
+    """Durations; of a transfer from when the last of those who take part has begun it."""
+    found: dict[Operation, Array] = {key: end[key] - start[key] for key in start}
+
+    def share(keys: list[Operation], replicas: bool) -> None:
+        here = [key for key in keys if key in start]
+        if here:
+            last = np.maximum.reduce([start[key] for key in here])
+            last = together(last) if replicas else last
+            found.update({key: np.maximum(end[key] - last, 0.0) for key in here})
+
+    for kind, number, stage in list(start):
+        if kind == "forward-recv":
+            share([(kind, number, stage), ("forward-send", number, stage - 1)], replicas=False)
+        elif kind == "backward-recv":
+            share([(kind, number, stage), ("backward-send", number, stage + 1)], replicas=False)
+        elif kind in (GATHER, SUM):
+            share([(kind, number, stage)], replicas=True)
+    share([(EMBEDDING, 0, 0), (EMBEDDING, 0, stages - 1)], replicas=False)
+    share([(CLIP, 0, stage) for stage in range(stages)], replicas=True)
+    return found

@@ -1,0 +1,270 @@
+"""One schema for recorded stragglers: who took how long in which step, for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+import workbench as wb  # its front door: figures know recordings, and not the other way round
+from workbench.analysis.planning.laws import laws_of
+from workbench.analysis.recordings.card import Card, habits, whole
+from workbench.analysis.recordings.croissant import described
+from workbench.core.base.files import atomic_write
+from workbench.core.base.settings import SettingError, check_ending, path_of
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayModel, DelayStream, Replay
+from workbench.core.problems.data.cache import stored
+
+COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+TIMESTAMP = 1e8  # s: three years
+UNITS = 300.0  # workers that differ by more have other units, as ms and s
+CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
+OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
+How = Literal["recorded", "blocks", "fitted"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Recorded times of one or several jobs.
+
+    `frame`: a row per worker, step and phase; columns recording, worker, host, step, phase, seconds, samples, and
+    processor_seconds: those of the seconds for which a processor was at it, where that is known, else NaN.
+    `units`: of all times ("s", or what they were normalised to). `source`: name, title, where from, licence, file.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
+    >>> Recording.of_rows(rows, "two workers").table().to_numpy().tolist()
+    [[0.5, 0.7]]
+    """
+
+    frame: pd.DataFrame
+    units: str = "s"
+    source: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
+        """Fill in the columns that are not there; raises `SettingError` for rows that are no times.
+
+        `rows`: worker, step and seconds at least; `name`: of the recording, where they have none.
+        """
+        file = source.get("file", name)
+        missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
+        if missing:
+            why = f"it has {list(rows.columns)}; name those that mean them, e.g. seconds='duration'"
+            raise SettingError(f"path = {file!r}: lacks columns {missing}; {why}")
+        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute"}
+        defaults |= {"samples": np.nan, "processor_seconds": np.nan}
+        for column, value in defaults.items():
+            rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
+        rows = _checked(rows[list(COLUMNS)].reset_index(drop=True), file)
+        return cls(rows, units, {"name": name, **source})
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the jobs that were recorded."""
+        return [str(name) for name in pd.unique(self.frame["recording"])]
+
+    def job(self, name: str | None = None) -> Recording:
+        """One job of several; raises `SettingError` with their names."""
+        if name is None and len(self.names) == 1:
+            return self
+        if name not in self.names:
+            raise SettingError(f"recording = {name!r}: choose one of {', '.join(map(repr, self.names))}")
+        mine = self.frame[self.frame["recording"].astype(str) == name].reset_index(drop=True)
+        return replace(self, frame=mine, source={**self.source, "recording": str(name)})
+
+    def table(self, phase: str | None = None, values: str = "seconds") -> pd.DataFrame:
+        """Seconds of every worker (columns) in every step (rows); NaN where there is none.
+
+        `phase`: by default what a worker does itself ("compute", with that of all layers, "compute: NAME"), where that
+        was recorded: waiting for others makes all steps equally long. Else all phases together. `values`: or those of a
+        processor ("processor_seconds"). Raises `SettingError` for a phase that is not there.
+        """
+        frame = self.job().frame
+        phases = sorted(set(frame["phase"]))
+        if phase is not None and phase not in phases:
+            raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
+        rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
+        whole: Any = (
+            "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
+        )  # known of all, or not
+        return rows.pivot_table(
+            index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
+        )
+
+    def card(self) -> Card:
+        """What stands out: spread, bursts, who is slow for good, changes, and which laws fit.
+
+        >>> import pandas as pd
+        >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
+        >>> rows = pd.DataFrame(times, columns=["worker", "step", "seconds"])
+        >>> round(Recording.of_rows(rows, "one slow").card().chronic, 2)
+        1.0
+        """
+        job = self.job()
+        return Card.of(job.names[0], job.units, job.table())
+
+    def figure(self, theme: str = "light") -> Any:
+        """Heat map of who was late when: see `lateness`."""
+        return wb.figures.lateness(self.job(), theme)
+
+    def delays(self, how: How = "recorded", block: int | None = None) -> DelayModel:
+        """A delay law for any number of workers, in units of the recorded task (one sample stands for it).
+
+        "recorded": in recorded order, from a drawn start: bursts, changes and who is slow for good stay. "blocks": runs
+        of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
+        "fitted": the best law of the card, which keeps what that law can say.
+        """
+        job = self.job()
+        if how == "fitted":
+            return laws_of(whole(job.names[0], job.table()))[0].delays
+        steps = len(job.table())
+        drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
+        return Replay(path=str(stored("recordings", job._packed(".parquet"), ".parquet")), **drawn)
+
+    def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
+        """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
+
+        Columns: late (share of the times over 1.2 medians), burst (mean steps that a worker stays late), maximum (of a
+        step, over its median, on average). `workers`, `rounds`, `seed`: of the replays; by default as many workers.
+
+        >>> import pandas as pd
+        >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
+        >>> made = Recording.of_rows(pd.DataFrame(times, columns=["worker", "step", "seconds"]), "one slow")
+        >>> made.replays().loc["as it was", "maximum"]
+        np.float64(2.0)
+        """
+        job = self.job()
+        times = whole(job.names[0], job.table())
+        n = times.shape[1] if workers is None else workers
+        found = {"as it was": habits(times)}
+        for how in get_args(How):
+            stream = DelayStream(job.delays(how), seed, n)
+            drawn = [stream.model.compute(stream.draw(r), np.ones(n)) for r in range(rounds)]
+            found[how] = habits(np.stack(drawn))
+        return pd.DataFrame(found, index=["late", "burst", "maximum"]).T
+
+    def croissant(self, file: str = "times.csv") -> dict[str, Any]:
+        """Metadata as Croissant (JSON-LD), of the file that `write` makes of that name and of where its times are from.
+
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
+        >>> Recording.of_rows(rows, "two workers").croissant()["name"]
+        'two workers'
+        """
+        check_ending(Path(file), (".csv", ".parquet"), "file")
+        return described(self.source, self.units, file, self._packed(Path(file).suffix))
+
+    def write(self, path: str | Path) -> Path:
+        """Write a table that the delay law "replay" reads: worker, iteration, seconds, ..., as .csv or .parquet."""
+        file = path_of(path, "path")
+        check_ending(file, (".csv", ".parquet"), "path")
+        with atomic_write(file) as out:
+            out.write(self._packed(file.suffix))
+        return file
+
+    def _packed(self, ending: str) -> bytes:
+        keys = ["recording", "worker", "step"]
+        total = _own(self.frame).groupby(keys, observed=True, sort=False)["seconds"].sum()
+        rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
+        packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
+        return bytes(packed)
+
+    def __repr__(self) -> str:
+        """A line; the table would fill the screen."""
+        workers, steps = self.frame["worker"].nunique(), self.frame["step"].nunique()
+        jobs = "" if len(self.names) == 1 else f", {len(self.names)} jobs"
+        return f"Recording({self.source.get('name', '')}: {workers} workers, {steps} steps{jobs})"
+
+    @property
+    def steps(self) -> int:
+        """How many steps were recorded."""
+        return int(self.frame["step"].nunique())
+
+
+def _own(frame: pd.DataFrame) -> pd.DataFrame:
+    """What workers do themselves, where that was recorded."""
+    own = frame[(frame["phase"] == OWN) | frame["phase"].astype(str).str.startswith(LAYER)]
+    return own if len(own) else frame
+
+
+def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
+    """Numbers as numbers, and nothing that is no time."""
+    if frame.empty:
+        raise SettingError(f"path = {file!r}: there is no row")
+    seconds = pd.to_numeric(frame["seconds"], errors="coerce")
+    step = pd.to_numeric(frame["step"], errors="coerce")
+    broken = ~np.isfinite(step) | (step % 1 != 0)
+    _refuse(file, broken, frame["step"], "steps are whole numbers, as they tell the order")
+    _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
+    why = "times are finite and at least 0; did the clock step back? Leave such rows out"
+    _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], why)
+    processor = pd.to_numeric(frame["processor_seconds"], errors="coerce")
+    why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
+    _refuse(
+        file,
+        frame["processor_seconds"].notna() & ~(np.isfinite(processor) & (processor >= 0)),
+        frame["processor_seconds"],
+        why,
+    )
+    frame = frame.assign(
+        seconds=seconds.astype(float), step=step.astype(np.int64), processor_seconds=processor
+    )
+    keys = ["recording", "worker", "step", "phase"]
+    _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
+    _check_sizes(file, frame)
+    return frame
+
+
+def _check_sizes(file: str, frame: pd.DataFrame) -> None:
+    """Refuse what is no duration in one unit: points in time, workers in other units, clocks that were set."""
+    seconds, keys = frame["seconds"], ["recording", "phase"]
+    why = "is that a point in time, or not in seconds? Give durations, in s"
+    _refuse(file, seconds > TIMESTAMP, seconds, why)
+    own = frame.groupby([*keys, "worker"], observed=True)["seconds"].transform("median")
+    each = frame.assign(own=own).drop_duplicates([*keys, "worker"])
+    every = each.groupby(keys, observed=True)["own"].median()
+    others = frame[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"]
+    far = (own > UNITS * others) | (own * UNITS < others)
+    units = f"this worker's times and the others' are {UNITS:g} times apart, or more; in ms? Bring all to one unit"
+    mine = _own(frame)  # who is slow waits for nobody, and until then nobody waits
+    _refuse(file, far & (own > 0) & (others > 0) & frame.index.isin(mine.index), seconds, units)
+    steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
+    for _, medians in steps.groupby(level=keys, observed=True):
+        if change := _other_units(medians.to_numpy()):
+            job, phase, step = medians.index[change]
+            there = (frame["recording"] == job) & (frame["phase"] == phase) & (frame["step"] == step)
+            why = f"from here on all times are {UNITS:g} times those before, or a part of them; in ms?"
+            _refuse(file, there, seconds, f"{why} Bring all to one unit")
+    jumps = (seconds > CLOCK * own) & (seconds > MINUTE) & (own > 0)
+    why = f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out"
+    _refuse(file, jumps, seconds, why)
+
+
+def _other_units(medians: Array) -> int:
+    """The step from which on everything is in other units than before, 0 if none; three at least on each side.
+
+    >>> _other_units(np.array([0.5, 0.6, 0.5, 400.0, 500.0, 600.0]))
+    3
+    """
+    before, after = medians, medians[::-1]
+    most, least = np.maximum.accumulate(before)[2:-3], np.minimum.accumulate(before)[2:-3]
+    later_most = np.maximum.accumulate(after)[::-1][3:-2]
+    later_least = np.minimum.accumulate(after)[::-1][3:-2]
+    larger = (later_least > UNITS * most) & (most > 0)
+    smaller = (UNITS * later_most < least) & (later_most > 0)
+    return int((larger | smaller).argmax()) + 3 if (larger | smaller).any() else 0
+
+
+def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
+    if wrong.any():
+        place = int(wrong.to_numpy().argmax())
+        line = file.endswith(".csv")  # of which the first has the names
+        where = f"line {place + 2}" if line else f"row {place + 1}"
+        raise SettingError(f"path = {file!r}, {where}: {values.name} = {values.iloc[place]}: {why}")

@@ -1,0 +1,30 @@
+"""Mini-batch times of training jobs in Alibaba's GPU cluster, normalised to a longest one of 1000."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+
+
+def tells(path: Path) -> bool:
+    """A table with a column of normalised mini-batch times."""
+    return path.suffix == ".csv" and "batch_time_norm" in path.open(encoding="utf-8").readline()
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Every tenth mini-batch of every worker; the first of two rows of one mini-batch counts."""
+    rows = pd.read_csv(path).rename(columns={"batch_time_norm": "seconds", "time": "step"})
+    return rows.drop_duplicates(["worker", "step"])[["worker", "step", "seconds"]]
+
+
+SOURCE = Source(
+    name="alibaba",
+    title="Alibaba's training jobs",
+    tells=tells,
+    read=read,
+    where="public repository alibaba/clusterdata, cluster-trace-gpu-v2020/mini-batch-time (AntMan, OSDI 2020)",
+    licence="see there",
+    units="thousandths of the longest",
+    files="alibaba_job_*.csv",
+)

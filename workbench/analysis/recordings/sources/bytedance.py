@@ -1,0 +1,61 @@
+"""Operations of large language models' training jobs at ByteDance: every compute and transfer of every worker."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from workbench.analysis.recordings.pipeline import Pipeline
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.settings import SettingError
+
+NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
+COMPUTING = ("forward-compute", "backward-compute", "optimizer")
+
+
+def tells(path: Path) -> bool:
+    """A table of operations."""
+    return path.suffix == ".parquet" and set(pq.read_schema(path).names) >= NEEDED
+
+
+def operations(path: Path) -> pd.DataFrame:
+    """One row an operation; `start` and `end` in seconds from the step's beginning."""
+    rows = pd.read_parquet(path)
+    rows["optype"] = rows["optype"].astype(str)
+    rows["start"] = rows["start_ts"].astype(np.float64)
+    rows["end"] = rows["start"] + rows["duration"].astype(np.float64)
+    return rows.astype({"dp_rank": int, "stage": int, "rank": int, "step": int, "seq_id": int})
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Seconds per worker and step, by phase: compute, send (all transfers), idle (in them, waiting for others).
+
+    Of jobs that `Pipeline` does not know, sending and waiting are one: "exchange".
+    """
+    rows = operations(path)
+    computes = rows["optype"].isin(COMPUTING)
+    try:
+        moved = Pipeline.of(rows).alone(rows)
+    except SettingError:
+        parts = [rows.assign(phase=np.where(computes, "compute", "exchange"))]
+    else:
+        others = rows[~computes]
+        moved = moved[~computes].clip(upper=others["duration"])
+        parts = [rows[computes].assign(phase="compute"), others.assign(phase="send", duration=moved)]
+        parts.append(others.assign(phase="idle", duration=others["duration"] - moved))
+    rows = pd.concat(parts)
+    rows = rows.assign(host="stage " + rows["stage"].astype(str), worker=rows["rank"])
+    total = rows.groupby(["worker", "host", "step", "phase"])["duration"].sum()
+    return total.rename("seconds").reset_index()
+
+
+SOURCE = Source(
+    name="bytedance",
+    title="ByteDance's language model jobs",
+    tells=tells,
+    read=read,
+    where="public repository ByteDance-Seed/StragglerAnalysis, data/trace-*.parquet",
+    licence="Apache 2.0",
+    files="bytedance_*.parquet",
+)

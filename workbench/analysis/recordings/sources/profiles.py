@@ -1,0 +1,34 @@
+"""Our own cluster profiles: every load and model size that was measured is a job of its own."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from workbench.analysis.planning.profile import ClusterProfile
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.settings import SettingError
+
+
+def tells(path: Path) -> bool:
+    """A cluster profile."""
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        return False
+    try:
+        ClusterProfile.load(path)
+    except SettingError:
+        return False
+    return True
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Seconds from the end of the round before to a worker's answer."""
+    rows = [
+        (f"{each.samples:g} samples, {each.floats} parameters", worker, step, seconds, each.samples)
+        for each in ClusterProfile.load(path).recorded
+        for step, row in enumerate(each.seconds)
+        for worker, seconds in enumerate(row, 1)
+    ]
+    return pd.DataFrame(rows, columns=["recording", "worker", "step", "seconds", "samples"])
+
+
+SOURCE = Source(name="profile", title="a cluster profile", tells=tells, read=read)

@@ -1,0 +1,125 @@
+"""Our own run folders: what every worker computed and sent in every round, and what its messages waited for."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.plan import MASTER
+from workbench.core.trace import records
+from workbench.core.trace.layout import BOOKS, RUN
+from workbench.core.trace.trace import Trace
+from workbench.mpi.engine.ledger import Books
+
+SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
+
+
+def tells(path: Path) -> bool:
+    """A folder of a run that has ended."""
+    return (path / RUN).is_file()
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Seconds by rank, round and phase: see `of_trace`."""
+    return of_trace(Trace.load(path))
+
+
+def of_trace(trace: Trace) -> pd.DataFrame:
+    """The same of a run at hand: compute, send (on the way), wait (for the port), receive, exchange, decode.
+
+    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages. Of computing,
+    the processor's seconds are told, too.
+    """
+    events = trace.events
+    took = events.assign(seconds=events["end"] - events["begun"])
+    parts = [took[took["kind"] == kind].assign(phase=kind) for kind in ("compute", "decode")]
+    exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
+    parts.append(took[exchange].assign(phase="exchange"))
+    ways = passages(trace)
+    for phase in ("send", "wait", "receive"):
+        if ways[phase].any():
+            parts.append(ways.assign(phase=phase, seconds=ways[phase]))
+    rows = pd.concat(parts).rename(columns={"rank": "worker", "round": "step"})
+    rows = rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
+    if (spent := processor_of(trace)) is not None:
+        own, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
+        own &= rows["step"] < first + len(spent)
+        rows.loc[own, "processor_seconds"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]
+    hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
+    return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
+
+
+def processor_of(trace: Trace) -> Array | None:
+    """Seconds of a processor that every worker's computing took, (rounds, workers), where its books tell.
+
+    Only where computing is real: elsewhere times are drawn, and slept through. On a device, the processor's time is not
+    the work's: a problem of your own says ``device = "cpu"`` where it has none. Older books have what a rank took in
+    all: that is its computing's where it answers the master alone.
+    """
+    e, folder = trace.experiment, trace.folder
+    spec = e.problem_spec
+    known = (
+        "cpu" if type(spec).__module__.startswith("workbench.") else ""
+    )  # of another's problem nobody knows
+    real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
+    if not real or folder is None or not (folder / BOOKS).is_file():
+        return None
+    star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
+    first, rounds = int(trace.columns["round"][0]), len(trace.columns["round"])
+    found, none = np.zeros((rounds, e.workers)), np.zeros(0)
+    try:
+        books = Books(records.read_books(folder)).books
+    except SettingError:  # damaged: the events are not
+        return None
+    for book in books:
+        mine = book.get("count_worked", book.get("count_busy", none) if star else none)[
+            first : first + rounds
+        ]
+        if (rank := int(book["rank"])) != MASTER:
+            found[: len(mine), rank - 1] = 1e-6 * mine
+    return found if found.size and found.all() else None
+
+
+def hosts_of(trace: Trace) -> dict[str, list[int]]:
+    """Workers, from 0, of every host, where the run was on several."""
+    found: dict[str, list[int]] = {}
+    for worker, host in enumerate(trace.info.get("places", ())[1:]):
+        found.setdefault(host, []).append(worker)
+    return found
+
+
+def passages(trace: Trace) -> pd.DataFrame:
+    """Answers that were taken in, each with its seconds on the way (send), waiting for the port, and being received.
+
+    When a message came to a port that was busy is not written down. Where times on the way are neither real nor drawn,
+    it is the link's latency; else a message is taken to have been on its way as long as its sender's usually are, and
+    to have waited for the rest. The first of a round on the machine's own clock wakes its receiver up, which takes long
+    where others still compute on its core, and is not its link's doing: that one is taken to be as anybody's.
+    """
+    events, e = trace.events, trace.experiment
+    sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]
+    above = e.plan.parent[sends["rank"].to_numpy(int)]  # models go the other way; in a ring nobody is above
+    sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
+    gone = sends["begun"] - sends["start"]
+    queued = sends.groupby("to")["end"].shift() >= sends["begun"] - SAME
+    round_ = sends.groupby(["to", "round"])
+    waking = (round_.cumcount() == 0) & (round_["rank"].transform("size") > 1) & is_real(trace)
+    queued |= waking
+    free = gone.where(~queued)
+    usual = free.groupby(sends["rank"]).transform("median").mask(waking).fillna(free.median())
+    if not is_real(trace) and DelayStream(e.delays, e.seed, e.workers).sending(0, 1.0) is None:
+        queued, usual = pd.Series(True, sends.index), pd.Series(e.link.latency, sends.index)
+    send = gone.where(~queued, gone.clip(upper=usual))
+    return sends.assign(send=send, wait=gone - send, receive=sends["end"] - sends["begun"])
+
+
+def is_real(trace: Trace) -> bool:
+    """Were messages on their way for as long as the machine took, and not as emulated or simulated?"""
+    return trace.info.get("emulate") in ("delays", "nothing")
+
+
+SOURCE = Source(name="run", title="a run folder", tells=tells, read=read)

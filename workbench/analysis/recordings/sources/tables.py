@@ -1,0 +1,31 @@
+"""Any table with columns for worker, step and seconds; EC2's times of paper 4 are such a one."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+
+OTHER_NAMES = {"iteration": "step", "experiment": "recording"}
+
+
+def tells(path: Path) -> bool:
+    """A table of a kind that pandas reads."""
+    return path.suffix in (".csv", ".parquet")
+
+
+def read(path: Path) -> pd.DataFrame:
+    """The table as it is; `iteration` is a step, and `experiment` a recording."""
+    rows = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return rows.rename(columns={k: v for k, v in OTHER_NAMES.items() if v not in rows})
+
+
+SOURCE = Source(
+    name="table",
+    title="a table of times",
+    tells=tells,
+    read=read,
+    where="EC2's: public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
+    licence="none stated: not to be passed on",
+    files="ec2_traces.csv",
+)

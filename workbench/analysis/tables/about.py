@@ -1,0 +1,126 @@
+"""What a user says of a run: its name, a note, tags, whether it is put away. Kept in its folder, and nowhere else."""
+
+import re
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from workbench.analysis.tables.status import remains, taken
+from workbench.core.base.files import temporary_name, write_json
+from workbench.core.base.settings import SettingError
+from workbench.core.base.text import read_json
+from workbench.core.trace.layout import ABOUT, STATUS
+from workbench.core.trace.trace import Trace
+
+
+@dataclass(frozen=True)
+class About:
+    """Words about a run; `when`: ISO 8601, local time."""
+
+    name: str = ""
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    when: str = ""
+    archived: bool = False
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """What is said about a run folder; what is missing or odd is left out, for the run is to be seen anyhow."""
+        try:
+            found = read_json(folder / ABOUT)
+        except (OSError, SettingError):
+            return cls()
+        words = {name: str(found.get(name) or "") for name in ("name", "note", "when")}
+        tags = found.get("tags")
+        listed = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
+        return cls(**words, tags=listed, archived=found.get("archived") is True)
+
+
+def describe(folder: Path, **words: Any) -> About:
+    """Write what is said about a run, at once or not at all; what is not given stays. Its folder's name stays, too.
+
+    Raises `SettingError` for a name that is none, and where there is no such folder.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = describe(folder, name="First", tags=["tree "])
+    >>> describe(folder, note="good", archived=True)
+    About(name='First', note='good', tags=('tree',), when='', archived=True)
+    """
+    if not folder.is_dir():
+        raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
+    if "name" in words:
+        slug(words["name"])
+    made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
+    made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
+    found = replace(About.read(folder), **made)
+    write_json(folder / ABOUT, asdict(found), indent=2)
+    return found
+
+
+def tidy(tags: Sequence[str]) -> tuple[str, ...]:
+    """Tags without blanks around them, each once; a comma ends one.
+
+    >>> tidy(["tree ", "", "x, y", "x"])
+    ('tree', 'x', 'y')
+    """
+    return tuple(dict.fromkeys(word.strip() for tag in tags for word in tag.split(",") if word.strip()))
+
+
+def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequence[str] = ()) -> Path:
+    """Write a run folder below `root`; its name there is made from `name`.
+
+    Raises `SettingError` where the name is empty or there is a run of that name.
+
+    >>> import tempfile, workbench as wb
+    >>> root = tempfile.mkdtemp()
+    >>> keep(wb.run(wb.Experiment(rounds=3)), root, "First try", tags=["tree"]).name
+    'first-try'
+    >>> wb.runs(root).table[["name", "tags"]].values.tolist()
+    [['First try', 'tree']]
+    """
+    folder = Path(root) / slug(name)
+    if folder.exists():
+        raise SettingError(f"name = {name!r}: there is a run of that name already; choose another")
+    trace.save(folder)
+    now = datetime.now().isoformat(timespec="seconds")
+    describe(folder, name=name, note=note, tags=tags, when=now)
+    return folder
+
+
+def slug(name: str) -> str:
+    """A folder's name, in letters of any script, at most 80 bytes; raises `SettingError` where nothing is left.
+
+    >>> slug("Größe: 2 Bäume"), slug("木 2")
+    ('grosse-2-baume', '木-2')
+    """
+    apart = unicodedata.normalize("NFKD", name.casefold())  # a letter, then its accents
+    letters = "".join(c for c in apart if not unicodedata.combining(c))
+    found = re.sub(r"[\W_]+", "-", letters).strip("-")
+    if not found:
+        raise SettingError(f"name = {name!r}: has no letter or digit; give the run a name")
+    return found.encode()[:80].decode(errors="ignore")
+
+
+def delete(folder: Path) -> None:
+    """Remove a run folder, or what is left of one, for good, whole or not at all.
+
+    Raises `SettingError` where it is none, where somebody works on the run, and where a sweep would run it again.
+    """
+    if (folder / STATUS).exists() or (folder.parent / STATUS).exists():
+        why = "belongs to a sweep, which would run it again; delete the sweep's folder"
+        raise SettingError(f"run = {folder.name!r}: {why}")
+    if not (folder.is_dir() and remains(folder, [path.name for path in folder.iterdir()])):
+        raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
+    if taken(folder):
+        raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")
+    if folder.is_symlink():
+        why = f"is a link to {folder.resolve()}, where others may look for it; delete the link, or the folder there"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
+    doomed = temporary_name(folder)
+    folder.rename(doomed)  # gone at once, even if removing the files takes a while or is cut short
+    shutil.rmtree(doomed)

@@ -1,0 +1,245 @@
+"""What the table of all runs is made of: the run folders there are, settings and results of each."""
+
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.analysis.tables.about import About
+from workbench.analysis.tables.status import Status, is_run, is_running, remains, run_names, taken
+from workbench.core.base.files import SUMS, check_sums
+from workbench.core.base.settings import SettingError
+from workbench.core.base.text import read_json
+from workbench.core.engine.timeline import COUNTS
+from workbench.core.experiment import Experiment
+from workbench.core.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
+
+# Over the rounds; `residual`: their mean.
+_SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
+_OWN = OWN.split("{")[0]
+_READ = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # what a row depends on
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run lies: its name; its own folder; the one that `Trace.load` reads; what cannot be read of it."""
+
+    name: str
+    home: Path
+    folder: Path
+    error: str = ""
+
+    @property
+    def about(self) -> Path:
+        """Folder in which the user's words about it lie."""
+        return self.folder if self.folder.is_dir() else self.home
+
+    def stamp(self) -> str | None:
+        """What changes when anything that a row is made of does; None where that cannot be told."""
+        try:
+            found = _stats(self.folder, _READ) if self.folder.is_dir() else {}
+            outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
+            found |= {f"../{name}": stat for name, stat in outer.items()}
+        except OSError:
+            return None
+        # Classes of the user's own are others when their cells are run again.
+        return None if self.error or OWN in found else json.dumps(found)
+
+
+def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
+    """Time, size and number on the disk of those files that are there; OWN: there are classes of the user's own."""
+    found: dict[str, list[int]] = {}
+    with os.scandir(folder) as entries:  # one look for all names
+        for entry in entries:
+            if entry.name in names:
+                stat = entry.stat()
+                found[entry.name] = [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+            elif entry.name.startswith(_OWN):
+                found[OWN] = []
+    return dict(sorted(found.items()))
+
+
+def places(root: Path) -> Iterator[Place]:
+    """All runs below a folder: those of a sweep in its order, else by name; also what is left of one."""
+    unread: list[OSError] = []
+    for here, below, files in os.walk(root, onerror=unread.append):
+        folder = Path(here)
+        below.sort()
+        if PLAN in files:
+            order = {name: i for i, name in enumerate(run_names(folder))}
+            below.sort(key=lambda name, order=order: (order.get(name, len(order)), name))  # type: ignore[misc]
+        if is_run(files):
+            below.clear()
+        elif not remains(folder, files):
+            yield from _linked(folder, (*below, *files), root)
+            continue
+        yield Place(_name(folder, root), folder, folder / TRACE if STATUS in files else folder)
+    for error in unread:
+        folder = Path(error.filename or root)
+        yield Place(_name(folder, root), folder, folder, f"cannot be read ({error.strerror})")
+
+
+def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]:
+    """Runs that lie elsewhere and are linked to. No other link is followed: it may lead anywhere, and back."""
+    shown = sorted(folder / name for name in names if not name.startswith("."))
+    for link in [path for path in shown if path.is_symlink()]:
+        try:
+            found = [path.name for path in link.iterdir()]
+        except NotADirectoryError:
+            continue
+        except OSError as error:
+            yield Place(_name(link, root), link, link, f"cannot be read ({error.strerror})")
+            continue
+        if is_run(found):
+            yield Place(_name(link, root), link, link / TRACE if STATUS in found else link)
+
+
+def _name(folder: Path, root: Path) -> str:
+    return folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+
+
+def _status(place: Place) -> Status:
+    """How a run stands, as far as its files and locks say."""
+    folder = place.folder
+    if place.error:
+        return Status("damaged", error=place.error)
+    if place.home != folder:
+        return _of_sweep(place.home)
+    if all((folder / name).is_file() for name in (SPEC, RUN, ROUNDS)):
+        return Status("done")
+    if (folder / SPEC).is_file() and (folder / TASK).is_file():
+        if taken(folder):
+            return Status("running", _spec(folder), "mpi")
+        ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
+        return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {ways}")
+    lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
+    return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
+
+
+def _of_sweep(home: Path) -> Status:
+    """A run that says it is running in a sweep that is no longer there was killed."""
+    status = Status.read(home)
+    if status is None:
+        return Status("damaged", error=f"{STATUS} cannot be read")
+    if status.state == "running" and not is_running(home.parent):
+        return replace(status, state="unfinished", error="the sweep was killed while it ran")
+    return status
+
+
+def _spec(folder: Path) -> dict[str, Any]:
+    with suppress(OSError, SettingError):
+        return read_json(folder / SPEC)
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: how it stands, what was chosen, what follows from that and came out, what is said."""
+
+    state: str
+    error: str
+    chosen: dict[str, Any]
+    results: dict[str, Any]
+    said: dict[str, Any]
+
+
+def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
+    """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
+    about = About.read(place.about)
+    said = {**asdict(about), "tags": ", ".join(about.tags)}
+    try:
+        status = _status(place)
+        chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
+        if status.state != "done":
+            asked, follows = _asked(Experiment(**status.spec)) if status.spec else ({}, {})
+            return Row(status.state, status.error, {**chosen, **asked}, follows, said)
+    except Exception as error:
+        return Row("damaged", _words(error), {}, {}, said)
+    try:
+        check_sums(place.folder, (SPEC, RUN, ROUNDS))
+        chosen["engine"] = str(read_json(place.folder / RUN, "engine")["engine"])
+        asked, follows = _asked(Experiment.read(place.folder / SPEC))
+        chosen.update(asked)
+        rounds = _rounds(place.folder)
+        if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
+            then = "wb.resume goes on with it" if (place.folder / TASK).is_file() else "run it anew"
+            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said)
+        when = {} if target is None else reached(place, target, metric)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said)
+    except Exception as error:  # whatever lies there, the other runs are to be seen
+        return Row("damaged", _words(error), chosen, {}, said)
+
+
+def _words(error: Exception) -> str:
+    kind = "" if isinstance(error, SettingError) else f"{type(error).__name__}: "
+    return kind + " ".join(str(error).split())
+
+
+def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+    """Columns of numbers of all rounds, or those of these names. Without pandas: it takes thrice as long."""
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    with pq.ParquetFile(folder / ROUNDS) as file:
+        schema = file.schema_arrow
+        numbers = [f.name for f in schema if types.is_integer(f.type) or types.is_floating(f.type)]
+        table = file.read([n for n in numbers if not names or n in names], use_threads=False)
+    return {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _asked(e: Experiment) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings, and what follows from them: which share may be late, and the largest share that one goes through."""
+    scheme, follows = e.built_scheme, dict[str, Any]()
+    if late := scheme.may_be_late(e.workers):
+        follows["straggler_fraction"] = late[0] / late[1]
+    with suppress(Exception):  # data that are not here, or a scheme of somebody's own that cannot say
+        samples = e.shape()[0]
+        follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+    return settings_of(e), follows
+
+
+def settings_of(experiment: Experiment) -> dict[str, Any]:
+    """Every setting by its dotted name, those that were left at their defaults too.
+
+    >>> settings_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))["scheme_args.stragglers"]
+    2
+    """
+    e, flat = experiment, dict[str, Any]()
+    parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
+    nested = e.model_dump(mode="json")
+    nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
+    for name, value in nested.items():
+        inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
+        for key, item in inner.items():
+            flat[f"{name}{key}"] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
+    return flat
+
+
+def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    count = len(rounds["time"])
+    time = float(rounds["time"][-1])
+    found: dict[str, Any] = {"rounds_done": count, "time": time, "round_time": time / count}
+    for name, column in rounds.items():
+        if name not in ("round", "time"):
+            last = column.mean() if name == "residual" else column[-1]
+            found[name] = np.asarray(column.sum() if name in _SUMMED else last).item()
+    return found
+
+
+def reached(place: Place, target: float, metric: str) -> dict[str, float]:
+    """When a run's metric first was at or below the target: time_to (s) and rounds_to; NaN: never, or it has none.
+
+    Raises what reading the rounds raises.
+    """
+    columns = _rounds(place.folder, ("time", metric))
+    there = metric in columns and columns[metric] <= target
+    if not np.any(there):
+        return {"time_to": np.nan, "rounds_to": np.nan}
+    first = int(np.argmax(there))
+    return {"time_to": float(columns["time"][first]), "rounds_to": float(first + 1)}

@@ -1,0 +1,312 @@
+"""The table of all runs: read from their folders, no server; what was read before is remembered, see `index`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import workbench as wb  # its front door: widgets know tables, and not the other way round
+from workbench.analysis.tables.exports import export
+from workbench.analysis.tables.index import rows
+from workbench.analysis.tables.rows import Place, places
+from workbench.core.base.bar import Bar
+from workbench.core.base.intervals import band
+from workbench.core.base.settings import SettingError, check_kind, path_of, unknown_name
+from workbench.core.trace.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FIRST = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
+_SHOWN = ("time", "loss")
+_SAID = ("name", "tags", "note", "when", "archived")
+_PRINTED = 60  # rows at most where no widget is shown
+_KINDS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs as one table: a row per run, a column per setting (dotted names), and what came out.
+
+    Results: time (s, of the whole run), round_time (s), loss and other metrics after the last round, messages, bytes,
+    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done; with a target, time_to and
+    rounds_to (empty: never). Derived from the settings: straggler_fraction (which share may be late) and load (largest
+    share of the data that one worker goes through). Words of the user: name, tags, note, when, archived. Runs that are
+    not done have a state, an error and their settings, and no results.
+
+    A notebook shows it as a widget, with `wb.RunsTable`.
+    """
+
+    table: pd.DataFrame
+    settings: tuple[str, ...]  # columns that were chosen, not measured
+    root: Path | None = None  # where they were read
+    target: float | None = None
+    metric: str = "loss"
+
+    def __len__(self) -> int:
+        """How many runs."""
+        return len(self.table)
+
+    @cached_property
+    def done(self) -> pd.DataFrame:
+        """The rows with results."""
+        return self.table[self.table["state"] == "done"]
+
+    @cached_property
+    def differing(self) -> list[str]:
+        """Settings in which the runs differ, without those that come with a scheme, a problem or the like."""
+        return self._differing(self.table)
+
+    def where(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Runs:
+        """Runs whose columns have these values: a value, a list of values, or a function that says yes or no.
+
+        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`. What a run
+        does not have equals None; a function is given NaN for it.
+        """
+        table = self.table
+        for name, wanted in {**(fields or {}), **more}.items():
+            values = self._column(name, table).astype(object)
+            missing = np.nan if callable(wanted) else None
+            table = table[[_matches(value, wanted) for value in values.where(values.notna(), missing)]]
+        return replace(self, table=table.reset_index(drop=True))
+
+    def again(self) -> Runs:
+        """Read the folders again: all runs below the folder, as they are now."""
+        return self if self.root is None else runs(self.root, target=self.target, metric=self.metric)
+
+    def diff(self, one: str | int, other: str | int) -> pd.DataFrame:
+        """What differs between two runs, settings first: a row per column of the table, a column per run.
+
+        one, other: what the column `run` says, or the number of the row. Raises `SettingError` where there is none.
+        """
+        import pandas as pd
+
+        both = self.table.iloc[[self._row(one), self._row(other)]].astype(object)
+        both = both.where(both.notna(), None)
+        names = [*self.settings, *(n for n in both if n not in (*self.settings, "run", "folder"))]
+        found = {name: pair for name in names if (pair := both[name].tolist())[0] != pair[1]}
+        return pd.DataFrame.from_dict(found, orient="index", columns=both["run"].tolist(), dtype=object)
+
+    def _row(self, which: str | int) -> int:
+        known = self.table["run"].tolist()
+        if isinstance(which, int) and not isinstance(which, bool) and -len(known) <= which < len(known):
+            return which
+        if which in known:
+            return known.index(which)
+        raise unknown_name("run", str(which), [str(name) for name in known])
+
+    def mean(
+        self, of: str = "time", by: str | Sequence[str] | None = None, level: float = 0.95
+    ) -> pd.DataFrame:
+        """Mean of a result and its confidence band over the runs of each group, usually seeds.
+
+        by: columns that make the groups; default: every setting that differs, but the seed.
+        Columns: those, n (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run
+        has no band. Raises `SettingError` for an unknown column.
+        """
+        import pandas as pd
+
+        done = self.done
+        differing = [name for name in self._differing(done) if name != "seed"]
+        names = [by] if isinstance(by, str) else list(by if by is not None else differing)
+        rows = []
+        if len(done):
+            columns = [self._column(name, done) for name in [of, *names]]
+            if not pd.api.types.is_numeric_dtype(columns[0]):
+                known = ", ".join(_SHOWN)
+                raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
+            groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
+            rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
+        found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
+        found.attrs.update(of=of, by=names, level=level)
+        return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
+
+    def traces(self) -> list[Trace]:
+        """Load the run folders, for figures."""
+        return [Trace.load(folder) for folder in self.done["folder"]]
+
+    def export(self, path: str | Path, form: str = "") -> Path:
+        """Write the table, or the runs with it.
+
+        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder that MLflow reads as its
+        file store; "ro-crate", a folder with copies of the run folders and their description in JSON-LD.
+        """
+        return export(self.table, path, form, self.settings)
+
+    def short(self) -> pd.DataFrame:
+        """What differs, how it stands, time and loss."""
+        columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN, "time_to"))
+        return self.table[[name for name in columns if name in self.table]]
+
+    def __repr__(self) -> str:
+        """The short table as text."""
+        return self.short().to_string(**self._printed) if len(self) else "no runs"
+
+    def _repr_html_(self) -> str:
+        """The short table, for readers without a kernel."""
+        return str(self.short().to_html(**self._printed))
+
+    @property
+    def _printed(self) -> dict[str, Any]:
+        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED, "na_rep": ""}
+        return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        """As a widget in a notebook; the short table stays in the notebook's file."""
+        text = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        shown = wb.RunsTable(self)._repr_mimebundle_(**options) if len(self) else {}
+        return {**(shown or {}), **text}
+
+    def _differing(self, table: pd.DataFrame) -> list[str]:
+        if "scheme" in table:  # of damaged ones nothing is known
+            table = table[table["scheme"].notna()]
+        kinds = [name for name in _KINDS if name in table]
+        groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
+
+        def values(part: pd.DataFrame, name: str) -> int:
+            return int(part[name].astype(object).nunique(dropna=False))
+
+        parts = {name: groups if name not in kinds else [table] for name in self.settings}
+        return [name for name, among in parts.items() if any(values(part, name) > 1 for part in among)]
+
+    def _column(self, name: str, table: pd.DataFrame) -> pd.Series[Any]:
+        if name not in table:
+            raise unknown_name("column", name, [str(column) for column in self.table])
+        return table[name]
+
+
+def runs(
+    folder: str | Path = "runs", *, target: float | None = None, metric: str = "loss", progress: bool = True
+) -> Runs:
+    """Read the table of all runs below a folder: runs of sweeps and real runs, finished or not, and saved traces.
+
+    What is left of a run, or cannot be read, has a row that says so.
+
+    Parameters
+    ----------
+    folder
+        A sweep's folder, or one above several.
+    target, metric
+        Adds time_to (s) and rounds_to: when the metric was first at or below the target.
+    progress
+        Show a bar with the time left once reading takes over a second, in a notebook or a terminal.
+
+    Raises
+    ------
+    SettingError
+        The folder does not exist, or no run has the metric.
+
+    Examples
+    --------
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for seed in range(3):
+    ...     _ = wb.run(wb.Experiment(rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> table = runs(folder)
+    >>> len(table), table.differing, table.mean("time")["n"].tolist()
+    (3, ['seed'], [3])
+    """
+    check_kind("progress", progress, bool)
+    reading = Reading(folder, target, metric)
+    with Bar("runs", " runs", len(reading), None if progress else False, leave=False) as bar:
+        for count in reading:
+            bar.update(count)
+    return reading.runs()
+
+
+class Reading:
+    """A table that is being read: whoever iterates reads on, run by run; `runs` is the table of what is read by now.
+
+    Parameters and errors: as of `runs`.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for seed in range(3):
+    ...     _ = wb.run(wb.Experiment(rounds=5, seed=seed)).save(f"{folder}/{seed}")
+    >>> reading = Reading(folder)
+    >>> [len(reading.runs()) for _ in reading], len(reading)
+    ([1, 2, 3], 3)
+    """
+
+    def __init__(self, folder: str | Path, target: float | None = None, metric: str = "loss") -> None:
+        self.root, self.target, self.metric = path_of(folder, "folder"), target, metric
+        if target is not None:
+            check_kind("target", target, float)
+        if not self.root.is_dir():
+            raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
+        self._lines: list[dict[str, Any]] = []
+        self._settings = dict.fromkeys(_FIRST[3:])
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        return list(places(self.root))
+
+    def __len__(self) -> int:
+        """How many runs there are, read or not."""
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[int]:
+        for place, row in rows(self.root, self.target, self.metric, self._places):
+            self._settings.update(dict.fromkeys(row.chosen))
+            head = {"run": place.name, "state": row.state, "error": row.error}
+            line = {**head, **row.chosen, **row.results, **row.said, "folder": str(place.folder)}
+            self._lines.append(line)
+            yield len(self._lines)
+
+    def runs(self) -> Runs:
+        """The table of what is read by now."""
+        import pandas as pd
+
+        lines, target, metric = self._lines, self.target, self.metric
+        table = pd.DataFrame(lines, columns=None if lines else [*_FIRST, "folder"])
+        known = target is None or "time" not in table or metric in table
+        if not known and len(lines) == len(self):
+            raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
+        found = [name for name in self._settings if name in table]
+        for name in found:
+            table[name] = _whole(table[name], [line.get(name) for line in lines])
+        said = [name for name in table if name in (*_SAID, "folder")]
+        last = [name for name in table if name not in (*_FIRST, *found, *said)]
+        first = [name for name in _FIRST if name in table]
+        shown = table[[*first, *(n for n in found if n not in first), *last, *said]]
+        return Runs(shown, tuple(found), self.root, target, metric)
+
+
+def _whole(column: pd.Series[Any], told: Sequence[Any]) -> pd.Series[Any]:
+    """Whole numbers stay whole, to the last digit, where some runs have no such setting."""
+    import pandas as pd
+
+    known = [value for value in told if value is not None]
+    if len(known) in (0, len(told)) or not all(type(value) is int for value in known):
+        return column
+    short = all(-(2**63) <= value < 2**63 for value in known)
+    return pd.Series(list(told), index=column.index, dtype="Int64" if short else object)
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    if callable(wanted):
+        return bool(wanted(value))
+    options = wanted if isinstance(wanted, list | tuple | set | range) else [wanted]
+    return any(value == option or str(value) == str(option) for option in options)
+
+
+def _statistics(values: pd.Series[Any], level: float) -> dict[str, Any]:
+    known = values.dropna().to_numpy(float)
+    counts = {"n": len(known), "never": len(values) - len(known)}
+    if not len(known):
+        return {**counts, **dict.fromkeys(("mean", "low", "high", "std"), np.nan)}
+    mean, low, high = (float(x) for x in band(known, level))
+    std = float(known.std(ddof=1)) if len(known) > 1 else np.nan
+    return {**counts, "mean": mean, "low": low, "high": high, "std": std}
+
+
+def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers by size; a column in which some rows have no such setting, or text, as text."""
+    import pandas as pd
+
+    return column if pd.api.types.is_numeric_dtype(column) else column.astype(str)

@@ -1,3 +1,0 @@
-"""Clusters of machines rented from EC2. Importing this package makes the kind `ec2` known."""
-
-from workbench.clusters.ec2 import kind as kind

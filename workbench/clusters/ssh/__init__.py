@@ -1,3 +1,0 @@
-"""Clusters of hosts that are reached by ssh. Importing this package makes the kind `ssh` known."""
-
-from workbench.clusters.ssh.kind import Ssh as Ssh

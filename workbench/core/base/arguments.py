@@ -1,0 +1,95 @@
+"""Arguments of the wrong kind to public functions: one sentence instead of the traceback that they would end in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from workbench.core.base.kinds import slip
+from workbench.core.base.settings import SettingError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
+
+
+def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that fails on an argument which is not of its annotated kind say so in a `SettingError`.
+
+    Only where it fails: what it accepts beyond its annotations, and what it says itself, stay as they are.
+
+    >>> @kinds_checked
+    ... def half(number: float) -> float:
+    ...     return number / 2
+    >>> half("x")
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: number = 'x': is of the wrong kind; give a number
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except (TypeError, AttributeError, LookupError):
+            if said := _misfit(function, args, named):
+                raise SettingError(said) from None
+            raise
+
+    return call
+
+
+def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> str:
+    """Which argument is not of its kind; empty: none is, or there are too few or too many."""
+    parameters = signature(function)
+    try:
+        given = parameters.bind(*args, **named).arguments
+    except TypeError:
+        return ""
+    kinds = get_type_hints(function)
+    for name, value in given.items():
+        several = parameters.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        if not several and not _fits(kinds.get(name, Any), value):
+            return f"{name} = {value!r:.60}: is of the wrong kind; give {_words(kinds[name])}"
+    return ""
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _fits(inner[0], value)
+    if origin in (Union, UnionType):
+        return any(_fits(member, value) for member in inner)
+    if origin is Literal:
+        return value in inner
+    if kind in (int, float, bool, NoneType):
+        return slip(kind, value) is None
+    one = origin or kind
+    if not isinstance(one, type) or getattr(one, "_is_protocol", False):
+        return True
+    if not isinstance(value, one) or (one is Sequence and isinstance(value, str | bytes)):
+        return False
+    items: Any = () if one not in (Mapping, dict, Sequence, list) else value
+    items = items.values() if isinstance(items, Mapping) else items
+    return not inner or all(_fits(inner[-1], item) for item in items)
+
+
+def _words(kind: Any) -> str:
+    """What would work.
+
+    >>> _words(Sequence[int] | None)
+    'a list of a whole number, or None'
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _words(inner[0])
+    if origin in (Union, UnionType):
+        return ", or ".join(map(_words, inner))
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin in (Sequence, list, Mapping, dict):
+        what = "a list of" if origin in (Sequence, list) else "names, each with"
+        return f"{what} {_words(inner[-1])}"
+    name = getattr(kind, "__name__", str(kind))
+    return _WORDS.get(kind) or f"a{'n' * (name[0] in 'AEIO')} {name}"

@@ -1,0 +1,225 @@
+"""Files and folders that appear whole or not at all, and the hashes of what a folder keeps.
+
+The hashes stand in a file as `sha256sum -c` reads it: what was changed since is refused, and named. A folder without
+one, of an older version, is taken as it is.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.core.base.settings import SettingError
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a file for writing that takes its name only when it is complete.
+
+    The bytes go to a temporary file in the same folder, reach the disk, and are renamed: readers see
+    the old file or the new one, never half of either. When the block raises, the temporary file is
+    removed and what stood at `path` stays.
+
+    The folder of `path` must exist; `mode` is "wb", or "w" for text in UTF-8. Raises `ValueError` for another mode and
+    `OSError` where the file cannot be written.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+    >>> with atomic_write(path, "w") as file:
+    ...     _ = file.write("complete")
+    >>> path.read_text()
+    'complete'
+    """
+    if mode not in ("wb", "w"):
+        raise ValueError(f"mode: {mode!r} cannot be written atomically; use 'wb' or 'w'")
+    path = Path(path)
+    temporary = temporary_name(path)
+    try:
+        # A plain open, unlike tempfile's, gives the file the permissions that the user's umask asks for.
+        with temporary.open(mode, encoding="utf-8" if mode == "w" else None) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str], new: bool = False) -> Iterator[Path]:
+    """Fill a folder that takes its name only when it is complete.
+
+    The block gets an empty temporary folder next to `path`. At its end the content reaches the disk and
+    the folder is renamed. When another process was faster (or `path` has content already), theirs
+    stays and ours is removed, without an error unless `new`. When the block raises, ours is removed as well.
+
+    The parent of `path` must exist. Raises `FileExistsError` where another process was faster and ours was to be
+    `new`, and `OSError` where the folder cannot be written or `path` is a file.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "run"
+    >>> with atomic_folder(path) as folder:
+    ...     _ = (folder / "result.txt").write_text("42")
+    >>> [file.name for file in path.iterdir()]
+    ['result.txt']
+    """
+    path = Path(path)
+    temporary = temporary_name(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        _sync_content(temporary)
+        try:
+            temporary.rename(path)
+        except OSError:
+            # A folder cannot be renamed onto one with content: whoever came first has won.
+            if not path.is_dir():
+                raise
+            if new:
+                raise FileExistsError(f"{path} exists already") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _sync_folder(path.parent)
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Hash a file's content: 64 hexadecimal digits. Raises `OSError` where the file cannot be read.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "empty"
+    >>> path.touch()
+    >>> sha256(path)[:8]
+    'e3b0c442'
+    """
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a whole file, at once or not at all, text in UTF-8; raises OSError."""
+    with atomic_write(path, "w" if isinstance(content, str) else "wb") as out:
+        out.write(content)
+
+
+def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write fields as JSON, at once or not at all, on lines of their own with `indent`; raises OSError."""
+    write_file(path, json.dumps(words, indent=indent) + "\n")
+
+
+def private_folder(path: Path, mend: bool = True) -> Path:
+    """Make a folder, and those above it, that nobody else may enter; raises OSError.
+
+    `mend`: take the others' rights away where the folder is there already.
+
+    >>> import tempfile
+    >>> oct(private_folder(Path(tempfile.mkdtemp()) / "runs").stat().st_mode & 0o777)
+    '0o700'
+    """
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if mend and path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # not ours to say
+            path.chmod(0o700)
+    return path
+
+
+def cache_folder(name: str) -> Path:
+    """A folder of ours in the user's cache; it need not be there."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("straggler-workbench") / name
+
+
+def temporary_name(path: Path) -> Path:
+    """Make up a name next to `path` (so that a rename stays on one disk) that nobody else uses."""
+    return path.with_name(f".{secrets.token_hex(8)}.tmp")
+
+
+def _sync_content(folder: Path) -> None:
+    """Push every file of a folder to the disk, so that a rename never outlives the bytes."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        _sync_folder(Path(parent))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Push a folder's list of names to the disk, where the system can (Windows cannot open folders)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+SUMS = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
+
+
+def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | None = None) -> None:
+    """Write the hashes of files that are there, and of others that are to be written with that content.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "model.npy").write_bytes(b"1")
+    >>> write_sums(folder, ["model.npy"])
+    >>> _ = (folder / "model.npy").write_bytes(b"2")
+    >>> check_sums(folder, ["model.npy"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    workbench.core.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it anew
+    """
+    hashes = {name: sha256(folder / name) for name in names}
+    hashes |= {name: hashlib.sha256(content).hexdigest() for name, content in (more or {}).items()}
+    with atomic_write(folder / SUMS, "w") as out:
+        out.writelines(f"{hashed}  {name}\n" for name, hashed in hashes.items())
+
+
+def read_sums(folder: Path) -> dict[str, str] | None:
+    """Hash of each file by its name; None where none were written. Raises `SettingError` where they are damaged."""
+    try:
+        text = (folder / SUMS).read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _damaged(folder, SUMS, f"cannot be read ({error.strerror})") from None
+    lines = _LINE.findall(text)
+    if sum(len(hashed) + len(name) + 3 for hashed, name in lines) != len(text):
+        raise _damaged(folder, SUMS, "holds something else than hashes and names")
+    return {name: hashed for hashed, name in lines}
+
+
+def check_sums(folder: Path, names: Iterable[str]) -> None:
+    """Raise `SettingError` for the first of the files that is not what was written."""
+    known = read_sums(folder)
+    if known is None:
+        return
+    for name in names:
+        if name not in known:
+            raise _damaged(folder, name, f"does not stand in {SUMS}")
+        try:
+            same = sha256(folder / name) == known[name]
+        except OSError as error:
+            raise _damaged(folder, name, f"cannot be read ({error.strerror})") from None
+        if not same:
+            raise _damaged(folder, name, f"is not what was written (see {SUMS})")
+
+
+def unchanged(folder: Path, name: str) -> bool:
+    """Is the file there, and what it was when hashes were written?"""
+    known = read_sums(folder) or {}
+    return name in known and (folder / name).is_file() and sha256(folder / name) == known[name]
+
+
+def _damaged(folder: Path, name: str, what: str) -> SettingError:
+    return SettingError(f"folder = {str(folder)!r}: {name} {what}; run it anew")

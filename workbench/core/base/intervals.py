@@ -1,0 +1,41 @@
+"""Means with confidence bands, over repetitions."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+
+class Band(NamedTuple):
+    """Mean and ends of its confidence interval, each of the shape of one repetition; NaN ends for a single one."""
+
+    mean: Array
+    low: Array
+    high: Array
+
+
+def band(values: ArrayLike, level: float = 0.95) -> Band:
+    """Mean over the first axis and its Student t interval: mean -+ t(n - 1) s / sqrt(n).
+
+    The interval holds for independent repetitions, exactly where they are normal. values: (n, ...).
+    Raises `SettingError` for no repetition, or a level outside (0, 1).
+
+    >>> band([[1.0], [2.0], [3.0]]).mean, band([[1.0], [2.0], [3.0]]).high.round(2)
+    (array([2.]), array([4.48]))
+    """
+    from scipy.stats import t
+
+    if not 0 < level < 1:
+        raise SettingError(f"level = {level!r}: must lie between 0 and 1, such as 0.95")
+    rows = np.asarray(values, dtype=float)
+    if not len(rows):
+        raise SettingError("values = []: there is nothing to take a mean of")
+    mean = np.asarray(rows.mean(axis=0))
+    if len(rows) == 1:
+        nothing = np.full(mean.shape, np.nan)
+        return Band(mean, nothing, nothing)
+    half = t.ppf(0.5 + level / 2, len(rows) - 1) * rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    return Band(mean, np.asarray(mean - half), np.asarray(mean + half))

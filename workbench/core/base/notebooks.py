@@ -1,0 +1,156 @@
+"""Where the notebooks are, copies of them to work in, and one executed in a kernel that listens on no network port.
+
+What notebooks need imports a grammar of addresses, which takes a second: that is put off until it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from traitlets.config import Config
+
+from workbench.core.base.files import sha256, write_file, write_json
+from workbench.core.base.settings import SettingError
+
+if TYPE_CHECKING:
+    import nbformat
+
+SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
+NAMES = 24  # of them for the sockets' own names
+
+PACKAGE = Path(__file__).resolve().parents[2]
+RECORD = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
+
+
+def shipped(name: str) -> Path:
+    """Path of what comes with the package: `notebooks`, `notebooks/run.ipynb`, `clusters`, `examples`.
+
+    An installed wheel carries these within the package; in a clone they lie beside it.
+
+    >>> shipped("notebooks/run.ipynb").is_file()
+    True
+    """
+    carried = PACKAGE / "shipped"
+    return (carried if carried.is_dir() else PACKAGE.parent) / name
+
+
+def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
+    """Copy the notebooks, and the example clusters and sweeps, to a folder; what the user changed there stays.
+
+    Returns the names of the files written, and of those that were kept because they are not as they were copied.
+
+    Raises `SettingError` where there is nothing to copy, and `OSError` where nothing can be written.
+    """
+    sources = _sources()
+    record = folder / RECORD
+    noted: dict[str, str] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    written, kept = [], []
+    for name, source in sources.items():
+        target, new = folder / name, sha256(source)
+        old = sha256(target) if target.exists() else None
+        if old == new:
+            noted[name] = new
+        elif old is None or old == noted.get(name):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_file(target, source.read_bytes())
+            noted[name] = new
+            written.append(name)
+        else:
+            kept.append(name)
+    write_json(record, noted, indent=1)
+    return written, kept
+
+
+def _sources() -> dict[str, Path]:
+    """Name in a folder of copies -> what is copied there."""
+    notebooks = shipped("notebooks")
+    if not notebooks.is_dir():
+        wanted = "install the whole wheel, or run this from a clone of the repository"
+        raise SettingError(f"{notebooks}: no such folder; {wanted}")
+    found = {path.relative_to(notebooks): path for path in notebooks.rglob("*.ipynb")}
+    for folder in (shipped("clusters"), shipped("examples")):
+        found |= {path.relative_to(folder.parent): path for path in folder.rglob("*") if path.is_file()}
+    shown = [name for name in sorted(found) if not any(part.startswith(".") for part in name.parts)]
+    return {name.as_posix(): found[name] for name in shown}
+
+
+def socket_folder(prefix: str) -> Path:
+    """Make a folder for sockets that only we may enter: where temporary files go, if that path is short enough.
+
+    Raises `SettingError` where nothing short can be written.
+    """
+    usual = tempfile.gettempdir()
+    for place in (usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"):
+        short = len(os.fsencode(Path(place, f"{prefix}12345678"))) + NAMES <= SOCKET
+        if place and short and os.access(place, os.W_OK | os.X_OK):
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    most = SOCKET - NAMES - len(f"/{prefix}12345678")
+    raise SettingError(
+        f"TMPDIR = {usual!r}: has {len(os.fsencode(usual))} bytes, and sockets need a folder that can be written with"
+        f" a path of {most} at most; set TMPDIR to such a one"
+    )
+
+
+def execute(
+    notebook: Path, output: Path, parameters: Mapping[str, Any], cwd: Path, progress: bool = False
+) -> nbformat.NotebookNode:
+    """Run a notebook top to bottom; what came of it stands in `output`.
+
+    Raises papermill's `PapermillExecutionError` where a cell fails.
+    """
+    with grammar_put_off():
+        import papermill
+
+    folder, own = socket_folder("kernel-"), {}
+    if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
+        own["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
+    words = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
+    try:
+        return papermill.execute_notebook(str(notebook), str(output), **words, config=Config(own))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_GRAMMAR = "rfc3987_syntax"
+
+
+class _Later(ModuleType):
+    """Stands in for the grammar of internationalised addresses."""
+
+    @staticmethod
+    def is_valid_syntax(rule: str, text: str) -> bool:
+        _let_in()
+        from rfc3987_syntax import is_valid_syntax
+
+        return bool(is_valid_syntax(rule, text))
+
+
+@contextmanager
+def grammar_put_off() -> Iterator[None]:
+    """Import nbformat, papermill or jsonschema in here: they import a grammar of addresses, which notebooks never need.
+
+    It takes a second to build, once per process. Whoever asks jsonschema to check an address later waits for it then.
+    """
+    if _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
+        yield
+        return
+    sys.modules[_GRAMMAR] = _Later(_GRAMMAR)
+    try:
+        yield
+    finally:
+        _let_in()
+
+
+def _let_in() -> None:
+    if isinstance(sys.modules.get(_GRAMMAR), _Later):
+        sys.modules.pop(_GRAMMAR, None)

@@ -1,0 +1,313 @@
+"""Validated settings: one base class for every bag of numbers that a user fills in.
+
+Widgets, the command line's help and error sentences are all made from the same field metadata.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from inspect import Parameter, Signature, cleandoc, formatannotation
+from pathlib import Path
+from typing import Any, Never, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
+from pydantic._internal._model_construction import ModelMetaclass
+from pydantic.fields import Field, FieldInfo
+
+from workbench.core.base.kinds import limit_of, range_of, slip
+
+LONGEST_NAME = 255  # bytes, of a file or folder
+_BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
+_RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+_NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
+_PLAIN = {  # pydantic's words are a programmer's
+    "tuple_type": "is no list; write one in brackets",
+    "list_type": "is no list; write one in brackets",
+    "dict_type": "must be fields and values, such as {name: value}",
+    "model_attributes_type": "must be fields and values, such as {kind: constant}",
+    "string_type": "must be text; put it in quotes",
+}
+_MACHINERY = frozenset(dir(BaseModel)) - frozenset(dir(object))
+_LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; the message is one sentence: field, value, what would work.
+
+    >>> import workbench as wb
+    >>> try:
+    ...     wb.Experiment(workers=0)
+    ... except SettingError as error:
+    ...     print(error)
+    workers = 0: take 1 or more
+    """
+
+
+def setting(default: Any = ..., description: str = "", unit: str = "", **constraints: Any) -> Any:
+    """Declare a field with its description, unit and range (the source of forms, help and errors)."""
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **constraints)
+
+
+def at_most(most: int) -> AfterValidator:
+    """Refuse larger numbers at once: what they count is made later, and would take all memory or all day.
+
+    No `le`, which would be the end of a form's slider.
+    """
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > most:
+            raise ValueError(f"{info.field_name} = {_short(value)}: is too large; take {most} or less")
+        return value
+
+    return AfterValidator(check)
+
+
+class Described(ModelMetaclass):
+    """Metaclass that writes a class's docstring and signature (for `help` and Jupyter's ``?``) from its fields.
+
+    pydantic's own methods stay where they are, and are not listed.
+    """
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
+        super().__init__(name, bases, namespace, **options)
+        fields: dict[str, FieldInfo] = getattr(cls, "__pydantic_fields__", {})
+        named = {field.alias or name: field for name, field in fields.items()}
+        if named:
+            entries = "\n".join(_entry(name, field) for name, field in named.items())
+            words = cleandoc(namespace.get("__doc__") or "")
+            cls.__doc__ = f"{words}\n\nParameters\n----------\n{entries}".lstrip()
+            cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
+
+    def __dir__(cls) -> list[str]:
+        usual, own = dir(object), [name for name in super().__dir__() if name not in _MACHINERY]
+        return [name for name in own if name in usual or not name.startswith("__")]
+
+
+def _entry(name: str, field: FieldInfo) -> str:
+    """As numpydoc wants it: name, kind, range and default; below, what it is, and its unit."""
+    bounds = {sign: limit_of(field, rule) for rule, sign in _LIMITS.items()}
+    limits = [f" {sign} {limit:g}" for sign, limit in bounds.items() if limit is not None]
+    default = "" if field.is_required() else f", default {_default(field)!r}"
+    extra = field.json_schema_extra
+    unit = extra.get("unit") if isinstance(extra, dict) else ""
+    text = (field.description or "") + (f" [{unit}]" if unit else "")
+    kind = re.sub(r"\b(\w+\.)+(?=\w)", "", formatannotation(field.annotation))
+    return f"{name} : {kind}{' and'.join(limits)}{default}" + (f"\n    {text}" if text else "")
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True, validated_data={})
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    default = Parameter.empty if field.is_required() else _default(field)
+    plain = "." not in formatannotation(field.annotation)  # else it would take a line of the screen, or three
+    annotation = field.annotation if plain else Parameter.empty
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+class Settings(BaseModel, metaclass=Described):
+    """Frozen and validated; unknown keys are refused; a bad value raises one sentence, `SettingError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is(cls, data: Any) -> Any:
+        """Nothing is turned into something else: "2", True and 2.0 are slips where a whole number belongs."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            field = cls.model_fields.get(name)
+            wrong = slip(field.annotation, value) if field else None
+            if field and wrong:
+                hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
+                raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
+        return data
+
+    def __new__(cls, *given: Never, **data: Any) -> Self:
+        """Refuse what has no name; here, as the signature that users see is made from `__init__`."""
+        _refuse_unnamed(cls.__name__, given)
+        return super().__new__(cls)
+
+    def __init__(self, **data: Any) -> None:
+        with _one_sentence(type(self)):
+            super().__init__(**data)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).model_fields:
+            why = f"settings stay as they are; replace({name}=...) gives a changed copy"
+            raise SettingError(f"{name} = {_short(value)}: {why}")
+        super().__setattr__(name, value)
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build from a dict (or pass an instance through); raises `SettingError`."""
+        with _one_sentence(cls):
+            return super().model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Build from JSON text; raises `SettingError`."""
+        with _one_sentence(cls):
+            return super().model_validate_json(json_data, **options)
+
+    def replace(self, *given: Never, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated anew."""
+        _refuse_unnamed("replace", given)
+        return type(self)(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
+
+    @classmethod
+    def fields(cls) -> list[dict[str, Any]]:
+        """Describe every field as a plain dict: name, type, default, unit, range, choices, description."""
+        properties = cls.model_json_schema()["properties"]
+        return [{"name": name, **spec} for name, spec in properties.items()]
+
+
+def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:
+    if given:
+        raise SettingError(f"{what}({_short(given[0])}): has no field's name; write {what}(name=value)")
+
+
+@contextmanager
+def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
+    """Say in one sentence what pydantic says in several lines."""
+    try:
+        yield
+    except ValidationError as error:
+        raise SettingError(sentence(error, cls)) from None
+    except RecursionError:
+        why = "its lists and fields lie too deep in one another; write them flatter"
+        raise SettingError(f"{cls.__name__}: {why}") from None
+
+
+@contextmanager
+def within(field: str) -> Iterator[None]:
+    """Put a field before what is said of a part of it, so that an error names the whole way."""
+    try:
+        yield
+    except SettingError as error:
+        text = str(error)
+        raise SettingError(text if text.startswith(field) else f"{field}.{text}") from None
+
+
+def path_of(value: object, field: str) -> Path:
+    """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
+    if not isinstance(value, str | Path) or "\0" in str(value):
+        why = "is no path; give the name of a file or folder, in quotes"
+        raise SettingError(f"{field} = {_short(value)}: {why}")
+    path = Path(value)
+    longest = max(map(len, map(os.fsencode, path.parts)), default=0)
+    if longest > LONGEST_NAME:
+        why = f"has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        raise SettingError(f"{field} = {_short(str(value))}: {why}")
+    return path
+
+
+def user_path(value: object, field: str) -> Path:
+    """The same, where ~ stands for a home; raises `SettingError` where that user has none."""
+    try:
+        return path_of(value, field).expanduser()
+    except RuntimeError:
+        why = "there is no such user's home; write the whole path"
+        raise SettingError(f"{field} = {_short(str(value))}: {why}") from None
+
+
+def check_kind(field: str, value: object, kind: type) -> None:
+    """Refuse an argument of another kind than bool, int or float, as fields do; raises `SettingError`.
+
+    >>> check_kind("events", True, bool)
+    >>> check_kind("events", "no", bool)
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: events = 'no': is neither true nor false; write one of the two
+    """
+    if wrong := slip(kind, value):
+        raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
+
+
+def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
+    """Raise `SettingError` for a file whose name ends otherwise."""
+    if path.suffix not in endings:
+        raise SettingError(f"{field} = {str(path)!r}: end it in {' or '.join(endings)}")
+
+
+def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
+    """Make the folder that a file goes into (default: its parent) and try to write there, before work is done for it.
+
+    Raises `SettingError`.
+    """
+    path_of(path, field)
+    if folder is None and path.is_dir():
+        raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
+    try:
+        where = folder or path.parent
+        where.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=where):
+            pass
+    except OSError as error:
+        why = f"cannot be written ({error.strerror or type(error).__name__}); choose another place"
+        raise SettingError(f"{field} = {str(path)!r}: {why}") from None
+
+
+def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
+    """Turn the first complaint of a ValidationError into one sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
+    if first["type"] == "json_invalid":
+        return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
+    if first["type"] == "model_type":
+        return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
+    if first["type"] == "extra_forbidden":
+        return _unknown_key(where, list(cls.model_fields), cls.__name__)
+    field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    if first["type"] == "missing":
+        return f"{where}: is missing; {(field.description if field else None) or 'give it a value'}"
+    if first["type"] == "value_error":
+        return _joined(where, str(first["ctx"]["error"]))
+    words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
+    if field and first["type"] in _NUMBERS:
+        words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
+    return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
+
+
+def _joined(where: str, message: str) -> str:
+    """Put the outer field before a message; with a dot where that begins with a field of its own."""
+    if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
+        return where.rpartition(".")[0] + "." * ("." in where) + message
+    return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"
+
+
+def _unknown_key(key: str, known: list[str], owner: str) -> str:
+    last = key.rsplit(".", 1)[-1]
+    close = _close(last, known)
+    guess = f" did you mean {close[0]!r}?" if close else ""
+    return f"{key}: {owner} has no such field;{guess} its fields are {', '.join(known) or 'none'}"
+
+
+def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
+    """Build the error for a name that is in no catalogue, with the nearest names."""
+    close = _close(str(value), known)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    return SettingError(f"{field} = {_short(value)}: no such name; {guess}choose one of {', '.join(known)}")
+
+
+def _close(word: str, known: Iterable[str]) -> list[str]:
+    """The known name most like a word, whatever the case, if any is."""
+    names = {name.casefold(): name for name in known}
+    return [names[found] for found in get_close_matches(word.casefold(), names, n=1)]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _short(value: object, width: int = 60) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+    except RecursionError:
+        return "lists in lists"
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,313 @@
+"""Source of a user's own classes and functions as text, with all of the user's own that they use, and its hash.
+
+A class comes with the whole cell or file that defines it. What it reaches beyond that is written below: functions and
+classes of other cells and files, and numbers, text, arrays and what lists, tuples, sets and dicts hold of these, where
+that text does not tell the values. What other things those hold is not compared, nor what a program changes itself or
+finds in other ways, such as a file that it reads; of the former a note says so.
+"""
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from symtable import SymbolTable, symtable
+from textwrap import dedent
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.own import functions_of, is_own
+from workbench.core.base.settings import SettingError, Settings
+
+BESIDE = "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
+KEPT = "_workbench_source"  # where a class that came by value has its source
+HELD = "held: "  # begins a note on a value, which stands as a string
+SHOWN = 2_000  # characters of a value; of larger ones there is a hash
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_HOLDERS = (tuple, list, set, frozenset, dict)
+_DEEP = 8  # holders in holders
+# Methods that change a list, a set or a dict.
+_LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+_CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a class or function is defined: the `text`, and a hash of it with what it uses there, comments apart."""
+
+    name: str
+    text: str
+    digest: str
+
+
+def source_of(cls: Any) -> Source:
+    """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
+    if isinstance(kept := vars(cls).get(KEPT), Source):  # came by value: its text stayed behind
+        return kept
+    home = _home(cls)
+    if home is None:
+        raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
+    text = home.text.rstrip("\n") + "\n"
+    more = list(dict.fromkeys(_beyond(cls, home)))
+    text = home.text if not more else text + BESIDE + "\n".join(more) + "\n"
+    return Source(cls.__name__, text, digest_in(text, cls.__name__))
+
+
+def digest_of(thing: Any) -> str:
+    """Hash of a class or function of the user's own with all that it uses; empty where its source is not known."""
+    try:
+        return source_of(thing).digest if is_own(thing) else ""
+    except SettingError:
+        return ""
+
+
+def digest_in(text: str, name: str) -> str:
+    """Hash of the class or function of that name in a source text, and of what it uses there; empty: there is none."""
+    tree = _tree(text)
+    found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name]
+    if not found:
+        return ""
+    bound: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        for each in _binds(statement):
+            bound.setdefault(each, []).append(statement)
+    reached: list[ast.stmt] = [found[-1], *(n for n in tree.body if _is_note(n))]
+    for node in reached:  # which grows
+        for other in (s for known in _names(node) for s in bound.get(known, ())):
+            reached += [] if other in reached else [other]
+    return sha256("\n".join(sorted(map(ast.unparse, reached))).encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)  # threads that parse disturb each other: a run's text is parsed where it is started
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SystemError:  # Python 3.11, while another thread parses
+        return ast.parse(text)
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Whatever a piece of code may look up."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return found | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
+def _binds(statement: ast.stmt) -> set[str]:
+    """The names of a module that a statement gives values to."""
+    if isinstance(statement, _DEFINITIONS):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {each.asname or each.name.partition(".")[0] for each in statement.names}
+    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+# ---------------------------------------------------------------- where things are defined
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A definition: the text of its cell or file, what stands there, and the names that it can look up."""
+
+    file: str
+    text: str
+    node: ast.stmt
+    names: Mapping[str, Any]
+
+    @property
+    def segment(self) -> str:
+        """The definition alone, at the margin."""
+        lines = self.text.splitlines()[_first(self.node) - 1 : self.node.end_lineno]
+        return dedent("\n".join(lines))
+
+
+def _home(thing: Any) -> _Place | None:
+    if not isinstance(thing, type):
+        return _place(thing.__code__, thing.__name__, _seen_by(thing))
+    functions = [function for function in functions_of(thing) if is_own(function)]  # others are pydantic's
+    names = dict(vars(sys.modules.get(thing.__module__)) if thing.__module__ in sys.modules else {})
+    for function in functions:
+        names |= _seen_by(function)
+    for function in functions:
+        if place := _place(function.__code__, thing.__name__, names):
+            return place
+    texts = [("", text) for text in reversed(names.get("In", ())) if isinstance(text, str)]  # cells, in order
+    if file := names.get("__file__"):
+        texts.append((file, "".join(linecache.getlines(file))))
+    return next((place for file, text in texts if (place := _found(file, text, thing.__name__, names))), None)
+
+
+def _seen_by(function: Any) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_full(cell)}}
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # of a name that is bound later, such as the class's own
+        return False
+
+
+def _place(code: CodeType, name: str, names: Mapping[str, Any]) -> _Place | None:
+    text = "".join(linecache.getlines(code.co_filename))
+    return _found(code.co_filename, text, name, names, code.co_firstlineno)
+
+
+def _found(
+    file: str, text: str, name: str, names: Mapping[str, Any], line: int | None = None
+) -> _Place | None:
+    """The definition of that name, last of them or on that line; for a lambda the statement that holds it."""
+    try:
+        tree = _tree(text)
+    except SyntaxError:  # magic commands of a notebook
+        return None
+    found = [n for n in ast.walk(tree) if isinstance(n, _DEFINITIONS) and n.name == name and _spans(n, line)]
+    nodes: list[ast.stmt] = [*found, *(n for n in tree.body if line is not None and _spans(n, line))]
+    node = nodes[-1] if line is None and nodes else nodes[0] if nodes else None
+    return None if node is None else _Place(file, text, node, names)
+
+
+def _spans(node: ast.stmt, line: int | None) -> bool:
+    return line is None or _first(node) <= line <= (node.end_lineno or line)
+
+
+def _first(node: ast.stmt) -> int:
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+
+
+# ---------------------------------------------------------------- what a definition uses beyond its text
+
+
+def _beyond(thing: Any, home: _Place) -> Iterator[str]:
+    """Definitions that are reached and stand elsewhere, and values that the text does not tell, as text."""
+    told = _told(home.text)
+    queue, seen, values = [home], {id(thing)}, set[str]()
+    queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
+    for place in queue:
+        if place.file != home.file:
+            yield place.segment
+        for name, value in _used(place):
+            code = value if isinstance(value, type) or inspect.isfunction(value) else type(value)
+            if is_own(code) and id(code) not in seen:
+                seen.add(id(code))
+                queue += [inner] if (inner := _home(code)) else []
+            if name in values:
+                continue
+            if isinstance(value, _HOLDERS) and name in _changed(place.text):
+                values.add(name)
+                yield from _note(name, "changed as it runs, and not compared")
+            elif not (name in told and _alike(told[name], value)):
+                values.add(name)
+                yield from _said(name, value)
+
+
+def _used(place: _Place) -> Iterator[tuple[str, Any]]:
+    """Names that a definition looks up, of modules of the user's own their attributes, and the values."""
+    looked_up = _free(symtable(place.segment, place.file, "exec")) - _imported(place.text)
+    for name in sorted(looked_up & place.names.keys()):
+        value = place.names[name]
+        if not isinstance(value, ModuleType):
+            yield name, _bare(value)
+        elif is_own(value):
+            for n in ast.walk(place.node):
+                if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name:
+                    yield n.attr, _bare(getattr(value, n.attr, None))
+
+
+def _free(table: SymbolTable) -> set[str]:
+    """Names that a piece of code does not define itself, without those that it changes as it runs."""
+    symbols = table.get_symbols()
+    found = {symbol.get_name() for symbol in symbols if symbol.is_global() and symbol.is_referenced()}
+    found = found.union(*map(_free, table.get_children()))
+    return found - {symbol.get_name() for symbol in symbols if symbol.is_declared_global()}
+
+
+def _changed(text: str) -> set[str]:
+    """Names of what functions of a text change without giving the name another value."""
+    inside = (n for f in ast.walk(_tree(text)) if isinstance(f, _DEFINITIONS) for n in ast.walk(f))
+    found = [n for n in inside if isinstance(n, ast.Subscript | ast.Attribute)]
+    changes = (n for n in found if not isinstance(n.ctx, ast.Load) or getattr(n, "attr", "") in _CHANGES)
+    return {n.value.id for n in changes if isinstance(n.value, ast.Name)}
+
+
+def _imported(text: str) -> set[str]:
+    """Names that a text imports from what is installed: their values are not the user's."""
+    found = (n for n in _tree(text).body if isinstance(n, ast.ImportFrom) and n.module)
+    return {name for n in found if not is_own(sys.modules.get(str(n.module), ast)) for name in _binds(n)}
+
+
+def _bare(value: Any) -> Any:
+    """A function without what it is wrapped in."""
+    inner = getattr(value, "func", value)  # of functools.partial
+    return inspect.unwrap(inner) if callable(inner) and not isinstance(inner, type) else inner
+
+
+def _told(text: str) -> dict[str, Any]:
+    """Values that a text gives to names of its module, as far as one reads them there."""
+    found: dict[str, Any] = {}
+    for statement in _tree(text).body:
+        values: Any = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        for name in _binds(statement):
+            try:
+                found[name] = ast.literal_eval(values)
+            except (ValueError, TypeError, SyntaxError, AttributeError):
+                found.pop(name, None)
+    return found
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _said(name: str, value: Any) -> list[str]:
+    """A value as a line: an assignment where it is short and plain, else a note that holds its hash."""
+    words = _words(value)
+    if words is None:
+        kept = f"a {type(value).__name__} whose values are not compared"
+        return _note(name, kept) if isinstance(value, _HOLDERS) else []
+    try:
+        if len(words) <= SHOWN and _alike(ast.literal_eval(words), value):
+            return [f"{name} = {words}"]
+    except (ValueError, SyntaxError):
+        pass
+    short = len(words) <= SHOWN
+    return _note(name, words if short else f"{type(value).__name__} {sha256(words.encode()).hexdigest()}")
+
+
+def _words(value: Any, deep: int = 0) -> str | None:
+    """What tells a value from others: of plain ones their text, of arrays a hash; None where there is no telling."""
+    if isinstance(value, np.ndarray | np.generic):
+        digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if not isinstance(value, _HOLDERS) or deep == _DEEP:
+        return repr(value) if isinstance(value, Settings) else None
+    items = value.items() if isinstance(value, dict) else [(None, x) for x in value]
+    pairs = [(_words(key, deep + 1), _words(x, deep + 1)) for key, x in items]
+    if any(None in pair for pair in pairs):
+        return None
+    told = [f"{key}: {x}" if isinstance(value, dict) else str(x) for key, x in pairs]
+    if isinstance(value, dict):
+        return f"{{{', '.join(told)}}}"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({{{', '.join(sorted(told))}}})"
+    if isinstance(value, list):
+        return f"[{', '.join(told)}]"
+    return f"({', '.join(told)}{',' * (len(told) == 1)})"
+
+
+def _note(name: str, words: str) -> list[str]:
+    return [repr(f"{HELD}{name} is {words}")]
+
+
+def _is_note(node: ast.stmt) -> bool:
+    """Is it a note of ours on a value?"""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and str(value.value).startswith(HELD)

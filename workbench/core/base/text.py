@@ -1,0 +1,229 @@
+"""What people write, as they mean it: 1e-3 in YAML is a number, no and 1:30 are text, NumPy's numbers are Python's.
+
+All YAML and JSON that a person may have written is read here, be it a file, typed into a form or behind an option of
+the command line. A few lines that stand for more than memory holds are refused before anything is made of them.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from yaml import YAMLError as YAMLError  # for others
+
+from workbench.core.base.settings import SettingError, Settings, path_of
+
+DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
+REPEATED = 10_000  # values that the aliases of one text may stand for
+
+
+class Loader(yaml.SafeLoader):
+    """Plain data only, with the numbers and truth values of YAML 1.2; what aliases stand for is counted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._repeated = 0
+        self._sizes: dict[int, int] = {}  # by node: how many values are in it, aliases written out
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse what is too deep, what stands for too much, and what is within itself."""
+        first: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        alias = first if isinstance(first, yaml.AliasEvent) else None
+        if self._depth == DEEPEST:
+            raise self._refusal(first, f"lies {DEEPEST} levels deep; write it flatter")
+        self._depth += 1
+        node: Any = super().compose_node(parent, index)
+        self._depth -= 1
+        if alias is None:
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(part)] for part in _parts(node))
+        elif id(node) not in self._sizes:
+            raise self._refusal(alias, f"*{alias.anchor} is within itself; write it out")
+        else:
+            self._repeated += self._sizes[id(node)]
+            if self._repeated > REPEATED:
+                why = f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values"
+                raise self._refusal(alias, f"{why}; write them out")
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice."""
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            name = "" if key.tag.endswith(":merge") else str(self.construct_object(key, deep=True))
+            if name and name in seen:
+                raise self._refusal(node, f"{name!r} stands twice in the fields")
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Refuse text that is not what its tag says, and numbers of thousands of digits."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):
+            kind = node.tag.rpartition(":")[2]
+            raise self._refusal(node, f"{str(node.value)!r:.40} cannot be read as {kind}") from None
+
+    @staticmethod
+    def _refusal(where: Any, words: str) -> YAMLError:
+        return yaml.constructor.ConstructorError(None, None, words, where.start_mark)
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    """Nodes directly within a node."""
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
+
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)$")  # 010 would be 8
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+)
+_BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
+_NULL = re.compile(r"(~|null|Null|NULL|)$")
+_KINDS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
+Loader.yaml_constructors = {  # no dates, sets or bytes: no field holds one
+    tag: make for tag, make in Loader.yaml_constructors.items() if tag is None or tag in _KINDS
+}
+Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", _BOOL, "tTfF"),
+    ("null", _NULL, ["~", "n", "N", ""]),
+    ("int", _INT, "-+0123456789"),
+    ("float", _FLOAT, "-+.0123456789"),
+    ("merge", re.compile("<<$"), "<"),
+):
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _pattern, list(_first))
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes what either version of YAML would take for something else than text."""
+
+
+Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+def dump(value: Any, **options: Any) -> str:
+    r"""Write plain data as `parse` and other readers of YAML take them.
+
+    >>> dump({"data": "1e3", "step": 1e-3})
+    "data: '1e3'\nstep: 0.001\n"
+    """
+    return str(yaml.dump(value, Dumper=Dumper, **{"sort_keys": False, **options}))
+
+
+def parse(text: str) -> Any:
+    """Read one document; raises `YAMLError`, whatever is wrong with it.
+
+    >>> parse("{rate: 1e-3, name: no, time: 1:30}")
+    {'rate': 0.001, 'name': 'no', 'time': '1:30'}
+    """
+    if text.startswith("{") and text.count("{") + text.count("[") < DEEPEST:
+        try:  # what is JSON is read thirty times faster, and means the same
+            return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
+        except ValueError:
+            pass  # YAML after all, or something wrong, which is said there
+    return Loader(text).get_single_data()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(word: str) -> Any:
+    """NaN and Infinity are text in YAML."""
+    raise ValueError(word)
+
+
+def in_seconds(time: float, digits: int = 4) -> str:
+    """A time as people read it.
+
+    >>> in_seconds(1.23456), in_seconds(float("inf")), in_seconds(float("nan"))
+    ('1.235 s', 'more seconds than a number can hold', 'an unknown time')
+    """
+    if math.isnan(time):
+        return "an unknown time"
+    return f"{time:.{digits}g} s" if math.isfinite(time) else "more seconds than a number can hold"
+
+
+def duration(time: float) -> str:
+    """A time to wait, as people say it.
+
+    >>> duration(12.3), duration(200), duration(9000)
+    ('12 s', '3 min 20 s', '2 h 30 min')
+    """
+    minutes, seconds = divmod(round(time), 60)
+    hours, left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {left} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def read_text(path: Path) -> str:
+    """Text of a file; raises `SettingError` naming the file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{path}: is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
+    """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
+    file = path_of(path, "path")
+    if not file.is_file():
+        wanted = f"give a .yaml or .json file with fields such as {example!r}"
+        raise SettingError(f"{path}: no such file; {wanted}")
+    try:
+        content = parse(read_text(file))
+    except YAMLError as error:
+        raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        raise SettingError(f"{path}: must hold fields such as {example!r}, not {kind}")
+    return {str(key): value for key, value in content.items()}
+
+
+def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
+    """Read a JSON file of fields, some of them `needed`; raises `SettingError` for another, OSError without a file.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note.json"
+    >>> _ = path.write_text('{"name": "first"}')
+    >>> read_json(path, "name")
+    {'name': 'first'}
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = [name for name in needed if name not in found]
+        why = f"{missing[0]!r} is missing" if missing else "" if isinstance(found, dict) else "no fields"
+    except (ValueError, TypeError, RecursionError) as error:
+        why = " ".join(str(error).split())
+    if why:
+        raise SettingError(f"{path}: is damaged ({why})")
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Python's own numbers, lists and dicts in place of NumPy's, tuples and paths.
+
+    >>> import numpy as np
+    >>> plain({"rate": np.float64(2.0), "seeds": np.arange(2)})
+    {'rate': 2.0, 'seeds': [0, 1]}
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Settings):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

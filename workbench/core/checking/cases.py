@@ -1,0 +1,130 @@
+"""How settings are drawn: from the fields' own types and ranges, for any class of settings."""
+
+from typing import Any, Literal, Union, get_args, get_origin
+
+from hypothesis import reject
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from workbench.core.base.settings import SettingError, Settings
+from workbench.core.contract.scheme import Scheme
+from workbench.core.experiment import Experiment
+from workbench.core.running.precision import lost_digits
+
+MOST_WORKERS = 16
+ABOVE = 12  # whole numbers are drawn up to so many above their least
+
+
+def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
+    """Values for some of a class's fields, within their ranges; what has no simple type keeps its default."""
+    needed: dict[str, SearchStrategy[Any]] = {}
+    optional: dict[str, SearchStrategy[Any]] = {}
+    for name, field in cls.model_fields.items():
+        values = None if name in fixed else _values(field.annotation, field.metadata)
+        if values is not None:
+            (needed if field.is_required() else optional)[name] = values
+    return st.fixed_dictionaries(needed, optional=optional)
+
+
+def _values(kind: Any, limits: list[Any]) -> SearchStrategy[Any] | None:
+    if kind is bool:
+        return st.booleans()
+    if get_origin(kind) is Literal:
+        values = get_args(kind)
+        return st.sampled_from(values) if len(values) > 1 else None
+    if type(None) in get_args(kind):
+        rest = tuple(each for each in get_args(kind) if each is not type(None))
+        inner = _values(rest[0] if len(rest) == 1 else Union[rest], limits)  # noqa: UP007
+        return None if inner is None else st.none() | inner
+    low, high, open_low, open_high = _range(limits)
+    if kind is int:
+        least = 0 if low is None else int(low) + open_low
+        most = least + ABOVE if high is None else min(int(high) - open_high, least + ABOVE)
+        return st.integers(least, most)
+    if kind is float:
+        bottom = 0.0 if low is None else low
+        top = bottom + 10.0 if high is None else high
+        return st.floats(bottom, top, exclude_min=open_low, exclude_max=open_high)
+    return None
+
+
+def _range(limits: list[Any]) -> tuple[float | None, float | None, bool, bool]:
+    """Least and largest value, and whether these themselves are excluded."""
+    names = ("ge", "gt", "le", "lt")
+    found: dict[str, Any] = {n: getattr(limit, n) for limit in limits for n in names if hasattr(limit, n)}
+    low, high = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
+    return low, high, "gt" in found, "lt" in found
+
+
+def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
+    """Numbers of a scheme with workers that they fit: what it tells the planner, or what its fields allow."""
+
+    @st.composite
+    def fitting(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
+        workers = draw(st.integers(1, MOST_WORKERS))
+        told = list(cls.candidates(workers))
+        own = fields(cls, frozenset({"least_digits"}))
+        args = draw(st.sampled_from(told) | own if told else own)
+        try:
+            scheme = cls(**args)
+            scheme.check(workers)
+            lost_digits(scheme, workers)
+        except SettingError:  # an honest refusal
+            reject()
+        return dict(args), workers
+
+    return fitting()
+
+
+def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
+    """A scheme's own numbers with any number of workers; those that do not fit are left out later."""
+    args = scheme.model_dump(exclude_unset=True)
+    return st.integers(1, MOST_WORKERS).map(lambda workers: (args, workers))
+
+
+def delays() -> SearchStrategy[dict[str, Any]]:
+    """Delay laws of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
+    one, share = st.sampled_from, st.floats(0, 1)
+    return st.one_of(
+        _law("constant", shift=one([0.0, 5e-5, 0.01])),
+        _law("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
+        _law("shifted_exponential", per="part"),
+        _law("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
+        _law("exponential", mean=0.1),
+        _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
+        _law("heterogeneous", shift=one([5e-5, 0.01]), factor=one([2.0, 3.0, 10.0]), active_straggles=share),
+        _law("markov", factor=one([2.0, 10.0]), enter=st.floats(0.05, 1)),
+    )
+
+
+def _law(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
+    """A law of that kind; what of its fields is drawn is a strategy."""
+    values = {"kind": kind, **fields}
+    drawn = {name: v if isinstance(v, SearchStrategy) else st.just(v) for name, v in values.items()}
+    return st.fixed_dictionaries(drawn)
+
+
+def links() -> SearchStrategy[dict[str, Any]]:
+    """Links from none to slow ones, with downloads that take time or take none."""
+    latency, bandwidth = st.sampled_from([0.0, 1e-4, 0.3]), st.sampled_from([None, 1.0, 1e3, 1e7])
+    return st.fixed_dictionaries({"latency": latency, "bandwidth": bandwidth, "downloads": st.booleans()})
+
+
+def experiments(
+    name: str, numbers: SearchStrategy[tuple[dict[str, Any], int]], rounds: int = 4
+) -> SearchStrategy[dict[str, Any]]:
+    """Fields of valid experiments on the Unit problem with a scheme of that name; `numbers`: its own, and workers."""
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> dict[str, Any]:
+        args, workers = draw(numbers)
+        spec = {"scheme": name, "scheme_args": args, "workers": workers, "rounds": rounds}
+        spec |= {"seed": draw(st.integers(0, 2**32)), "delays": draw(delays()), "link": draw(links())}
+        spec |= {"problem": "unit", "problem_args": {"samples": draw(st.integers(1, 300))}}
+        try:
+            Experiment(**spec)
+        except SettingError:
+            reject()
+        return spec
+
+    return drawn()

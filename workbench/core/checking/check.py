@@ -1,0 +1,187 @@
+"""`wb.check`: every law of a kind, tried on settings that are drawn from the class's own fields."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from workbench.core.base.settings import SettingError, Settings, check_kind, unknown_name
+from workbench.core.checking import cases, delays, optimiser, problem, scheme
+from workbench.core.checking.law import EXAMPLES, Case, Law, Row, judged, table
+from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.scheme import Scheme
+from workbench.core.problems import ProblemArgs, problem_from
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MARKS = {"holds": "✓", "broken": "✗", "does not apply": "–"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of every law: `ok`, one row a law, shown as a table in a notebook and as text elsewhere."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Is no law broken?"""
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[Row, ...]:
+        """The laws that are."""
+        return tuple(row for row in self.rows if row.verdict == "broken")
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a table: law, says, verdict, why, case, show, cases."""
+        import pandas as pd
+
+        return pd.DataFrame([vars(row) for row in self.rows])
+
+    def __str__(self) -> str:
+        wrong = f"breaks {len(self.broken)} of {len(self.rows)} laws"
+        return f"{self.name} {'keeps all laws that apply' if self.ok else wrong}\n{table(self.rows)}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><td>{_MARKS[row.verdict]}</td><td><b>{escape(row.law)}</b></td>"
+            f"<td style='text-align:left'>{_html(row.says)}"
+            + "".join(f"<br><small>{text}</small>" for text in _more(row))
+            + f"</td><td>{row.verdict}</td></tr>"
+            for row in self.rows
+        )
+        head = escape(str(self).partition("\n")[0])
+        return f"<p>{head}</p><table><tbody>{body}</tbody></table>"
+
+
+def _more(row: Row) -> list[str]:
+    return ([_html(row.why)] if row.why else []) + ([f"<code>{escape(row.show)}</code>"] if row.show else [])
+
+
+def _html(text: str) -> str:
+    """A sentence, with names in single backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+class _Kind(NamedTuple):
+    subject: Any
+    laws: Sequence[Law[Any]]
+    draw: st.SearchStrategy[Case]
+
+
+def check(
+    what: type[Settings] | Settings | str,
+    *,
+    only: str | Sequence[str] | None = None,
+    case: Case | None = None,
+    mpi: bool = False,
+    examples: int = EXAMPLES,
+    seed: int = 0,
+) -> Checked:
+    """Try the laws of the contract on a scheme, delay law, problem or optimiser.
+
+    Settings are drawn from the class's own fields and ranges; of what breaks a law the smallest case found is kept,
+    with the call that shows it. A law takes about a second, all together less than twenty.
+
+    Parameters
+    ----------
+    what
+        A class (of `Scheme`, `DelayModel`, `ProblemArgs` or `Optimiser`), one made from it, or a name of one.
+    only
+        Name or names of laws; None: all.
+    case
+        Try this case alone, as a row's `show` has it; the law's `Broken` or the code's own error is raised as it is.
+    mpi
+        Schemes: also five rounds on real processes.
+    examples
+        How many cases are drawn for a law at most.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    SettingError
+        For what is none of these, an unknown law, or a case without the one law that it is for.
+
+    Examples
+    --------
+    >>> print(check("gd", only="pure", examples=3))
+    gd keeps all laws that apply
+    pure  holds           the same call gives the same answer and changes nothing it was given
+    """
+    check_kind("mpi", mpi, bool)
+    kind = _kind(what)
+    name = _name(kind.subject)
+    laws = _chosen([*kind.laws, *(scheme.ON_PROCESSES if mpi and kind.laws is scheme.LAWS else ())], only)
+    if case is not None:
+        if len(laws) != 1:
+            raise SettingError(f"case = {case!r:.60}: is for one law; name it in only")
+        laws[0].test(kind.subject, case)
+        return Checked(name, (Row(laws[0].name, laws[0].says, "holds", case=case, cases=1),))
+    told = repr(name) if isinstance(what, str) else name
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of steps that diverge, of digits: the laws look at what comes of it
+        rows = [judged(law, kind.subject, kind.draw, told, seed, examples) for law in laws]
+    return Checked(name, tuple(rows))
+
+
+def _chosen(laws: Sequence[Law[Any]], only: str | Sequence[str] | None) -> list[Law[Any]]:
+    wanted = [law.name for law in laws] if only is None else [only] if isinstance(only, str) else list(only)
+    known = {law.name: law for law in laws}
+    for name in wanted:
+        if name not in known:
+            raise unknown_name("only", name, known)
+    return [known[name] for name in wanted]
+
+
+def _name(subject: Any) -> str:
+    cls = subject if isinstance(subject, type) else type(subject)
+    return str(getattr(cls, "name", "") or cls.__name__)
+
+
+def _kind(what: Any) -> _Kind:
+    """What is to be checked, its laws, and how its cases are drawn."""
+    found = _named(what) if isinstance(what, str) else what
+    cls = found if isinstance(found, type) else type(found)
+    if issubclass(cls, Scheme):
+        numbers = cases.schemes(cls) if isinstance(found, type) else cases.of_one(found)
+        return _Kind(cls, scheme.LAWS, cases.experiments(cls.name, numbers))
+    seeds = st.integers(0, 2**16)
+    if issubclass(cls, DelayModel):
+        draw = {"seed": seeds, "workers": st.integers(1, 12), "samples": st.sampled_from([1, 2, 10, 1000])}
+        return _Kind(_made(found), delays.LAWS, st.fixed_dictionaries(draw))
+    if issubclass(cls, ProblemArgs):
+        args = _made(found)
+        if "precision" in cls.model_fields:  # whose digits tell a wrong gradient from a rounded one
+            args = args.replace(precision="float64")
+        draw = {"seed": seeds, "far": st.sampled_from([0.0, 0.1, 1.0])}
+        return _Kind(problem_from(args, scheme.plan_of(args)), problem.LAWS, st.fixed_dictionaries(draw))
+    if issubclass(cls, Optimiser):
+        return _Kind(_made(found), optimiser.LAWS, st.fixed_dictionaries({"seed": seeds}))
+    why = "cannot be checked; give a class of Scheme, DelayModel, ProblemArgs or Optimiser"
+    raise SettingError(f"what = {what!r:.60}: {why}")
+
+
+def _made(found: Any) -> Any:
+    return found() if isinstance(found, type) else found
+
+
+def _named(name: str) -> type[Settings]:
+    kinds: tuple[Any, ...] = (Optimiser, ProblemArgs, DelayModel, Scheme)
+    known = {name: cls.catalogue[name] for cls in kinds for name in cls.catalogue}
+    if name not in known:
+        raise unknown_name("what", name, known)
+    return known[name]

@@ -1,0 +1,139 @@
+"""What every delay law keeps: draws that hang on seed, round and slot alone, and that follow what the law declares."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.checking.law import Broken, Case, Law, through_json
+from workbench.core.contract.delays import DelayModel, DelayStream, Keyed
+
+DRAWS = 10_000  # of the statistical laws, rounds times workers
+ROUNDS = 400  # of them; where workers differ for a whole run, a few of very many workers
+AGAIN = 16  # times as many draws, other ones too, before a law is called broken: rare events need many
+SIGMAS = 6.0  # standard errors that a mean may be off
+SURE = 3.5  # that of a share
+
+
+def _seconds(law: DelayModel, seed: int, rounds: list[int], workers: int, samples: int) -> Array:
+    """Seconds of a load of so many samples, (rounds, workers), asked for in the order given."""
+    stream = DelayStream(law, seed, workers)
+    loads = np.full(workers, samples)
+    return np.stack([stream.whole(r, loads) for r in rounds])
+
+
+def finite(law: DelayModel, case: Case) -> None:
+    """Seconds are finite numbers, none below 0, one per worker."""
+    workers, samples = case["workers"], case["samples"]
+    found = _seconds(law, case["seed"], [0, 1, 2], workers, samples)
+    if found.shape != (3, workers):
+        raise Broken(f"`compute` gives an array of shape {found.shape[1:]} for {workers} workers")
+    if not np.isfinite(found).all() or found.min() < 0:
+        raise Broken(f"{samples} samples take {found.min():g} to {found.max():g} s")
+
+
+def ordered(law: DelayModel, case: Case) -> None:
+    """A round's draws are the same whoever asks first: they hang on seed, round and slot alone."""
+    rounds = [0, 1, 2, 3, 4, 5]
+    one = _seconds(law, case["seed"], rounds, case["workers"], 10)
+    stream = DelayStream(law, case["seed"], case["workers"], keep=8)
+    loads = np.full(case["workers"], 10)
+    other = {r: stream.whole(r, loads) for r in (3, 0, 5, 1, 4, 2)}
+    for r in rounds:
+        if not np.array_equal(one[r], other[r]):
+            why = "draw from `keyed.rng(round)`"
+            raise Broken(f"round {r} takes other times when round 3 is asked for first; {why}")
+
+
+def growing(law: DelayModel, case: Case) -> None:
+    """With one draw, more samples never take less time."""
+    draw = law.draw(Keyed(case["seed"]), 0, case["workers"], 0, None)
+    k, more = case["samples"], 2 * case["samples"] + 1
+    few, many = (np.asarray(law.compute(draw, np.full(case["workers"], n))) for n in (k, more))
+    if np.any(many < few):
+        raise Broken(f"{more} samples take less time than {k}")
+
+
+def memory(law: DelayModel, case: Case) -> None:
+    """A law that declares no memory does not look at the round before."""
+    keyed, workers = Keyed(case["seed"]), case["workers"]
+    alone = law.draw(keyed, 1, workers, 0, None)
+    after = law.draw(keyed, 1, workers, 0, law.draw(keyed, 0, workers, 0, None))
+    if not np.array_equal(alone, after):
+        raise Broken("its draws change with `before`; declare `memory = True`")
+
+
+def seeds(law: DelayModel, case: Case) -> None:
+    """Other seeds give other draws, unless nothing is drawn at all."""
+    one, other = (_seconds(law, seed, list(range(20)), 8, 100) for seed in (1, 2))
+    if np.array_equal(one, other) and np.ptp(one) > 0:
+        raise Broken("seeds 1 and 2 give the same times in 20 rounds of 8 workers")
+
+
+def _drawn(law: DelayModel, case: Case, times: int) -> Array:
+    """Seconds of many rounds and workers; so many times as many where that is asked for."""
+    rounds = 4 if law.lasting else ROUNDS
+    workers = DRAWS // rounds * (times if law.lasting or law.memory else 1)
+    many = rounds * (1 if law.lasting or law.memory else times)
+    return _seconds(law, case["seed"], list(range(many)), workers, case["samples"])
+
+
+def _error(law: DelayModel, values: Array) -> float:
+    """Standard error of their mean; a worker's rounds may hang together."""
+    groups = values.mean(axis=0) if law.memory or law.lasting else values.ravel()
+    return float(groups.std(ddof=1)) / len(groups) ** 0.5
+
+
+def _twice(wrong: Callable[[Array], str], law: DelayModel, case: Case) -> None:
+    """Raise `Broken` where many draws are wrong, and so many more as well."""
+    if wrong(_drawn(law, case, 1)) and (why := wrong(_drawn(law, case, AGAIN))):
+        raise Broken(why)
+
+
+def mean(law: DelayModel, case: Case) -> None:
+    """Draws have the mean that the law declares."""
+    told = law.expected(case["samples"])
+    assert told is not None
+
+    def wrong(found: Array) -> str:
+        off = abs(found.mean() - told) > SIGMAS * _error(law, found) + 1e-12 * told
+        why = f"{found.size} draws have a mean of {found.mean():.6g} s; declared is {told:.6g} s"
+        return why if off else ""
+
+    _twice(wrong, law, case)
+
+
+def quantiles(law: DelayModel, case: Case) -> None:
+    """As many draws lie below a declared quantile as should."""
+    for q in (0.1, 0.5, 0.9, 0.99):
+        told = law.quantile(q, case["samples"])
+        assert told is not None
+        _twice(partial(_share_wrong, law, q, told), law, case)
+
+
+def _share_wrong(law: DelayModel, q: float, told: float, found: Array) -> str:
+    below, most = found < told * (1 - 1e-12), found <= told * (1 + 1e-12)
+    least = (q * (1 - q) / found.size) ** 0.5
+    low, high = (float(share.mean()) for share in (below, most))
+    slack = [SURE * max(least, _error(law, share.astype(float))) for share in (below, most)]
+    if high < q - slack[1] or low > q + slack[0]:
+        return f"{high:.4f} of {found.size} draws are at most {told:.6g} s; declared is {q:g}"
+    return ""
+
+
+def _undeclared(what: str, told: float | None) -> str:
+    return "" if told is not None else f"declare `{what}` to have it checked"
+
+
+LAWS: tuple[Law[Any], ...] = (
+    Law("settings", through_json),
+    Law("finite", finite),
+    Law("order", ordered),
+    Law("growing", growing),
+    Law("memory", memory, lambda law: "it has a memory (`memory = True`)" if law.memory else ""),
+    Law("seeds", seeds),
+    Law("mean", mean, lambda law: _undeclared("expected(samples)", law.expected(1))),
+    Law("quantiles", quantiles, lambda law: _undeclared("quantile(q, samples)", law.quantile(0.5, 1))),
+)

@@ -1,0 +1,84 @@
+"""What every optimiser keeps: `update` is pure, its state can be kept, and it comes down a slope."""
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.checking.law import Broken, Case, Law, through_json
+from workbench.core.contract.optimisers import Optimiser, State
+from workbench.core.problems.base import Problem, Request
+from workbench.core.problems.linear import LeastSquares
+
+SAMPLES, FEATURES, ROUNDS = 40, 4, 300
+
+
+def _bowl(seed: int) -> Problem:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((SAMPLES, FEATURES))
+    return LeastSquares(X, X @ rng.standard_normal(FEATURES), l2=0.0)
+
+
+def _walk(
+    optimiser: Optimiser, problem: Problem, rounds: range, model: Array, state: State
+) -> tuple[Array, State]:
+    for t in rounds:
+        gradient = problem.gradient([(0, problem.samples, 1.0)], model)
+        model, state = optimiser.update(state, model, gradient, problem, t)
+    return model, state
+
+
+def pure(optimiser: Optimiser, case: Case) -> None:
+    """The same call gives the same answer and changes nothing it was given."""
+    problem = _bowl(case["seed"])
+    model, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
+    gradient = problem.gradient([(0, problem.samples, 1.0)], model)
+    before = deepcopy((state, model, gradient))
+    one, _ = optimiser.update(state, model, gradient, problem, 3)
+    changed = not (np.array_equal(model, before[1]) and np.array_equal(gradient, before[2]))
+    two, _ = optimiser.update(before[0], before[1], before[2], problem, 3)
+    if changed:
+        raise Broken("`update` changes the model or the gradient that it is given")
+    if not np.array_equal(one, two):
+        raise Broken("`update` gives other models for the same call; keep what it remembers in the state")
+
+
+def kept(optimiser: Optimiser, case: Case) -> None:
+    """Its state is numbers and arrays, so that a run can go on from a checkpoint."""
+    problem = _bowl(case["seed"])
+    _, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
+    for name, value in state.items():
+        if np.asarray(value).dtype.kind not in "fiub":
+            raise Broken(f"the state's {name!r} is a {type(value).__name__}; numbers and arrays can be kept")
+
+
+def descends(optimiser: Optimiser, case: Case) -> None:
+    """It comes down on least squares, with its own step or with one that is tried."""
+    problem = _bowl(case["seed"])
+    start = problem.evaluate([Request(problem.start(), gradient=False)])[0].loss
+    tried = [optimiser, *optimiser.candidates(problem.smoothness())]
+    losses = [np.inf]
+    for each in tried:
+        with np.errstate(all="ignore"):
+            model, _ = _walk(each, problem, range(ROUNDS), problem.start(), each.start(problem))
+            if np.isfinite(model).all():
+                losses.append(problem.evaluate([Request(model, gradient=False)])[0].loss)
+    if not min(losses) < start:
+        raise Broken(f"after {ROUNDS} rounds the loss is {min(losses):.4g}; it was {start:.4g}")
+
+
+def tuned(optimiser: Optimiser, case: Case) -> None:
+    """What it offers to tuning is of its own kind, and valid."""
+    for each in [*optimiser.candidates(2.0), *optimiser.near(), optimiser.scaled(2.0, 1.0)]:
+        if type(each) is not type(optimiser):
+            raise Broken(f"it offers {each!r}, which is another optimiser")
+
+
+LAWS: tuple[Law[Any], ...] = (
+    Law("settings", through_json),
+    Law("pure", pure),
+    Law("kept", kept),
+    Law("descends", descends),
+    Law("tuned", tuned),
+)

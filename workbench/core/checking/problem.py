@@ -1,0 +1,104 @@
+"""What every problem keeps: its gradient is that of its loss, and the sum of its slices' gradients."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.checking.law import Broken, Case, Law
+from workbench.core.problems.base import Problem, Request
+
+STEP = 1e-5  # of finite differences, relative to the model's size
+SLACK = 1e-8  # share of its size that a gradient may be off
+
+
+def _model(problem: Problem, case: Case) -> Array:
+    start = np.asarray(problem.start())
+    return start + case["far"] * np.random.default_rng(case["seed"]).standard_normal(start.shape)
+
+
+def _close(found: Array, wanted: Array, what: str) -> None:
+    off = float(np.abs(np.asarray(found) - wanted).max() / max(1e-12, float(np.abs(wanted).max())))
+    if not off <= SLACK:
+        raise Broken(f"{what}: off by {off:.2g} of its size")
+
+
+def starts(problem: Problem, case: Case) -> None:
+    """The first model has `size` finite numbers, the same each time."""
+    one, two = problem.start(), problem.start()
+    if one.shape != (problem.size,):
+        raise Broken(f"`start` gives shape {one.shape}; `size` says ({problem.size},)")
+    if not np.array_equal(one, two) or not np.isfinite(one).all():
+        raise Broken("`start` gives other numbers each time, or numbers that are not finite")
+
+
+def differences(problem: Problem, case: Case) -> None:
+    """The gradient, its sum / d + l2 * model, is that of the loss, by finite differences in any direction."""
+    model = _model(problem, case)
+    direction = np.random.default_rng(case["seed"] + 1).standard_normal(model.shape)
+    direction /= float(np.linalg.norm(direction))
+    h = STEP * max(1.0, float(np.linalg.norm(model)))
+    up, here, down = problem.evaluate([Request(model + s * h * direction) for s in (1, 0, -1)])
+    assert here.gradient is not None
+    slope = (here.gradient / problem.samples + problem.l2 * model) @ direction
+    found = (up.loss - down.loss) / (2 * h)
+    size = float(np.linalg.norm(here.gradient)) / problem.samples + 1e-8 / STEP * max(1.0, abs(here.loss))
+    if abs(found - slope) > 1e-4 * size:
+        raise Broken(f"along a direction the loss changes by {found:.6g}; the gradient says {slope:.6g}")
+
+
+def slices(problem: Problem, case: Case) -> None:
+    """The whole is the sum of its weighted slices, however it is cut."""
+    model, d = _model(problem, case), problem.samples
+    rng = np.random.default_rng(case["seed"])
+    cuts = [0, *sorted({int(c) for c in rng.integers(0, d + 1, 3)}), d]
+    pairs = [(a, b) for a, b in pairwise(cuts) if a < b]
+    each = np.array([problem.gradient([(a, b, 1.0)], model) for a, b in pairs])
+    _close(each.sum(axis=0), problem.gradient([(0, d, 1.0)], model), f"cut at {cuts}")
+    weights = rng.standard_normal(len(pairs))
+    together = problem.gradient([(a, b, float(w)) for (a, b), w in zip(pairs, weights, strict=True)], model)
+    _close(together, weights @ each, f"weighted slices {cuts}")
+
+
+def passes(problem: Problem, case: Case) -> None:
+    """`evaluate` and `gradient` agree, with a weight for every sample as well."""
+    model, d = _model(problem, case), problem.samples
+    rng = np.random.default_rng(case["seed"])
+    cut = int(rng.integers(0, d + 1))
+    weights = np.where(np.arange(d) < cut, 0.5, 2.0)
+    (plain, weighted) = problem.evaluate([Request(model), Request(model, weights)])
+    assert plain.gradient is not None
+    assert weighted.gradient is not None
+    _close(plain.gradient, problem.gradient([(0, d, 1.0)], model), "`evaluate` without weights")
+    parts = [each for each in ((0, cut, 0.5), (cut, d, 2.0)) if each[0] < each[1]]
+    wanted = problem.gradient(parts, model)
+    _close(weighted.gradient, wanted, f"`evaluate` with weights 0.5 before sample {cut}")
+
+
+def smooth(problem: Problem, case: Case) -> None:
+    """Gradients change no faster than `smoothness` says: at two models by that times their distance."""
+    one = _model(problem, case)
+    other = one + 0.1 * np.random.default_rng(case["seed"] + 2).standard_normal(one.shape)
+    told = problem.smoothness()
+    a, b = (
+        problem.gradient([(0, problem.samples, 1.0)], m) / problem.samples + problem.l2 * m
+        for m in (one, other)
+    )
+    found = float(np.linalg.norm(a - b) / np.linalg.norm(one - other))
+    if found > told * (1 + 1e-6) + 1e-12:
+        why = f"`smoothness` says {told:.6g}"
+        raise Broken(f"between two models the gradient changes {found:.6g} times as fast; {why}")
+
+
+def _unit(problem: Problem) -> str:
+    return "its loss is 0: gradients are what is looked at" if type(problem).__name__ == "Unit" else ""
+
+
+LAWS: tuple[Law[Any], ...] = (
+    Law("start", starts),
+    Law("differences", differences, _unit),
+    Law("slices", slices, _unit),
+    Law("passes", passes, _unit),
+    Law("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
+)

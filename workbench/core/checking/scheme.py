@@ -1,0 +1,308 @@
+"""What every scheme keeps: the laws of the contract between schemes and engines (`core.protocol`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.checking.cases import MOST_WORKERS
+from workbench.core.checking.law import Broken, Case, Law
+from workbench.core.codes.quality import DOUBLE, lost, measured_error
+from workbench.core.contract.mixed import Decoding, Stale
+from workbench.core.contract.plan import Plan, uncoded_plan
+from workbench.core.contract.scheme import Scheme
+from workbench.core.engine.timeline import Timeline
+from workbench.core.engine.virtual.arithmetic import EXACT, Coefficients, Numbers
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.problems import ProblemArgs
+from workbench.core.running.simulated import timeline
+from workbench.core.running.start import run
+from workbench.core.trace.learning import last_uses
+
+Class = type[Scheme]
+SETS = 20  # of survivors, for each of which a code is tried
+REAL_ROUNDS = 5  # on real processes
+REAL = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
+
+
+def _simulated(e: Experiment) -> tuple[Timeline, Coefficients]:
+    weights = Coefficients(e.plan)
+    return timeline(e, weights, events=False), weights
+
+
+def _with_numbers(e: Experiment) -> tuple[Timeline, Numbers]:
+    numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
+    return timeline(e, numbers, events=False), numbers
+
+
+def _on_data(case: Case) -> Experiment:
+    data = {"samples": max(2, case["problem_args"]["samples"]), "features": 3}
+    return Experiment(**{**case, **REAL, "problem_args": data})
+
+
+def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
+    """A run, and what was committed: weights over parts (None: all ones), or vectors where numbers decide."""
+    if not cls.numeric:
+        line, weights = _simulated(Experiment(**case))
+        return line, weights.weights
+    line, numbers = _with_numbers(_on_data(case))
+    return line, list(numbers.gradients)
+
+
+def _tolerance(e: Experiment) -> float:
+    """How far decoding may be off: as its codes keep digits, and 1e-8 at least."""
+    return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
+
+
+def _ones(weights: Decoding, e: Experiment, round: int) -> None:
+    """Refuse a decoding vector that misses parts which hold samples, or counts them twice."""
+    if weights is None:
+        return
+    if isinstance(weights, Stale):
+        if e.plan.versions == 1:
+            raise Broken(f"round {round}: gradients of other models than the round's own are committed")
+        if len(models := np.unique(weights.versions)) > 1:
+            raise Broken(f"round {round}: gradients of models {models.tolist()} are mixed in one commit")
+        weights = weights.total(e.plan.parts)
+    held = e.plan.sizes > 0
+    off = np.abs(np.where(held, weights - 1, 0.0))
+    if off.max() > _tolerance(e):
+        j = int(off.argmax())
+        why = f"part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
+        raise Broken(f"round {round}: {why}")
+
+
+def plans(cls: Class, case: Case) -> None:
+    """Every part is held, the master holds none, loads are as declared."""
+    e = Experiment(**case)
+    plan, samples = e.plan, e.problem_spec.count()
+    if plan.samples != samples:
+        raise Broken(f"the plan's parts hold {plan.samples} samples; there are {samples}")
+    if plan.workers != e.workers:
+        raise Broken(f"the plan is for {plan.workers} workers; there are {e.workers}")
+    if plan.work[0].samples:
+        raise Broken(f"rank 0, the master, holds {plan.work[0].samples} samples; it holds none")
+    nobody = set(np.flatnonzero(plan.sizes)) - set(plan.indices.tolist())
+    if nobody and cls.exact:
+        raise Broken(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
+    declared = e.built_scheme.loads(e.workers, samples)
+    if not np.array_equal(declared, plan.loads[1:]):
+        raise Broken(f"`loads` says {declared.tolist()}, the plan {plan.loads[1:].tolist()} samples a round")
+
+
+def through_json(cls: Class, case: Case) -> None:
+    """Settings come back from JSON as they were."""
+    e = Experiment(**case)
+    back = Experiment.model_validate_json(e.model_dump_json())
+    if back != e:
+        raise Broken(f"{e.scheme_args} became {back.scheme_args}")
+
+
+def finishes(cls: Class, case: Case) -> None:
+    """Every round is committed, in order, at times that do not go back."""
+    line, _ = _played(cls, case)
+    if len(line.times) != case["rounds"]:
+        raise Broken(f"{len(line.times)} of {case['rounds']} rounds were committed")
+    if np.any(np.diff([0.0, *line.times]) < 0):
+        raise Broken(f"rounds end at {[round(t, 6) for t in line.times]} s, which goes back")
+
+
+def exact(cls: Class, case: Case) -> None:
+    """The full gradient is committed whatever the stragglers: all ones, at one model."""
+    e = Experiment(**case)
+    _, committed = _simulated(e)
+    for round, weights in enumerate(committed.weights):
+        _ones(weights, e, round)
+
+
+def residuals(cls: Class, case: Case) -> None:
+    """What a commit says of its error is its error: the squared distance of the weights from all ones."""
+    e = Experiment(**case)
+    _, committed = _simulated(e)
+    line, _ = _with_numbers(e)  # only vectors' errors are what the scheme says
+    for round, (weights, told) in enumerate(zip(committed.weights, line.residuals, strict=True)):
+        total = weights.total(e.plan.parts) if isinstance(weights, Stale) else weights
+        true = 0.0 if total is None else float(((total - 1) ** 2).sum())
+        if abs(told - true) > 1e-8 * max(1.0, true):
+            why = f"the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
+            raise Broken(f"round {round}: {why}")
+
+
+def fresh(cls: Class, case: Case) -> None:
+    """Real vectors give the same, at the models that they are said to be of: no late answer counts, none twice."""
+    e = _on_data(case)
+    committed = [None] * e.rounds if cls.numeric else _simulated(e)[1].weights
+    _, numbers = _with_numbers(e)
+    problem, bounds = numbers.problem, e.plan.bounds
+
+    def sum_at(weighted: Sequence[tuple[int, float]], version: int) -> Array:
+        slices = [(int(bounds[j]), int(bounds[j + 1]), float(w)) for j, w in weighted]
+        return problem.gradient(slices, numbers.models[version])
+
+    for round, got in enumerate(numbers.gradients):
+        weights = committed[round]
+        if isinstance(weights, Stale):
+            wanted = np.zeros(problem.size) + weights.gradient(sum_at)
+        else:
+            w = np.ones(e.plan.parts) if weights is None else weights
+            wanted = sum_at(list(enumerate(w)), round)
+        off = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
+        if not off <= 100 * _tolerance(e):
+            raise Broken(
+                f"round {round}: the gradient is off by {off:.2g} of its size from the weighted sum at that round's"
+                " model; is an answer of an earlier round taken for a new one?"
+            )
+
+
+def forecasts(cls: Class, case: Case) -> None:
+    """`odds` gives the event engine's very rounds, ties included: same seconds, as many messages and bytes."""
+    e = _on_data(case) if cls.numeric else Experiment(**case)
+    line, _ = _played(cls, case)
+    told, engine = forecast(e), np.diff(line.times, prepend=0.0)
+    off = np.abs(told.seconds - engine) > 1e-9 * np.abs(engine) + 1e-12 * line.times[-1]
+    if off.any():
+        r = int(off.argmax())
+        raise Broken(f"round {r} takes {engine[r]:.6g} s; `odds` says {told.seconds[r]:.6g} s")
+    if e.link.downloads and e.plan.depth.max() > 1:  # a relay takes in answers until the next model
+        return
+    for what in ("messages", "bytes"):
+        found, said = float(np.mean(getattr(line, what))), float(getattr(told, what))
+        if abs(found - said) > 1e-12 * max(found, 1.0):
+            raise Broken(f"{found:.6g} {what} a round are received; `odds` says {said:.6g}")
+
+
+def digits(cls: Class, case: Case) -> None:
+    """Its codes keep the digits that they are judged to keep, so that one with too few is refused before a run."""
+    e = Experiment(**case)
+    for code in e.built_scheme.codes(e.workers):
+        found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
+        if found > judged:
+            why = f"its code is judged to be off by {judged:.2g}"
+            raise Broken(f"decoding is off by {found:.2g} of the sum; {why}")
+
+
+def repeats(cls: Class, case: Case) -> None:
+    """One seed gives the same run twice; nothing is drawn elsewhere."""
+    (one, a), (two, b) = _played(cls, case), _played(cls, case)
+    if one.times != two.times:
+        raise Broken("two runs with one seed end their rounds at different times")
+    for round, (u, v) in enumerate(zip(a, b, strict=True)):
+        if (u is None) != (v is None) or (u is not None and v is not None and u.tobytes() != v.tobytes()):
+            raise Broken(f"round {round}: two runs with one seed commit different weights")
+
+
+def versions(cls: Class, case: Case) -> None:
+    """No more models are in use at one time than the plan says, so that nobody has to keep more."""
+    e = Experiment(**case)
+    _, committed = _simulated(e)
+    uses = last_uses(committed.weights)
+    for round in range(e.rounds):
+        used = sum(version <= round <= last for version, last in uses.items())
+        if used > e.plan.versions:
+            why = f"{used} models are in use; the plan says {e.plan.versions} (`versions`)"
+            raise Broken(f"round {round}: {why}")
+
+
+def deaths(cls: Class, case: Case) -> None:
+    """A worker that dies changes nothing that is committed, or ends the run in a sentence."""
+    worker = 1 + case["seed"] % case["workers"]
+    e = Experiment(**{**case, "faults": [{"worker": worker, "round": case["seed"] % case["rounds"]}]})
+    try:
+        _, committed = _played(cls, {**case, "faults": e.faults})
+    except RunError:
+        return
+    for round, weights in enumerate(committed if cls.exact and not cls.numeric else []):
+        try:
+            _ones(weights, e, round)
+        except Broken as broken:
+            raise Broken(f"worker {worker} died: {broken}") from None
+
+
+def lateness(cls: Class, case: Case) -> None:
+    """Workers that are a thousand times slower, for good, change nothing that is committed."""
+    slow = {"kind": "heterogeneous", "shift": 1e-3, "factor": 1e3, "slow": 0.3, "slow_straggles": 1.0}
+    late = {**case, "delays": slow}
+    if not cls.numeric:
+        (exact if cls.exact else residuals)(cls, late)
+    fresh(cls, late)
+
+
+def candidates(cls: Class, case: Case) -> None:
+    """What it tells the planner to try is valid or refused in a sentence."""
+    for workers in range(1, MOST_WORKERS + 1):
+        for args in cls.candidates(workers):
+            try:
+                cls(**args).check(workers)
+            except SettingError:
+                continue
+
+
+def same(cls: Class, case: Case) -> None:
+    """Five rounds on real processes give what the virtual clock gives: what is learnt, where the scheme is exact."""
+    e = Experiment(**(case or example(cls)))
+    real = run(e, engine="mpi", emulate="nothing")
+    if len(real.rounds) != e.rounds:
+        raise Broken(f"{len(real.rounds)} of {e.rounds} rounds were committed")
+    if cls.exact and not cls.numeric:
+        wanted, found = run(e).rounds["loss"].to_numpy(), real.rounds["loss"].to_numpy()
+        if not np.allclose(found, wanted, rtol=1e-8):
+            r = int(np.argmax(~np.isclose(found, wanted, rtol=1e-8)))
+            why = f"the loss is {found[r]:.10g}; on the virtual clock it is {wanted[r]:.10g}"
+            raise Broken(f"round {r}: {why}")
+
+
+def example(cls: Class) -> Case:
+    """The first setting that fits four workers, or as many more as it takes."""
+    for workers in range(4, MOST_WORKERS + 1):
+        for args in cls.candidates(workers):
+            try:
+                case = {"scheme": cls.name, "scheme_args": dict(args), "rounds": REAL_ROUNDS}
+                case |= {"workers": workers, "problem": "least_squares"}
+                case |= {"problem_args": {"samples": 10 * workers, "features": 5}}
+                Experiment(**case)
+            except ValueError:
+                continue
+            return case
+    raise Broken("nothing of what `candidates` gives fits 4 to 16 workers")
+
+
+def plan_of(args: ProblemArgs) -> Plan:
+    """A plan of one worker that holds a problem's data, for those who look at problems alone."""
+    return uncoded_plan(1, args.count())
+
+
+def _sampled(cls: Class) -> str:
+    """Where what is committed is neither weights over parts nor the full gradient."""
+    return _carries_numbers(cls) if not cls.exact else ""
+
+
+def _carries_numbers(cls: Class) -> str:
+    why = "the numbers decide what it does (`numeric = True`), so there are no weights to look at"
+    return why if cls.numeric else ""
+
+
+def _inexact(cls: Class) -> str:
+    return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
+
+
+NO_FORECAST = "whom it asks depends on the learning (`selects = True`)"
+LAWS: tuple[Law[Any], ...] = (
+    Law("settings", through_json),
+    Law("candidates", candidates, once=True),
+    Law("plan", plans),
+    Law("rounds", finishes),
+    Law("exact", exact, lambda cls: _carries_numbers(cls) or _inexact(cls)),
+    Law("versions", versions, _carries_numbers),
+    Law("residual", residuals, _carries_numbers),
+    Law("fresh", fresh, _sampled),
+    Law("lateness", lateness, _sampled),
+    Law("deaths", deaths),
+    Law("forecast", forecasts, lambda cls: NO_FORECAST if cls.selects else ""),
+    Law("digits", digits, _inexact),
+    Law("repeats", repeats),
+)
+ON_PROCESSES: tuple[Law[Any], ...] = (Law("mpi", same, once=True),)

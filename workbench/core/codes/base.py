@@ -1,0 +1,179 @@
+"""A gradient code: an encoding matrix and its decoder."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.blas import one_thread
+from workbench.core.base.types import Array
+
+REMEMBERED = 2_000_000  # numbers kept in decoded survivor sets: a set costs its rows and its weights
+LARGE = 64  # unknowns above which the time goes into the arithmetic
+MOST_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
+GOOD = 1e-16  # squared residual below which the quick solution is taken as it is
+SMALL = 1e-13  # directions this much weaker than the strongest count as absent
+SAFE = 1e-8  # a square system with this reciprocal condition number has no weak direction
+
+
+class Decoding(NamedTuple):
+    """Weights of the answers, in their order, and what they miss: |a B - 1|^2.
+
+    The weights are (answers,), or (m, answers) for a code whose messages carry m coordinates each.
+    """
+
+    weights: Array
+    residual: float
+
+
+class Span(NamedTuple):
+    """Rows that decode among themselves; every solution over all of them is `particular + c @ null`."""
+
+    rows: NDArray[np.int64]  # (r,)
+    particular: Array  # (m, r)
+    null: Array  # (s, r), orthonormal and orthogonal to `particular`, so that the shortest c gives the shortest weights
+
+
+@dataclass(frozen=True, eq=False)
+class GradientCode:
+    """Row i of `matrix` holds the coefficients of worker i's message over the parts.
+
+    Decoding solves a @ matrix[answered] = target, by least squares where it cannot be met. With a = a0 + c N,
+    a0 any solution over all workers and N a basis of the left null space (s x n), only the s x s system
+    a[missing] = 0 is left to solve: microseconds instead of the milliseconds of a fresh least-squares
+    problem.
+
+    A code may know disjoint `spans`, sets of rows that decode on their own; then the one with the most rows
+    to spare is used. Without them the rows are one span, found by a singular value decomposition.
+
+    >>> code = GradientCode(np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]), stragglers=1)
+    >>> code.decode((1, 2)).weights.round(12).tolist()
+    [1.0, 2.0]
+    """
+
+    matrix: Array  # (messages, parts); a code with several coordinates per message: (messages, parts * m)
+    stragglers: int  # any so many may be missing
+    target: Array | None = None  # what the weights must produce: (columns,) or (m, columns); None: all ones
+    spans: tuple[Span, ...] = ()
+    instead: str = field(default="fewer stragglers", repr=False)  # what a warning recommends
+    _known: dict[tuple[int, ...], Decoding] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def workers(self) -> int:
+        """Number of rows."""
+        return len(self.matrix)
+
+    @cached_property
+    def goal(self) -> Array:
+        """The target as a matrix, (m, columns)."""
+        return np.atleast_2d(np.ones(self.matrix.shape[1]) if self.target is None else self.target)
+
+    def decode(self, answered: tuple[int, ...]) -> Decoding:
+        """Weights for the workers that answered (their row numbers, in any order)."""
+        known = self._known.get(answered)
+        if known is None:
+            with one_thread(self.matrix.size):
+                known = self._solve(np.asarray(answered, dtype=np.int64))
+            if len(self._known) >= self._room:
+                self._known.clear()
+            self._known[answered] = known
+        return known
+
+    @cached_property
+    def _room(self) -> int:
+        return min(MOST_SETS, max(1, REMEMBERED // (self.workers * (1 + len(self.goal)))))
+
+    @cached_property
+    def _spans(self) -> tuple[Span, ...]:
+        return self.spans or (whole_span(self.matrix, self.goal),)
+
+    @cached_property
+    def _owner(self) -> NDArray[np.int64]:
+        """Number of the span that each row belongs to."""
+        owner = np.zeros(self.workers, dtype=np.int64)
+        for number, span in enumerate(self._spans):
+            owner[span.rows] = number
+        return owner
+
+    @cached_property
+    def _spare(self) -> NDArray[np.int64]:
+        return np.array([len(span.null) for span in self._spans])
+
+    def _solve(self, answered: NDArray[np.int64]) -> Decoding:
+        quick = self._from_span(answered)
+        if quick is not None and quick.residual <= GOOD:
+            return quick
+        exact = least_squares(self.matrix[answered].T, self.goal.T).T
+        miss = exact @ self.matrix[answered] - self.goal
+        direct = self._decoding(exact, miss)
+        return direct if quick is None or direct.residual < quick.residual else quick
+
+    def _from_span(self, answered: NDArray[np.int64]) -> Decoding | None:
+        """Solve within the span that has the most rows to spare; None where that cannot work or is the longer way."""
+        missing = np.ones(self.workers, dtype=bool)
+        missing[answered] = False
+        lost = np.bincount(self._owner[missing], minlength=len(self._spans))
+        best = int(np.argmax(self._spare - lost))
+        if lost[best] > min(self._spare[best], len(answered)):
+            return None
+        weights = np.zeros((len(self.goal), self.workers))
+        weights[:, self._spans[best].rows] = without(self._spans[best], missing)
+        return self._decoding(weights[:, answered], weights @ self.matrix - self.goal)
+
+    def _decoding(self, weights: Array, miss: Array) -> Decoding:
+        flat = self.target is None or self.target.ndim == 1
+        return Decoding(weights[0] if flat else weights, float(np.vdot(miss, miss)))
+
+
+def whole_span(matrix: Array, goal: Array) -> Span:
+    """All rows as one span: the shortest solution, and the left null space."""
+    u, sigma, vt = np.linalg.svd(matrix)
+    rank = int(np.sum(sigma > sigma[0] * 10 * SMALL * max(matrix.shape)))
+    particular = (goal @ vt[:rank].T / sigma[:rank]) @ u[:, :rank].T
+    return Span(np.arange(len(matrix)), particular, u[:, rank:].T)
+
+
+def without(span: Span, missing: NDArray[np.bool_]) -> Array:
+    """The shortest weights of a span, (m, r), that are zero on the missing rows."""
+    gone = missing[span.rows]
+    if not gone.any():
+        return span.particular
+    c = least_squares(span.null[:, gone].T, -span.particular[:, gone].T)
+    weights = span.particular + c.T @ span.null
+    weights[:, gone] = 0.0
+    return weights
+
+
+def least_squares(system: Array, right: Array) -> Array:
+    """The shortest least-squares solution, (columns, m), of system @ x = right.
+
+    By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value
+    decomposition does, in a quarter of the time, and small systems spend most of theirs in the call itself.
+    Large square ones that are well conditioned are factored without it: pivoting goes column by column.
+    """
+    from scipy.linalg import lapack  # here, so that importing the workbench stays quick
+
+    rows, columns = system.shape
+    if not columns:
+        return np.zeros((0, right.shape[1]))
+    if rows == columns > LARGE and (quick := _by_elimination(system, right)) is not None:
+        return quick
+    padded = np.zeros((max(rows, columns), right.shape[1]))
+    padded[:rows] = right
+    work = 2 * min(rows, columns) + 2 * columns + 64 * (columns + 1 + right.shape[1])
+    pivots = np.zeros(columns, dtype=np.int32)
+    solution = lapack.dgelsy(system, padded, pivots, SMALL, work)[1]
+    return np.asarray(solution[:columns])
+
+
+def _by_elimination(system: Array, right: Array) -> Array | None:
+    """Solve a square system by LU; None where its condition asks for more care."""
+    from scipy.linalg import lapack
+
+    norm = float(np.abs(system).sum(axis=0).max())
+    factors, pivots, singular = lapack.dgetrf(system)
+    if singular or lapack.dgecon(factors, norm)[0] < SAFE:
+        return None
+    return np.asarray(lapack.dgetrs(factors, pivots, right)[0])

@@ -1,0 +1,111 @@
+"""Parameter checks that several codes share: one sentence with the field, its value and the nearest that work."""
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable
+from functools import wraps
+from threading import Lock
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+from workbench.core.base.kinds import slip, span
+from workbench.core.base.settings import SettingError, unknown_name
+
+KEPT, ROOM = 32, 2**28  # codes that are remembered, and bytes
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def remembered(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep the newest codes, 32 at most, in `ROOM` or one; refuse arguments of another kind than the function says.
+
+    >>> remembered(lambda workers: workers)(3)
+    3
+    """
+    kept: dict[Hashable, R] = {}
+    lock = Lock()
+
+    @wraps(make)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        # Types, too: True and 2.0 must not be found under 1 and 2.
+        key = (args, *map(type, args), *((name, value, type(value)) for name, value in sorted(named.items())))
+        try:
+            with lock:
+                found = kept.pop(key, None)
+        except TypeError:  # such as of a list, which cannot be looked up
+            kinds_fit(make, args, named)
+            raise
+        if found is None:
+            kinds_fit(make, args, named)
+            found = make(*args, **named)
+        with lock:
+            kept[key] = found
+            while len(kept) > 1 and (len(kept) > KEPT or sum(map(_bytes, kept.values())) > ROOM):
+                del kept[next(iter(kept))]  # the longest unused
+        return found
+
+    return called
+
+
+def _bytes(code: object) -> int:
+    """Of what is large in a code."""
+    arrays = [getattr(code, "matrix", None), *(span.null for span in getattr(code, "spans", ()))]
+    return sum(getattr(array, "nbytes", 0) for array in arrays)
+
+
+def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Refuse text, truth values and fractions where a function takes whole numbers, words that it does not know, ..."""
+    kinds = get_type_hints(make)
+    for name, value in inspect.signature(make).bind(*args, **named).arguments.items():
+        if get_origin(kinds.get(name)) is Literal and value not in (known := list(get_args(kinds[name]))):
+            raise unknown_name(name, value, known)
+        if wrong := slip(kinds.get(name), value):
+            raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.words}")
+
+
+def between(field: str, value: float, low: float, high: float, why: str) -> None:
+    """Refuse a value outside low to high.
+
+    >>> between("load", 3, 1, 4, "a worker holds some of the 4 parts")
+    """
+    if not low <= value <= high:
+        near = f", the nearest is {low if value < low else high}" if low < high else ""
+        raise SettingError(f"{field} = {value}: {why}; take {span(low, high)}{near}")
+
+
+def some_are_there(field: str, count: int) -> None:
+    """Refuse a code without workers, or without parts."""
+    if count < 1:
+        raise SettingError(f"{field} = {count}: a code needs at least one; take 1 or more")
+
+
+def stragglers_fit(workers: int, stragglers: int) -> None:
+    """Refuse a cluster without workers, and more stragglers than leave one answer."""
+    some_are_there("workers", workers)
+    between("stragglers", stragglers, 0, workers - 1, f"of {workers} workers one must answer")
+
+
+def seed_fits(seed: int) -> None:
+    """Refuse a seed below 0."""
+    if seed < 0:
+        raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more")
+
+
+def groups_divide(field: str, value: int, workers: int, size: int | None = None, more: str = "") -> None:
+    """Refuse groups that do not divide the workers: `value` of them, or of a `size` that grows with the value.
+
+    >>> groups_divide("groups", 4, 12)
+    >>> groups_divide("stragglers", 2, 12, size=3)
+    """
+    if workers % (size or value):
+        what = f"groups of {size} do" if size else "does"
+        fits = [k + (value - size if size else 0) for k in range(1, workers + 1) if workers % k == 0]
+        why = f"{what} not divide {workers} workers; take {nearest(value, fits)}{more}"
+        raise SettingError(f"{field} = {value}: {why}")
+
+
+def nearest(value: int, fits: Iterable[int], count: int = 4) -> str:
+    """List the values nearest to one that does not fit, in order, for an error.
+
+    >>> nearest(4, [0, 1, 2, 5, 11], 3)
+    '1, 2, 5'
+    """
+    return ", ".join(str(fit) for fit in sorted(sorted(fits, key=lambda fit: abs(fit - value))[:count]))

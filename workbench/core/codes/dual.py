@@ -1,0 +1,211 @@
+"""Codes designed from the decoder's side: choose good decoding weights, then solve for the coefficients.
+
+A code B over n messages decodes whatever s of them are missing if all weights a = a0 + c N with a B = target
+form a space in which those s can be made zero. So choose a0 (m x n) and N (s x n) first. The column of B that
+belongs to one part is supported on the messages that hold the part; with d = s + m of them the square system
+
+    [N ; a0][:, holders] @ b = [0 ; I_m]
+
+gives its coefficients. That is the construction of Ye and Abbe 2018, section 3, seen from the other side:
+their V is a basis of the complement of N, and their blocks [X_i | I_m] V are these columns. m = 1 makes the
+gradient codes of Tandon et al. 2017.
+
+Two kinds of small systems decide about the digits: the ones above, on d neighbouring columns, and N[:,
+missing], on any columns. Random numbers make both ill-conditioned. Rows of a Fourier basis whose d
+frequencies are spread evenly, k n / d rounded to integers, make the first kind orthogonal but for the
+rounding, B nearly a 0/1 matrix, and the second kind about as good as chance allows. Where n and d have common
+factors some sets of columns would be exactly dependent: a little seeded noise undoes that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.blas import one_thread
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+NOISES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
+ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are judged by all of them, ...
+SOME_SETS = 256  # ... else by so many random ones and by all runs of neighbours
+EFFORT = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
+CANDIDATES = 25  # and at most so many
+BLOCK = 64  # neighbouring parts that share one factorisation where their systems are large, ...
+LARGE = 4 * BLOCK  # that is, of more unknowns than this
+
+
+class Dual(NamedTuple):
+    """A code and all of its decoding weights."""
+
+    matrix: Array  # (n, parts * m)
+    particular: Array  # (m, n)
+    null: Array  # (s, n)
+
+
+def harmonics(n: int, count: int, first: int = 1) -> Array:
+    """Real Fourier vectors of evenly spread frequencies, (count, n), orthonormal, the `first` lowest in front.
+
+    Row k is cos + sin (Hartley's form, so that one row serves one frequency) of frequency (k - (first-1)/2) n
+    / count rounded to whole turns. For an even `first` half turns may be nearer: then all columns change
+    their sign at the seam, which spoils nothing. The lowest frequencies lie symmetrically about zero; for
+    first = 1 that is the constant vector.
+
+    >>> harmonics(4, 2).round(2).tolist()
+    [[0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, -0.5]]
+    """
+    exact = (np.arange(count) - (first - 1) / 2) * n / count
+    turns = [np.floor(exact + 0.5), np.floor(exact) + 0.5]
+    whole, half = (np.abs(t - exact).sum() for t in turns)
+    nearer = int(first % 2 == 0 and half < whole - 0.1)
+    angle = 2 * np.pi * np.outer(turns[nearer], np.arange(n)) / n
+    return np.asarray((np.cos(angle) + np.sin(angle)) / np.sqrt(n))
+
+
+def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -> Dual:
+    """Code with the decoding weights particular + c @ null, its coefficients scaled to at most 1.
+
+    `particular` is (m, n), `null` (s, n) with orthonormal rows, orthogonal to it; holders[k] are the s + m
+    messages that hold part k.
+    """
+    rows = np.concatenate([null, particular])
+    wanted = np.eye(len(rows))[:, len(null) :]
+    matrix = np.zeros((rows.shape[1], len(holders), len(particular)))
+    if len(rows) <= LARGE:
+        for part, held in enumerate(holders):
+            matrix[held, part] = np.linalg.solve(rows[:, held], wanted)
+    else:
+        for first in range(0, len(holders), BLOCK):
+            together = Neighbours(rows, holders[first : first + BLOCK])
+            matrix[together.held, first : first + BLOCK] = together.solve(wanted)
+    scale = max(matrix.max(), -matrix.min())
+    matrix /= scale
+    return Dual(matrix.reshape(len(matrix), -1), particular * scale, null)
+
+
+class Neighbours:
+    """Systems rows[:, holders[k]] @ b = wanted of parts with nearly the same holders, by one factorisation.
+
+    With W the columns of the first part's holders and X = W^-1 rows[:, others], a system in which the columns
+    `gone` are replaced by the others `new` has the solution c on `new`, X[gone, new] c = y[gone], y = W^-1
+    wanted, and y - X[:, new] c on what stays (Sherman, Morrison and Woodbury). One step of refinement makes
+    its residual as small as that of a factorisation of its own.
+    """
+
+    def __init__(self, rows: Array, holders: Sequence[NDArray[np.int64]]) -> None:
+        from scipy.linalg import lu_factor, lu_solve  # here, so that importing the workbench stays quick
+
+        d = len(rows)
+        self.held = np.concatenate([holders[0], np.setdiff1d(np.concatenate(holders), holders[0])])
+        self.columns = rows[:, self.held]
+        self.factors = lu_factor(self.columns[:, :d], check_finite=False)
+        if not np.diag(self.factors[0]).all():
+            raise np.linalg.LinAlgError("singular")
+        self.others = lu_solve(self.factors, self.columns[:, d:])
+        self.swaps = []
+        for held in holders:
+            here = np.isin(self.held, held)
+            self.swaps.append((np.flatnonzero(~here[:d]), np.flatnonzero(here[d:])))
+
+    def solve(self, wanted: Array) -> Array:
+        """Solutions of all parts, zero where a part is not held: (held, parts, m)."""
+        each = np.repeat(wanted[:, None], len(self.swaps), axis=1)
+        found = self._once(each)
+        return found + self._once(each - np.tensordot(self.columns, found, axes=1))
+
+    def _once(self, right: Array) -> Array:
+        """The same for right-hand sides (d, parts, m), up to the rounding that two factorisations cost."""
+        from scipy.linalg import lu_solve
+
+        d = len(right)
+        found = np.zeros((len(self.held), *right.shape[1:]))
+        found[:d] = lu_solve(self.factors, right.reshape(d, -1)).reshape(right.shape)
+        for part, (gone, new) in enumerate(self.swaps):
+            c = np.linalg.solve(self.others[np.ix_(gone, new)], found[gone, part])
+            found[:d, part] -= self.others[:, new] @ c
+            found[gone, part] = 0.0
+            found[d + new, part] = c
+        return found
+
+
+def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray[np.int64]]) -> Dual:
+    """Of the codes with decoding weights spanned by a candidate's rows, `first` of them particular, the best one.
+
+    That is the one with the smallest weights; a candidate is (d, n). One that stands alone is not judged.
+    """
+    with one_thread():
+        made = (_attempt(np.linalg.qr(rows.T)[0].T, first, holders) for rows in candidates)
+        codes = [code for code in made if code is not None]
+        if not codes:
+            raise SettingError("seed: its random numbers give no code; take the next one")
+        if len(codes) == 1:
+            return codes[0]
+        sets = judged_sets(len(codes[0].matrix), len(codes[0].null))
+        return min(codes, key=lambda code: large_weights(code, sets))
+
+
+def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
+    """Base with noise on its null rows (the particular ones stay as they are), and without where many are tried."""
+    rng = np.random.default_rng(seed)
+    for number in range(affordable(*base.shape)):
+        noise = NOISES[number % len(NOISES)] if number < CANDIDATES - 1 else 0.0
+        moved = base.copy()
+        moved[first:] += noise / np.sqrt(base.shape[1]) * rng.standard_normal(moved[first:].shape)
+        yield moved
+
+
+def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
+    """Rows in random directions but for a constant first one, (count, n)."""
+    rng = np.random.default_rng(seed)
+    for _ in range(affordable(count, n)):
+        rows = rng.standard_normal((count, n))
+        rows[0] = 1.0
+        yield rows
+
+
+def affordable(d: int, n: int) -> int:
+    """Count the candidates that may be tried for n messages, d of them per part."""
+    sets = comb(n, d - 1) if _certain(n, d - 1) else SOME_SETS + n
+    return int(np.clip(EFFORT / (n * d**3 + sets * d * d * (d + n)), 1, CANDIDATES))
+
+
+def _attempt(rows: Array, first: int, holders: Sequence[NDArray[np.int64]]) -> Dual | None:
+    try:
+        return dual(rows[:first], rows[first:], holders)
+    except np.linalg.LinAlgError:
+        return None
+
+
+@lru_cache(maxsize=32)
+def judged_sets(n: int, s: int) -> NDArray[np.int64]:
+    """Sets of missing messages by which candidates are judged, (sets, s)."""
+    if _certain(n, s):
+        return np.array(list(combinations(range(n), s)), dtype=np.int64).reshape(comb(n, s), s)
+    random = np.argsort(np.random.default_rng(0).random((SOME_SETS, n)), axis=1)[:, :s]
+    runs = (np.arange(n)[:, None] + np.arange(s)) % n
+    return np.concatenate([random, runs])
+
+
+def large_weights(code: Dual, sets: NDArray[np.int64]) -> float:
+    """Sum of absolute weights that no set exceeds, or few where only some sets are judged; infinite if one fails.
+
+    The sizes have a heavy tail, P(size > x) ~ C/x, as of any real numbers without special relations. A
+    quantile measures C, the largest of some sets mostly luck.
+    """
+    systems = code.null[:, sets].transpose(1, 2, 0)
+    right = -code.particular[:, sets].transpose(1, 2, 0)
+    try:
+        c = np.linalg.solve(systems, right)
+    except np.linalg.LinAlgError:
+        return float("inf")
+    weights = code.particular.T + np.einsum("ksm,sn->knm", c, code.null, optimize=True)
+    sizes = np.abs(weights).sum(axis=1).max(axis=1)
+    return float(np.quantile(sizes, 1.0 if _certain(len(code.matrix), len(code.null)) else 0.95))
+
+
+def _certain(n: int, s: int) -> bool:
+    return comb(n, s) <= ALL_SETS

@@ -1,0 +1,165 @@
+"""How many digits decoding costs: measured, the same for every code."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import gcd
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import DTypeLike, NDArray
+
+from workbench.core.codes.base import GradientCode
+
+SETS = 500  # random survivor sets that a judgement looks at: sizes of weights may have a heavy tail, see `codes.dual`
+EFFORT = 5e8  # multiplications that it may cost; then it looks at fewer sets of each kind, ...
+DOUBLE = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
+FEW = 4  # but at so many at least
+COORDINATES = 16  # of the random gradients that are coded and decoded
+Sets = int | Iterable[tuple[int, ...]]
+
+
+def amplification(code: GradientCode, sets: Sets = 200, rng: Generator | None = None) -> float:
+    """Largest |a|_1 max|B| over survivor sets: so many units of rounding may a decoded gradient be off.
+
+    `sets` are tuples of the rows that answered, or how many to draw with `stragglers` rows missing.
+
+    >>> from workbench.core.codes import fractional
+    >>> round(amplification(fractional(4, 1)), 9)
+    2.0
+    """
+    largest = float(np.abs(code.matrix).max())
+    weights = (code.decode(answered).weights for answered in survivors(code, sets, rng))
+    return max(float(np.abs(a).sum(axis=-1).max()) * largest for a in weights)
+
+
+def measured_error(
+    code: GradientCode, dtype: DTypeLike = np.float64, sets: Sets = 200, rng: Generator | None = None
+) -> float:
+    """Largest relative error of a decoded sum of random gradients, everything sent and combined in `dtype`.
+
+    >>> from workbench.core.codes import cyclic
+    >>> measured_error(cyclic(12, 4)) < 1e-12
+    True
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    gradients = rng.standard_normal((code.matrix.shape[1], COORDINATES)).astype(dtype)
+    messages = code.matrix.astype(dtype) @ gradients
+    true = code.goal @ gradients.astype(np.longdouble)
+    worst = 0.0
+    for answered in survivors(code, sets, rng):
+        weights = np.atleast_2d(code.decode(answered).weights).astype(dtype)
+        off = np.linalg.norm((weights @ messages[list(answered)] - true).astype(np.float64))
+        worst = max(worst, float(off / np.linalg.norm(true.astype(np.float64))))
+    return worst
+
+
+def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
+    """Decode amplification and measured relative gradient errors, over the same survivor sets.
+
+    >>> from workbench.core.codes import cyclic
+    >>> sorted(report(cyclic(12, 3)))
+    ['amplification', 'error_float32', 'error_float64']
+    """
+    drawn = list(survivors(code, sets))
+    return {
+        "amplification": amplification(code, drawn),
+        "error_float64": measured_error(code, np.float64, drawn),
+        "error_float32": measured_error(code, np.float32, drawn),
+    }
+
+
+def lost(
+    code: GradientCode, sets: Sets = SETS, rng: Generator | None = None, dtype: DTypeLike = np.float64
+) -> float:
+    """Decimal digits that decoding may lose, all of them at most: by the weights' size, or by what they miss.
+
+    Looks at random survivor sets, at runs of neighbours and at every k-th row missing, and at few of each
+    where the code is large. P(size > x) ~ C/x for random sets (see `codes.dual`), so that the largest of so
+    many sets is the largest of a few times their share.
+
+    >>> from workbench.core.codes import cyclic, mds
+    >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))
+    (16, 3)
+    """
+    limit = max(FEW, int(EFFORT / cost(code)))
+    wanted = sets if isinstance(sets, int) else len(sets := list(sets))
+    drawn = list(survivors(code, min(sets, limit) if isinstance(sets, int) else sets, rng))
+    scale = wanted / len(drawn)
+    ordered = [*runs(code, limit), *strides(code, limit)]
+    size = max(scale * amplification(code, drawn), amplification(code, ordered))
+    gone = max(missed(code, set_) for set_ in [*drawn, *ordered])
+    eps = np.finfo(np.dtype(dtype).type).eps
+    return float(np.clip(np.log10(max(size, gone / eps, 1.0)), 0, -np.log10(eps)))
+
+
+def cost(code: GradientCode) -> float:
+    """Multiplications of one decoding, roughly: the system of the missing rows, and the test of its solution."""
+    return float(code.matrix.size + 2 * code.stragglers**3)
+
+
+def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
+    """How far a decoded sum is from the one that all answers give, in coefficients of parts."""
+    everybody = code.decode(tuple(range(code.workers))).residual
+    return float(np.sqrt(max(code.decode(answered).residual - everybody, 0.0)))
+
+
+def warning(
+    code: GradientCode, share: float = 0.5, sets: Sets = SETS, dtype: DTypeLike = np.float64
+) -> str | None:
+    """One sentence if decoding may lose more than that share of a number's digits, naming a better code; see `lost`.
+
+    >>> from workbench.core.codes import mds
+    >>> warning(mds(15, 4)) is None
+    True
+    """
+    gone = lost(code, sets, dtype=dtype)
+    digits = -np.log10(np.finfo(np.dtype(dtype).type).eps)
+    return loses(code, gone, digits) if gone > share * digits else None
+
+
+def loses(code: GradientCode, gone: float, digits: float = DOUBLE) -> str:
+    """Say how many of a number's digits decoding may lose, and what to take instead."""
+    return (
+        f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
+        f" lose {gone:.0f} of {digits:.0f} digits; take {code.instead}"
+    )
+
+
+def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> Iterator[tuple[int, ...]]:
+    """Survivor sets as given, or so many random ones without `stragglers` rows each (seed 0 unless told)."""
+    if not isinstance(sets, int):
+        yield from sets
+        return
+    rng = np.random.default_rng(0) if rng is None else rng
+    for _ in range(sets):
+        yield tuple(np.sort(rng.permutation(code.workers)[code.stragglers :]).tolist())
+
+
+def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region.
+
+    So many of them, evenly over all; None: all.
+    """
+    for first in spread(range(code.workers if code.stragglers else 1), count):
+        yield without(code, (first + np.arange(code.stragglers)) % code.workers)
+
+
+def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Survivor sets whose missing rows are every k-th, cyclically: one host of every rack, say. See `runs`."""
+    n, s = code.workers, code.stragglers
+    steps = [step for step in range(2, n // 2 + 1) if s and n // gcd(n, step) >= s]
+    for step in spread(steps, count):
+        yield without(code, np.arange(s) * step % n)
+
+
+def spread(numbers: Sequence[int], count: int | None) -> Sequence[int]:
+    """So many of some numbers, evenly over all of them.
+
+    >>> spread(range(10), 3)
+    range(0, 10, 4)
+    """
+    return numbers[:: max(1, -(-len(numbers) // (count or len(numbers) or 1)))]
+
+
+def without(code: GradientCode, missing: NDArray[np.int64]) -> tuple[int, ...]:
+    """Set of all rows but some."""
+    return tuple(np.delete(np.arange(code.workers), missing).tolist())

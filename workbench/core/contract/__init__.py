@@ -1,0 +1,1 @@
+"""The contract between schemes and engines, and what both are made of: delays, links, optimisers."""

@@ -1,0 +1,219 @@
+"""What a delay law is, random numbers of a round and seconds that follow from them; and the draws of one run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import PydanticKnownError
+
+from workbench.core.base.plugins import Catalogue, Family
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
+
+TIES = 5  # random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
+
+
+class Keyed:
+    """Counter-based random numbers: a fresh generator for every (round, slot) of a seed."""
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        self.stream = stream
+
+    def rng(self, round: int, slot: int = 0) -> np.random.Generator:
+        """Generator of that round; slot tells parts apart (-1 serves the whole run's draws)."""
+        counter = np.array([0, slot + 1, self.stream, round + 1], dtype=np.uint64)
+        return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
+
+
+class DelayModel(Family):
+    """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
+
+    >>> sorted(delay_models())[:3]
+    ['changing', 'constant', 'exponential']
+    """
+
+    catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
+        "delays.kind", "workbench.core.contract.delays", "workbench.delays"
+    )
+    memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
+    lasting: ClassVar[bool] = False  # are some workers slower than others for a whole run?
+
+    kind: str = ""
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A law of a loose file keeps the name by which it is found again."""
+        found: dict[str, Any] = handler(self)
+        return {**found, "kind": self.__dict__["written"]} if "written" in self.__dict__ else found
+
+    @abstractmethod
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
+
+    @abstractmethod
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds to go through `samples` samples, per worker."""
+
+    def expected(self, samples: int) -> float | None:
+        """Mean seconds for so many samples, over workers and rounds; None: the law does not declare it."""
+        return None
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Seconds that a share q of the draws for so many samples stays below; None: the law does not declare it."""
+        return None
+
+    def check(self, workers: int) -> None:
+        """Refuse, with the field's name, a run that lacks a worker whom the law names."""
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
+        return None
+
+
+class PerSample(DelayModel):
+    """Base of the laws under which a worker's time grows with its samples: what beginning costs, too, are samples.
+
+    >>> from workbench.core.contract.delays import Constant
+    >>> Constant(shift=2.0, fixed=3.0).compute(np.zeros((1, 2)), np.array([0, 1])).tolist()
+    [0.0, 8.0]
+    """
+
+    fixed: float = setting(
+        0.0, "what a task costs before its first sample, as so many samples more", "samples", ge=0
+    )
+
+    def work(self, samples: NDArray[Any]) -> NDArray[Any]:
+        """Samples to take time for; who has none does not begin."""
+        return np.where(np.asarray(samples) > 0, samples + self.fixed, 0.0) if self.fixed else samples
+
+
+def law_of(value: Any) -> DelayModel:
+    """The law that fields say, its kind among them; a law as it is."""
+    if isinstance(value, DelayModel):
+        return value
+    if not isinstance(value, dict):
+        raise PydanticKnownError("model_attributes_type")
+    if "kind" not in value:
+        raise ValueError("has no kind; give one, e.g. {kind: constant}")
+    laws, kind = DelayModel.catalogue, value["kind"]
+    if isinstance(kind, str) and ".py:" in kind:  # of a loose file
+        law = laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
+        law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
+        return law
+    if not isinstance(kind, str) or not laws.knows(kind):
+        raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
+    return laws[kind](**value)
+
+
+# A field that takes every law there is.
+Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
+
+
+def delay_models() -> Catalogue[DelayModel]:
+    """All delay models by their kind.
+
+    >>> sorted(delay_models())[:2]
+    ['changing', 'constant']
+    """
+    return DelayModel.catalogue
+
+
+KEPT = 4  # rounds whose draws are at hand
+
+
+class DelayStream:
+    """The draws of one run: which worker takes how long in which round.
+
+    `first`: it goes on after so many rounds of others, on the same workers.
+    """
+
+    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = KEPT, first: int = 0) -> None:
+        self.model, self.workers, self.keep, self.first = model, workers, keep, first
+        self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
+        self.parts_apart = getattr(model, "per", "worker") == "part"
+        self._draws: dict[tuple[int, int], Array] = {}
+        self._ties: dict[int, Array] = {}
+
+    def ties(self, round: int) -> Array:
+        """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
+
+        >>> from workbench.core.contract.delays import Constant as law
+        >>> three, five = (DelayStream(law(), seed=1, workers=n).ties(round=7) for n in (3, 5))
+        >>> bool((three == five[:3]).all())  # a worker's number is its own
+        True
+        """
+        if round not in self._ties:
+            if len(self._ties) > self.keep:
+                self._ties.clear()
+            self._ties[round] = self._tie_keys.rng(round).random(self.workers)
+        return self._ties[round]
+
+    def draw(self, round: int, slot: int = 0) -> Array:
+        """Random numbers of a round, shape (k, workers); remembered for a few rounds."""
+        return self._drawn(self.first + round, slot)
+
+    def _drawn(self, round: int, slot: int) -> Array:
+        """The same, of all rounds, those before the first too."""
+        if (round, slot) not in self._draws:
+            before = self._before(round)
+            self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)
+            for key in [k for k in self._draws if k[0] < round - self.keep]:
+                del self._draws[key]
+        return self._draws[round, slot]
+
+    def _before(self, round: int) -> Array | None:
+        if not self.model.memory or round == 0:
+            return None
+        start = max((r for r, _ in self._draws if r < round), default=-1) + 1
+        for r in range(start, round):
+            self._drawn(r, 0)
+        return self._draws[round - 1, 0]
+
+    def whole(self, round: int, loads: NDArray[Any], plan: Plan | None = None) -> Array:
+        """Seconds that every worker takes for its whole load of a round; both (workers,).
+
+        The plan is needed where every part has a draw of its own.
+        """
+        if not self.parts_apart or plan is None:
+            return self.model.compute(self.draw(round), loads)
+        return self.progress(round, plan.portions)[:, -1]
+
+    def progress(self, round: int, portions: NDArray[Any]) -> Array:
+        """Seconds after which every worker has gone through its first, second, ... portion of samples.
+
+        Both (workers, portions). With one draw per worker the time depends on the samples done so far only.
+        """
+        if getattr(self.model, "as_recorded", False):  # the draw's seconds, shared out
+            done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
+            done[:, -1] = 1.0
+            return np.asarray(self.model.compute(self.draw(round), portions.sum(axis=1))[:, None] * done)
+        if not self.parts_apart:
+            draw = self.draw(round)
+            done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
+            return np.stack(done, axis=1)
+        each = [
+            self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)
+        ]
+        return np.cumsum(np.stack(each, axis=1), axis=1)
+
+    def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
+        """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
+        draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
+        return float(self.model.compute(draw, np.array([samples]))[0])
+
+    def sending(self, round: int, share: float) -> Array | None:
+        """Seconds that sending `share` of a model takes each worker, or None."""
+        return self.model.sending(self.draw(round), share)
+
+    def sent(self, rounds: Iterable[int], share: float) -> Array | float:
+        """Likewise of several rounds, (rounds, workers), or 0."""
+        rows = [self.sending(r, share) for r in rounds]
+        known = [row for row in rows if row is not None]
+        return np.stack(known) if known and len(known) == len(rows) else 0.0

@@ -1,0 +1,150 @@
+"""Laws whose times are drawn anew in every round, whoever was slow before."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.delays.base import DelayModel, Keyed, PerSample
+
+
+class ShiftedExponential(PerSample):
+    """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
+
+    >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    kind: Literal["shifted_exponential"] = "shifted_exponential"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
+    per: Literal["worker", "part"] = setting(
+        "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
+    )
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(self.work(samples) * (self.shift + draw[0] / self.rate))
+
+    def expected(self, samples: int) -> float:
+        return (samples + self.fixed) * (self.shift + 1 / self.rate)
+
+    def quantile(self, q: float, samples: int) -> float:
+        return float((samples + self.fixed) * (self.shift - np.log1p(-q) / self.rate))
+
+
+class Exponential(DelayModel):
+    """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
+
+    >>> model = Exponential(mean=1e-3)
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    kind: Literal["exponential"] = "exponential"
+    mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        return keyed.rng(round, slot).standard_exponential((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        """Seconds: mean * E, load or no load (nothing to compute costs nothing)."""
+        return np.asarray(np.where(np.asarray(samples) > 0, self.mean * draw[0], 0.0))
+
+    def expected(self, samples: int) -> float:
+        return self.mean if samples else 0.0
+
+    def quantile(self, q: float, samples: int) -> float:
+        return float(-np.log1p(-q) * self.expected(samples))
+
+
+class TwoPart(DelayModel):
+    """Paper 2, section V: samples * (t1 + Exp(rate lambda1)) + share * (t2 + Exp(rate lambda2)).
+
+    The second part is the sending of a message, `share` = its length over the model's (1/m).
+
+    >>> model = TwoPart()
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    kind: Literal["two_part"] = "two_part"
+    t1: float = setting(1.6, "least computing time of one sample", "s/sample", ge=0)
+    lambda1: float = setting(0.8, "rate of the computing time's exponential part", "samples/s", gt=0)
+    t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
+    lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Two standard exponentials per worker: computing, sending."""
+        rng = keyed.rng(round, slot)
+        return rng.standard_exponential((workers, 2)).T
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(samples * (self.t1 + draw[0] / self.lambda1))
+
+    def expected(self, samples: int) -> float:
+        """Computing: samples * (t1 + 1 / lambda1)."""
+        return samples * (self.t1 + 1 / self.lambda1)
+
+    def quantile(self, q: float, samples: int) -> float:
+        """Computing: samples * (t1 - log(1 - q) / lambda1)."""
+        return float(samples * (self.t1 - np.log1p(-q) / self.lambda1))
+
+    def sending(self, draw: Array, share: float) -> Array | None:
+        return np.asarray(share * (self.t2 + draw[1] / self.lambda2))
+
+
+class Constant(PerSample):
+    """No randomness: samples * shift.
+
+    >>> model = Constant(shift=0.5)
+    >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([10, 20])).tolist()
+    [5.0, 10.0]
+    """
+
+    kind: Literal["constant"] = "constant"
+    shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        return np.zeros((1, workers))
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(self.work(samples) * self.shift + 0.0 * draw[0])
+
+    def expected(self, samples: int) -> float:
+        return (samples + self.fixed) * self.shift
+
+    def quantile(self, q: float, samples: int) -> float:
+        return self.expected(samples)
+
+
+class Pareto(PerSample):
+    """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
+
+    >>> model = Pareto()
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    kind: Literal["pareto"] = "pareto"
+    shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
+    shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
+        return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(self.work(samples) * self.shift * draw[0])
+
+    def expected(self, samples: int) -> float | None:
+        """Samples * shift * shape / (shape - 1); of a tail without variance the mean of draws says little of it."""
+        return (samples + self.fixed) * self.shift * self.shape / (self.shape - 1) if self.shape > 2 else None
+
+    def quantile(self, q: float, samples: int) -> float:
+        return float((samples + self.fixed) * self.shift * (1 - q) ** (-1 / self.shape))

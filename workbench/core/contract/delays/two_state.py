@@ -1,0 +1,121 @@
+"""Laws of workers that are slow or fast: for the whole run, or for a while."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from workbench.core.base.kinds import there_are
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.types import Array
+from workbench.core.contract.delays.base import Keyed, PerSample
+
+
+class _Slower(PerSample):
+    """A worker takes `factor` times as long while the first row of its draw is 1: a share of all rounds."""
+
+    if TYPE_CHECKING:  # fields of each law, in its own order
+        shift: float
+        factor: float
+
+    @property
+    @abstractmethod
+    def _share(self) -> float:
+        """Of workers and rounds that are slower."""
+
+    def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return np.asarray(self.work(samples) * self.shift * np.where(draw[0] > 0, self.factor, 1.0))
+
+    def expected(self, samples: int) -> float | None:
+        """Samples * shift * (1 + share of the slower * (factor - 1))."""
+        return (samples + self.fixed) * self.shift * (1 + self._share * (self.factor - 1))
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """That of who is not slower, up to the share of those."""
+        return (samples + self.fixed) * self.shift * (1.0 if q <= 1 - self._share else self.factor)
+
+
+class Heterogeneous(_Slower):
+    """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
+
+    >>> model = Heterogeneous()
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    lasting = True
+    kind: Literal["heterogeneous"] = "heterogeneous"
+    shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
+    slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
+    who: tuple[int, ...] | None = setting(
+        None, "ranks of the slow workers, from 1, whatever the share is; empty = drawn once a run"
+    )
+    slow_straggles: float = setting(
+        0.8, "probability that a slow worker straggles in a round (p_ss)", ge=0, le=1
+    )
+    active_straggles: float = setting(
+        0.01, "probability that an active worker straggles in a round (p_as)", ge=0, le=1
+    )
+    factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
+
+    @field_validator("who")
+    @classmethod
+    def _ranks(cls, who: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if who is not None and (min(who, default=1) < 1 or len(set(who)) < len(who)):
+            raise SettingError(f"who = {list(who)}: take different ranks, from 1")
+        return who
+
+    def check(self, workers: int) -> None:
+        if max(self.who or (), default=0) > workers:
+            raise SettingError(f"who = {list(self.who or ())}: {there_are('worker', 1, workers)}")
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """Straggle or not (1 or 0), slow or not, per worker."""
+        if self.who is None:
+            slow = keyed.rng(-1).random(workers) < self.slow
+        else:
+            slow = np.isin(np.arange(1, workers + 1), self.who)
+        chance = np.where(slow, self.slow_straggles, self.active_straggles)
+        return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
+
+    def expected(self, samples: int) -> float | None:
+        """Of those who are given the share hangs on how many workers there are."""
+        return None if self.who is not None else super().expected(samples)
+
+    def quantile(self, q: float, samples: int) -> float | None:
+        """Likewise."""
+        return None if self.who is not None else super().quantile(q, samples)
+
+    @property
+    def _share(self) -> float:
+        return self.slow * self.slow_straggles + (1 - self.slow) * self.active_straggles
+
+
+class Markov(_Slower):
+    """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
+
+    >>> model = Markov()
+    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    (3,)
+    """
+
+    memory: ClassVar[bool] = True
+    kind: Literal["markov"] = "markov"
+    shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
+    enter: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
+    leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
+    factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
+
+    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        """State per worker: 1 slow, 0 fast."""
+        u = keyed.rng(round, slot).random((1, workers))
+        if before is None:
+            return (u < self.enter / (self.enter + self.leave)).astype(float)
+        return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
+
+    @property
+    def _share(self) -> float:
+        """In the long run and, as chains start stationary, from the first round."""
+        return self.enter / (self.enter + self.leave)

@@ -1,0 +1,108 @@
+"""Weights of few parts, of one model or of several: what a message or a commit is made of.
+
+Version v is the model after v commits. A plan says how many of them may be in use at one time (`Plan.versions`). Where
+there are several, part p at version v stands as number v * parts + p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+
+
+class Few:
+    """Value of a message that few parts are in, added up and scaled like a vector; a part may stand twice.
+
+    >>> import numpy as np
+    >>> value = 0.5 * Few(np.array([7, 2]), np.ones(2)) + Few(np.array([2]), np.ones(1))
+    >>> value.dense(parts=9).tolist()
+    [0.0, 0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0]
+    """
+
+    __slots__ = ("parts", "weights")
+    __array_ufunc__ = None  # NumPy's numbers leave the arithmetic to this class
+
+    def __init__(self, parts: NDArray[np.int64], weights: Array) -> None:
+        self.parts, self.weights = parts, weights
+
+    @classmethod
+    def total(cls, factors: Array, values: Sequence[Few]) -> Few:
+        """Sum of factor * value."""
+        many = np.repeat(factors, [len(value.parts) for value in values])
+        parts = np.concatenate([value.parts for value in values])
+        return cls(parts, many * np.concatenate([value.weights for value in values]))
+
+    def __add__(self, other: Few | float) -> Few:
+        if not isinstance(other, Few):
+            return self if other == 0 else NotImplemented  # a scheme that got nothing has 0
+        return Few.total(np.ones(2), [self, other])
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: float) -> Few:
+        return Few(self.parts, self.weights * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Few:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> Few:
+        return self * -1.0
+
+    def __sub__(self, other: Few | float) -> Few:
+        return self + other * -1.0
+
+    def __rsub__(self, other: Few | float) -> Few:
+        return -self + other
+
+    def dense(self, parts: int) -> Array:
+        """Weight of every part, (parts,)."""
+        return np.asarray(np.bincount(self.parts, self.weights, minlength=parts), dtype=float)
+
+
+@dataclass(frozen=True)
+class Stale:
+    """What was committed: sum of weight * gradient of a part at a version; three arrays of one length.
+
+    >>> import numpy as np
+    >>> Stale(np.array([3, 4]), np.array([0, 0]), np.array([0.5, 0.5])).total(parts=2).tolist()
+    [1.0, 0.0]
+    """
+
+    versions: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    weights: Array
+
+    @classmethod
+    def of(cls, value: Few, parts: int) -> Stale:
+        """What a value is made of, without its zeros; in order."""
+        keys, place = np.unique(value.parts, return_inverse=True)
+        weights = np.bincount(place, value.weights, minlength=len(keys))
+        versions, places = np.divmod(keys[weights != 0], parts)
+        return cls(versions, places, weights[weights != 0])
+
+    def total(self, parts: int) -> Array:
+        """Weight of every part, whatever the version: (parts,)."""
+        return np.asarray(np.bincount(self.parts, self.weights, minlength=parts), dtype=float)
+
+    def tobytes(self) -> bytes:
+        """What tells one from another."""
+        return b"".join(part.tobytes() for part in (self.versions, self.parts, self.weights))
+
+    def gradient(self, of: Callable[[Any, int], Array]) -> Any:
+        """Sum of `of([(part, weight), ...], version)` over the versions; 0 where there is nothing."""
+        total: Any = 0
+        for version in np.unique(self.versions).tolist():
+            at = self.versions == version
+            total = total + of(list(zip(self.parts[at], self.weights[at], strict=True)), version)
+        return total
+
+
+Decoding = Array | Stale | None  # weights over the parts of a round's own model; of several models; all ones

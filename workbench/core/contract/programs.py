@@ -1,0 +1,350 @@
+"""What programs of many schemes share: rules, gathering, following the newest model, coded trees.
+
+A coded star is a coded tree of one layer; so UMW, SGD, GC and CR are all the same two programs with
+another plan, another rule and another way to combine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from workbench.core.base.blas import one_thread
+from workbench.core.base.errors import QuorumLost
+from workbench.core.base.types import Array
+from workbench.core.codes import Decoding, GradientCode
+from workbench.core.contract.mixed import Few
+from workbench.core.contract.plan import MASTER, Work
+from workbench.core.contract.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+    one_moment,
+)
+
+Answer = tuple[int, int]  # rank, number of its message in the round
+Got = dict[Answer, Message]
+Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
+Answers = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
+INFINITY = float("inf")
+CACHED = 2**19  # bytes of values that are added up at a time, ...
+FEW = 16  # and at least so many values
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a parent may go on: `ready(answers, start of the round, now)`. Join with & and |."""
+
+    ready: Callable[[Collection[Answer], float, float], bool]
+    timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
+
+    def __or__(self, other: Rule) -> Rule:
+        """Go on when either rule holds."""
+        return Rule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
+
+    def __and__(self, other: Rule) -> Rule:
+        """Go on when both rules hold."""
+        return Rule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
+
+
+class Lost:
+    """Children that will not answer: for good, or in one round because their answer was refused."""
+
+    def __init__(self) -> None:
+        self.gone: set[int] = set()
+        self.refused: dict[int, dict[int, str]] = {}  # round -> rank -> reason
+
+    def add(self, message: Message) -> None:
+        """Take in the engine's word; one with a value, the reason, is about its own round only."""
+        if message.value is None:
+            self.gone.add(message.src)
+        else:
+            self.refused.setdefault(message.round, {})[message.src] = message.value
+
+    def of(self, round: int) -> set[int]:
+        """Who will not answer in a round."""
+        return self.gone.union(self.refused.get(round, ()))
+
+    def quorum_lost(self, parent: int, round: int, missing: Collection[int]) -> QuorumLost:
+        """The error that says so."""
+        return QuorumLost(parent, round, sorted(missing), self.refused.get(round))
+
+
+def at_least(k: int) -> Rule:
+    """Hold once there are k answers."""
+    return Rule(lambda got, start, now: len(got) >= k)
+
+
+def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
+    """Hold once every group of children has an answer (fractional repetition)."""
+    return Rule(
+        lambda got, start, now: len(got) >= groups and len({group(rank) for rank, _ in got}) == groups
+    )
+
+
+def after(seconds: float) -> Rule:
+    """Hold once that many seconds of the round have passed; what arrives at that very moment still counts."""
+    return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
+
+
+def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any, tuple[Got, Message | None]]:
+    """Collect the children's answers of a round until `rule` holds.
+
+    Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
+    as soon as the children still alive cannot make the rule hold.
+    """
+    got: Got = {}
+    match = {CODED: round, LOST: 0}
+    if node.parent >= 0:
+        match[MODEL] = round + 1
+    start = now = node.clock()
+    bells = sorted(start + seconds for seconds in rule.timers)
+    ask, newer = Recv(match, bells[0] if bells else None), None
+    _still_possible(node, round, rule, got, lost)
+    while not rule.ready(got, start, now):
+        message = yield ask
+        now = node.clock()
+        if message is None:
+            ask = Recv(match, next((bell for bell in bells if bell > now), None))
+        elif message.kind == CODED:
+            got[message.src, message.number] = message
+            now = _before(ask.until, now)
+        elif message.kind == MODEL:
+            newer = message
+            break
+        else:
+            lost.add(message)
+            _still_possible(node, round, rule, got, lost)
+    yield Close(CODED, round + 1)
+    return got, newer
+
+
+def patient_answers(
+    node: Node,
+    round: int,
+    tolerance: float,
+    follows: Callable[[frozenset[int]], bool],
+    lost: Lost,
+    number: int = 1,
+) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
+    """Wait for 1 + tolerance times the fastest child's `number` answers, and for all if those late may not be dropped.
+
+    `follows(late)`: may one go on without them? Returns the others' values by rank, and who was late. Raises
+    `QuorumLost` where only children that will not answer are missing, and may not be.
+    """
+    got: dict[int, dict[int, Any]] = {rank: {} for rank in node.children}
+    start, until, late = node.clock(), None, frozenset(node.children)
+    while late:
+        if late <= (missing := lost.of(round)):
+            if follows(late):
+                break
+            raise lost.quorum_lost(node.rank, round, late & missing)
+        message: Message | None = yield Recv({CODED: round, LOST: 0}, until)
+        if message is None:
+            if follows(late):
+                break
+            until = None
+        elif message.kind == LOST:
+            lost.add(message)
+        else:
+            got[message.src][message.number] = message.value
+            if len(got[message.src]) == number:
+                late -= {message.src}
+                if len(late) == len(node.children) - 1:
+                    until = start + (1 + tolerance) * (node.clock() - start)
+    yield Close(CODED, round + 1)
+    values = {rank: [of[k] for k in sorted(of)] for rank, of in got.items() if rank not in late}
+    return values, late
+
+
+def patient_program(node: Node, rule: Rule, tolerance: float, combine: Combine) -> Program:
+    """A star's master that drops late answers only where the rule holds without them; see `patient_answers`."""
+    everybody = frozenset(node.children)
+
+    def follows(late: frozenset[int]) -> bool:
+        return rule.ready({(rank, 0) for rank in everybody - late}, 0.0, 0.0)
+
+    def answers(r: int, model: Any, lost: Lost) -> Answers:
+        values, _ = yield from patient_answers(node, r, tolerance, follows, lost)
+        got = {(rank, 0): Message(rank, CODED, r, 0, value) for rank, (value,) in values.items()}
+        return *combine(r, got), len(got)
+
+    return master_program(node, answers)
+
+
+def _before(bell: float | None, now: float) -> float:
+    """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
+    if bell is not None and one_moment(now, bell):
+        return math.nextafter(bell, -INFINITY)
+    return now
+
+
+def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) -> None:
+    missing = lost.of(round)
+    if not missing:
+        return
+    numbers = range(node.plan.answers)
+    hoped = {(rank, number) for rank in set(node.children) - missing for number in numbers}
+    if not rule.ready(hoped | set(got), 0.0, INFINITY):
+        raise lost.quorum_lost(node.rank, round, missing)
+
+
+def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
+    """Sum of weight * value, weights (k,), in the order given; a few at a time, as a core's cache has room for copies.
+
+    >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([3., 5.])
+    """
+    if isinstance(values[0], Few):
+        return cast(Array, Few.total(weights, cast(Sequence[Few], values)))
+    if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
+        return _one_by_one(weights, values)
+    few = max(FEW, CACHED // max(values[0].nbytes, 1))
+    with one_thread(values[0].size * min(few, len(values))):
+        total = weights[:few] @ np.stack(values[:few])
+        for i in range(few, len(values), few):
+            total += weights[i : i + few] @ np.stack(values[i : i + few])
+    return np.asarray(total)
+
+
+def _one_by_one(weights: Array, values: Sequence[Array]) -> Array:
+    """The same without a copy of them all, which costs more than the products where the values are long."""
+    total = weights[0] * values[0]
+    term = np.empty_like(total) if len(values) > 1 else total
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        total += np.multiply(value, weight, out=term)
+    return np.asarray(total)
+
+
+def plain_sum(values: Sequence[Any]) -> Any:
+    """Sum of values in the order given, without an array for each term; of none, 0.
+
+    >>> plain_sum([np.array([1.0, 2.0]), np.array([4.0, 6.0])])
+    array([5., 8.])
+    """
+    if not values:
+        return 0
+    if isinstance(values[0], Few):
+        return Few.total(np.ones(len(values)), values)
+    total = np.array(values[0])
+    for value in values[1:]:
+        total += value
+    return total
+
+
+def decoded(decode: Callable[[tuple[int, ...]], Decoding], values: Mapping[int, Any]) -> tuple[Any, float]:
+    """Sum of some rows' values with the weights that decode them, and what these miss: see `GradientCode.decode`.
+
+    Added up by row and never by arrival, so that the same set gives the same bits.
+    """
+    rows = sorted(values)
+    weights, residual = decode(tuple(rows))
+    return weighted_sum(weights, [values[row] for row in rows]), residual
+
+
+def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
+    """Combine answers of ranks first, first+1, ... with the code's weights for that survivor set.
+
+    The code is made by who decodes first: a hundred leaves of a real run have no use for it.
+    """
+    code = cache(make)
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
+
+    return combine
+
+
+def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> Program:
+    """A master: send the model, take in answers, commit, round after round.
+
+    `answers(round, model, lost)` returns the gradient, its residual, and of how many vectors it was combined.
+    """
+    model, lost = node.model, Lost()
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
+        gradient, residual, combined = yield from answers(r, model, lost)
+        yield Decode(combined * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """A master that gathers by a rule: `master_program`, with a generator less on the way of each effect."""
+    model, lost = node.model, Lost()
+    for r in node.span:
+        yield Send(node.children, MODEL, r, model)
+        got, _ = yield from gather(node, r, rule, lost)
+        gradient, residual = combine(r, got)
+        yield Decode(len(got) * node.floats)
+        model = yield Commit(gradient, r, residual)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
+    lost, newer, ask = Lost(), None, Recv({MODEL: 0}, latest=True)
+    children, parent, work = node.children, node.parent, node.work
+    while True:
+        job = newer if newer is not None else (yield ask)
+        newer, r = None, job.round
+        if children:
+            yield Close(CODED, r)
+            yield Send(children, MODEL, r, job.value, floats=0 if r == node.rounds else None)
+        if r == node.rounds:
+            return
+        value = yield Compute(work, job.value, r, unless={MODEL: r + 1})
+        if value is None:
+            continue
+        if children:
+            got, newer = yield from gather(node, r, rule, lost)
+            if newer is not None:
+                continue
+            below, _ = combine(r, got)
+            yield Decode(len(got) * node.floats)
+            value = below + value
+        yield Send(parent, CODED, r, value)
+
+
+def coded_program(node: Node, rule: Rule, combine: Combine) -> Program:
+    """The one or the other: all nodes decode in the same way."""
+    program = parent_program if node.rank == MASTER else child_program
+    return program(node, rule, combine)
+
+
+def answer(
+    node: Node, job: Message, work: Work | None = None, kind: str = CODED, batch: int | None = None
+) -> Program:
+    """What most workers of a star do: compute their own work, or some other, and send it unless the master has gone on.
+
+    A model of None means that the answer is no longer needed.
+    """
+    if job.value is None:
+        return
+    value = yield Compute(work or node.work, job.value, job.round, {MODEL: job.round + 1}, batch)
+    if value is not None:
+        yield Send(node.parent, kind, job.round, value)
+
+
+def worker_program(node: Node, answer: Callable[[Node, Message], Program]) -> Program:
+    """A worker of a star whose `answer(node, model message)` computes and sends in a way of its own."""
+    ask = Recv({MODEL: 0}, latest=True)
+    while True:
+        job = yield ask
+        if job.round == node.rounds:
+            return
+        yield from answer(node, job)

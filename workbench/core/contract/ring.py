@@ -1,0 +1,127 @@
+"""Ring all-reduce: reduce-scatter, then all-gather, 2(N-1) steps of a slice of p/N each (paper 1, section II-B).
+
+`ring_finish` is the clock of those steps, computed for all nodes at once; `ring_steps` is the same thing as a
+program of explicit messages. Tests hold the two equal.
+"""
+
+import itertools
+from collections.abc import Generator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.contract.links import BYTES_PER_FLOAT, Link
+from workbench.core.contract.plan import even_sizes
+from workbench.core.contract.protocol import Node, Recv, Send
+
+SLICE = "slice"
+MOST = 256  # nodes; with more, their ways cost more than the steps
+
+
+def slice_sizes(floats: int, n: int) -> Array:
+    """Floats in each of the n slices of a vector (they differ by one at most)."""
+    return even_sizes(floats, n).astype(float)
+
+
+def bytes_sent(floats: int, n: int, place: int, width: int = BYTES_PER_FLOAT) -> int:
+    """Bytes that the node at a place sends in one all-reduce: all slices twice, but for one each way.
+
+    `width`: bytes of a number.
+
+    >>> [bytes_sent(5, 2, place) for place in (0, 1)]
+    [40, 40]
+    """
+    size, rest = divmod(floats, n)  # see `slice_sizes`, which would make a simulated round quadratic in n
+    spared = 2 * size + ((place + 1) % n < rest) + ((place + 2) % n < rest)
+    return width * (2 * floats - spared)
+
+
+def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tuple[Array, Array]:
+    """When each node has the sum, and when its port is free again; both shape (n,), seconds.
+
+    At step k node i sends slice i-k; it goes on to step k+1 once it has received slice i-1-k. A message is at
+    the next node's port after the latency and occupies it for its transfer. The last of all ways ends it.
+    """
+    n = len(entry)
+    if n > 1 and not link.latency and not link.bandwidth:
+        # Every step hands a maximum on, the last has seen all.
+        last = np.full(n, max(entry.max(), port_free.max()))
+        return last, last.copy()
+    rate = link.width / (link.bandwidth or np.inf)
+    if not 1 < n <= MOST:
+        return _by_steps(entry, port_free, rate * slice_sizes(floats, n), link.latency)
+    port = (_ways(floats, n, link.latency, rate) + np.concatenate([entry, port_free])).max(axis=1)
+    return port, port.copy()
+
+
+def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -> tuple[Array, Array]:
+    n = len(entry)
+    wrapped = np.concatenate([transfer, transfer])
+    ring = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
+    ring[1:] = entry
+    before, ready, port = ring[:-1], ring[1:], port_free.astype(float)
+    sent = np.empty(n)
+    for k in range(2 * (n - 1)):
+        ring[0] = ring[n]
+        start = (-1 - k) % n  # node i receives slice i - 1 - k
+        np.maximum(np.add(before, latency, out=sent) if latency else before, port, out=port)
+        np.add(port, wrapped[start : start + n], out=port)
+        np.maximum(ready, port, out=ready)
+    return ready.copy(), port
+
+
+@lru_cache(maxsize=2)
+def _ways(floats: int, n: int, latency: float, rate: float) -> Array:
+    """Seconds of the longest way to node i from node j's entry, and from its port: shape (n, 2n)."""
+    hops, moved = _hops(floats, n)
+    longest: Array = (latency * hops + rate * moved).max(axis=0)
+    return longest
+
+
+@lru_cache(maxsize=2)
+def _hops(floats: int, n: int) -> tuple[Array, Array]:
+    """Hops to the next node on such ways, and floats that pass ports, each (2, n, 2n): once round more, or not.
+
+    Each of the 2(n-1) steps is a hop, which stays with its slice, or a wait in a port for the slice before. From an
+    entry the first is a hop (a wait there is for no port), from a port a wait; the other hops are best with the
+    largest slice on the way.
+    """
+    size, steps = slice_sizes(floats, n), 2 * (n - 1)
+    before = size[(np.arange(n)[:, None] - np.arange(steps + 1)) % n]  # [j, s]: slice j - s
+    total, largest = before.cumsum(axis=1), np.maximum.accumulate(before, axis=1)
+    node, source = np.ogrid[:n, :n]
+    found = []
+    for first in (1, 0):  # is the first step a hop?
+        least = (node - source - first) % n + first
+        more = np.where(least + n + 1 - first <= steps, least + n, least)
+        hops = np.stack([least, more])
+        at = (source - 1 + first) % n, steps - hops - 1 + first
+        found.append((hops, total[at] + (hops - first) * largest[at]))
+    hops, moved = (np.concatenate(each, axis=2).astype(float) for each in zip(*found, strict=True))
+    return hops, moved
+
+
+def ring_steps(
+    node: Node, value: Array, round: int, came: dict[tuple[int, int], Array]
+) -> Generator[Any, Any, Array]:
+    """Explicit messages of the ring for one worker; ranks 1..n stand in the ring in order.
+
+    `came`: slices by round and step, kept from round to round: where a message's time is drawn by its length, a later
+    one may overtake those before it.
+    """
+    n = node.plan.workers
+    i = node.rank - 1
+    after = 1 + (i + 1) % n
+    bounds = np.concatenate([[0], np.cumsum(slice_sizes(node.floats, n))]).astype(int)
+    slices = [value[a:b] for a, b in itertools.pairwise(bounds)]
+    for k in range(2 * (n - 1)):
+        mine = slices[(i - k) % n]
+        yield Send(after, SLICE, round, mine, floats=len(mine), number=k)
+        while (round, k) not in came:
+            message = yield Recv({SLICE: round})
+            came[message.round, message.number] = message.value
+        j, new = (i - 1 - k) % n, came.pop((round, k))
+        slices[j] = new + slices[j] if k < n - 1 else new
+    return np.concatenate(slices)

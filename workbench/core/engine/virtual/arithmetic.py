@@ -1,0 +1,231 @@
+"""What messages carry on the virtual clock: coefficients (cheap) or the real vectors (to check the codes).
+
+All linear algebra of a program works on either. With coefficients, the value of a message is the vector of
+weights that its parts have in it, so what a scheme commits is its decoding vector (the Unit problem), and the
+gradient is evaluated later, once, as one weighted pass over the data (see `learning`).
+
+A scheme that treats coordinates apart (blocks of m, as paper 2 does) sets `coordinates` = m in its plan. A value
+of p numbers is then an array (m, parts * m): for each coordinate modulo m, the weights of every part's
+coordinates. Reshaping a value's first axis does the same to both kinds.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import Keyed
+from workbench.core.contract.mixed import Decoding, Few, Stale
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.plan import Blend, Plan, Work
+from workbench.core.contract.problem import in_round, rows_of
+from workbench.core.contract.programs import plain_sum
+from workbench.core.contract.protocol import Compute
+from workbench.core.problems.base import Problem, Quadratic, Slice
+
+MANY = 2**26  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
+EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
+BATCHES = 1  # random stream of mini-batches; delays have stream 0
+
+
+class Coefficients:
+    """Messages carry weights over parts; a model is just its round's number.
+
+    Where a plan has several versions in use, they carry weights over (part, version); see `mixed`.
+    """
+
+    l2 = 0.0
+
+    def __init__(self, plan: Plan) -> None:
+        self.weights: list[Decoding] = []  # per round
+        self.turn(plan)
+
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan = plan
+        self._rows: dict[int, tuple[Work, Array]] = {}
+        self._own = plan.versions == 1  # every message is of its round's own model
+        self._thin = not self._own or (plan.ranks * plan.parts > MANY and plan.coordinates == 1)
+        self._residual = 0.0  # of the newest round
+        m = plan.coordinates
+        self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
+
+    def start(self) -> int:
+        """Model of the first round."""
+        return len(self.weights)
+
+    def compute(self, rank: int, effect: Compute) -> Any:
+        """Row (or rows) of the encoding matrix."""
+        work = effect.work
+        known = self._rows.get(id(work))
+        if known is not None:  # as nearly always
+            return known[1]
+        if isinstance(effect.model, tuple):
+            rows = zip(effect.model, work.coefficients, strict=True)
+            return [self._few(model, work.parts[row != 0], row[row != 0]) for model, row in rows]
+        if not self._own and work.coefficients.ndim == 2:
+            return [self._few(effect.model, work.parts[row != 0], row[row != 0]) for row in work.coefficients]
+        if self._thin and work.coefficients.ndim == 1:
+            return self._few(effect.model, work.parts, work.coefficients)
+        weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
+        if work.coefficients.ndim == 1:
+            weights[work.parts] = work.coefficients
+        else:  # two rows may take the same part, each at a place of its own
+            for row, own in zip(weights, work.coefficients, strict=True):
+                row += np.bincount(work.parts, own, self.plan.parts)
+        spread = self._spread(weights)
+        spread.flags.writeable = False
+        self._rows[id(work)] = (work, spread)
+        return spread
+
+    def _few(self, model: int, parts: NDArray[np.int64], coefficients: Array) -> Few:
+        return Few(parts if self._own else model * self.plan.parts + parts, coefficients)
+
+    def _spread(self, weights: Array) -> Array:
+        """Weights (..., parts) as a value of p numbers; see the module's docstring."""
+        m = self.plan.coordinates
+        if m == 1:
+            return weights
+        spread = np.einsum("...i,uv->...uiv", weights, np.eye(m))
+        return spread.reshape(*weights.shape[:-1], m, self.plan.parts * m)
+
+    def smoothness(self, work: Work) -> float:
+        """No data, no curvature."""
+        return 1.0
+
+    def constant(self, work: Work) -> float:
+        """Weights say nothing of the model: a scheme that asks is `numeric`, and its numbers are carried."""
+        return 0.0
+
+    def ring_sum(self, values: list[Any]) -> Any:
+        """Sum of the workers' weights."""
+        return plain_sum(values)
+
+    def commit(self, round: int, gradient: Any, residual: float) -> tuple[int, float]:
+        """Keep the decoding vector, of the first who commits a round, or 0; returns the next model and |b - 1|^2.
+
+        b: of each part the weight, that of all versions together.
+        """
+        if round == len(self.weights):
+            total, parts, stale = gradient, self.plan.parts, None
+            if isinstance(gradient, Few):
+                stale = None if self._own else Stale.of(gradient, parts)
+                total = stale.total(parts) if stale else gradient.dense(parts)
+            own = stale is None or (stale.versions == round).all()
+            value = np.broadcast_to(total, self._ones.shape)
+            off = (value - self._ones).ravel()
+            exact = None if np.abs(off).max() <= EXACT else self._by_part(value)
+            self.weights.append(exact if own else stale)
+            self._residual = float(off @ off) / self.plan.coordinates
+        return round + 1, self._residual
+
+    def _by_part(self, value: Array) -> Array:
+        m = self.plan.coordinates
+        if m == 1:
+            return np.array(value)
+        apart = value.reshape(m, self.plan.parts, m)
+        return np.asarray(np.einsum("uiu->i", apart) / m)
+
+
+class Numbers:
+    """Messages carry the real vectors."""
+
+    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
+        self.plan, self.problem, self.optimiser = plan, problem, optimiser
+        self.models = [problem.start()]
+        self.gradients: list[Array] = []
+        self._state = optimiser.start(problem)
+        self._keyed = Keyed(seed, BATCHES)
+        self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
+
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan = plan
+
+    def start(self) -> Array:
+        """Model of the first round."""
+        return self.models[-1]
+
+    def compute(self, rank: int, effect: Compute) -> Array:
+        """Weighted sum of the parts' gradients; several where the work has several rows of coefficients."""
+        work = effect.work
+        if isinstance(work, Blend):
+            return self._blended(work, effect.model)
+        if work.coefficients.ndim == 2:
+            return self._rows_of(rank, effect)
+        if effect.batch is not None and effect.batch < work.samples:
+            return self._batch(rank, effect, effect.batch)
+        return in_round(self.problem, effect.round).gradient(self._slices(work), effect.model)
+
+    def _rows_of(self, rank: int, effect: Compute) -> Array:
+        """A sum for each row of coefficients, at a model of its own where there are several."""
+        work, models = effect.work, effect.model
+        several = models if isinstance(models, tuple) else (models,) * len(work.coefficients)
+        sums = []
+        for row, model in zip(work.coefficients, several, strict=True):
+            taken = np.flatnonzero(row) if several is models else slice(None)
+            own = Work(work.parts[taken], row[taken], work.samples)
+            sums.append(self.compute(rank, effect._replace(work=own, model=model)))
+        return np.stack(sums)
+
+    @property
+    def l2(self) -> float:
+        """Weight of the objective's regularisation."""
+        return self.problem.l2
+
+    @property
+    def _quadratic(self) -> Quadratic:
+        return cast(Quadratic, self.problem)  # schemes refuse other problems, see `Scheme.check_problem`
+
+    def _blended(self, work: Blend, model: Array) -> Array:
+        """Sum over the work's blocks, which are made once and kept as long as the run lasts."""
+        if id(work) not in self._blocks:
+            numbers = np.unique(work.blocks)
+            slices = [self._slices(work.block(number)) for number in numbers]
+            self._blocks[id(work)] = (work, [self._quadratic.blend(s) for s in slices])
+        blocks = self._blocks[id(work)][1]
+        return np.asarray(sum(self._quadratic.curve(block, model) for block in blocks))
+
+    def _slices(self, work: Work) -> list[Slice]:
+        bounds = self.plan.bounds
+        pairs = zip(work.parts, work.coefficients, strict=True)
+        return [(int(bounds[p]), int(bounds[p + 1]), float(c)) for p, c in pairs]
+
+    def _batch(self, rank: int, effect: Compute, size: int) -> Array:
+        """A mini-batch drawn without replacement, keyed by (seed, draw, rank), scaled to stand for all."""
+        places, weights = rows_of(self._slices(effect.work))
+        draw = effect.round if effect.draw is None else effect.draw
+        chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
+        scale = effect.work.samples / size
+        picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
+        return in_round(self.problem, effect.round).gradient(picked, effect.model)
+
+    def smoothness(self, work: Work) -> float:
+        """Smoothness of the mean loss over the work's samples."""
+        return self.problem.smoothness(self._slices(work))
+
+    def constant(self, work: Work) -> Array:
+        """The constant part of the work's gradient."""
+        return self._quadratic.constant(self._slices(work))
+
+    def ring_sum(self, values: list[Array]) -> Array:
+        """Sum slice by slice in the order in which the ring adds: slice j starts at worker j."""
+        n = len(values)
+        pieces = [np.array_split(v, n) for v in values]
+        total = [pieces[j][j] for j in range(n)]
+        for k in range(1, n):
+            total = [t + pieces[(j + k) % n][j] for j, t in enumerate(total)]
+        return np.concatenate(total)
+
+    def commit(self, round: int, gradient: Array, residual: float) -> tuple[Array, float]:
+        """Update the model. A scheme that got nothing may commit 0."""
+        if round + 1 == len(self.models):
+            estimate, newest = np.broadcast_to(gradient, self.models[-1].shape), self.models[-1]
+            model, self._state = self.optimiser.update(self._state, newest, estimate, self.problem, round)
+            self.gradients.append(np.array(estimate))
+            self.models.append(model)
+        return self.models[round + 1], residual
+
+
+Arithmetic = Coefficients | Numbers  # how an engine computes values and commits them

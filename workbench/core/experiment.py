@@ -1,0 +1,281 @@
+"""An experiment: one validated bag of settings, to and from JSON and YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import field_validator, model_validator
+
+from workbench.core import problems, schemes
+from workbench.core.base.files import write_file
+from workbench.core.base.kinds import there_are
+from workbench.core.base.own import name_of, told
+from workbench.core.base.settings import (
+    SettingError,
+    Settings,
+    at_most,
+    check_ending,
+    check_writable,
+    path_of,
+    setting,
+    within,
+)
+from workbench.core.base.text import dump, read_yaml
+from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential
+from workbench.core.contract.links import Link
+from workbench.core.contract.optimisers import Optimiser, optimiser_class
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.scheme import Scheme
+from workbench.core.contract.steering import Steering
+from workbench.core.contract.ways import Way, ways_of, why_not
+from workbench.core.problems import Problem, ProblemArgs, problem_from
+
+MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
+
+
+_MADE_OF = {  # what an experiment makes once -> the fields that it is made of
+    "built_scheme": {"scheme", "scheme_args"},
+    "problem_spec": {"problem", "problem_args"},
+    "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
+    "_optimiser": {"optimiser", "optimiser_args"},
+}
+
+
+class Fault(Settings):
+    """A worker that dies for good.
+
+    >>> Experiment(scheme="GC", workers=6, faults=[Fault(worker=2, round=10)]).faults[0].how
+    'kill'
+    """
+
+    worker: int = setting(description="rank of the worker, from 1", ge=1)
+    round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)
+    how: Literal["kill", "segfault", "exit"] = setting(
+        "kill", "on real processes: killed by a signal, by a fault of its own, or gone without a word"
+    )
+
+
+class Experiment(Settings):
+    """What to run: scheme, problem, optimiser, cluster size, delays, link. Frozen; a bad value is one sentence.
+
+    >>> Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12).load
+    0.252
+    """
+
+    scheme: str = setting("CR", "gradient aggregation scheme")
+    scheme_args: dict[str, Any] = setting({}, "numbers of the scheme")
+    problem: str = setting("logistic", "what is minimised")
+    problem_args: dict[str, Any] = setting({}, "data and regularisation")
+    optimiser: str = setting("gd", "how the model is updated")
+    optimiser_args: dict[str, Any] = setting({}, "numbers of the optimiser")
+    workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
+        12, "number of workers (N), master not counted", ge=1
+    )
+    rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
+    seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
+    delays: Delays = setting(ShiftedExponential(), "how long workers take")
+    link: Link = setting(Link(), "how long messages take")
+    decode_rate: float | None = setting(
+        None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
+    )
+    faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+    adaptive: bool = setting(
+        False,
+        "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
+    )
+
+    @field_validator("scheme_args", "problem_args", "optimiser_args")
+    @classmethod
+    def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
+        """Make lists tuples, NumPy's numbers Python's, functions names, so that what JSON gives back equals this."""
+        return {k: name_of(v, k) if callable(v) else _tuples(v) for k, v in args.items()}
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        scheme = self.built_scheme
+        try:
+            scheme.check(self.workers)
+        except SettingError:
+            raise
+        except Exception as error:  # of a scheme of the user's own
+            raise SettingError(f"scheme = {self.scheme!r}: {told(error)}") from error
+        self.build_optimiser()
+        self.problem_spec.own()  # what is named is there
+        samples = self.problem_spec.told()
+        scheme.check_problem(self.problem)
+        if samples is not None:  # else whoever opens the data finds out
+            scheme.check_samples(self.workers, samples)
+        if self.adaptive:
+            self._steerable(samples)
+        with within("delays"):
+            self.delays.check(self.workers)
+        for fault in self.faults:
+            if fault.worker > self.workers:
+                raise SettingError(f"faults.worker = {fault.worker}: {there_are('worker', 1, self.workers)}")
+            if fault.round >= self.rounds:
+                raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
+        return self
+
+    def _steerable(self, samples: int | None) -> None:
+        why, scheme = "", self.built_scheme
+        if self.faults:
+            why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
+        elif self.problem == "unit":
+            why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
+        elif samples is not None and (firm := why_not(scheme, scheme.plan(self.workers, samples))):
+            instead = "take adaptive = false, or begin with another scheme, e.g. 'GC'"
+            why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {firm}; {instead}"
+        if why:
+            raise SettingError(f"adaptive = True: {why}")
+
+    @cached_property
+    def built_scheme(self) -> Scheme:
+        """The scheme, made from its name and numbers."""
+        return _within("scheme_args", schemes.get(self.scheme), self.scheme_args)
+
+    def build_optimiser(self) -> Optimiser:
+        """Make the optimiser."""
+        return self._optimiser
+
+    @cached_property
+    def _optimiser(self) -> Optimiser:
+        cls = optimiser_class(self.optimiser)
+        own = {k: v for k, v in self.built_scheme.optimiser_args.items() if k in cls.model_fields}
+        return _within("optimiser_args", cls, {**own, **self.optimiser_args})
+
+    def current(self) -> Experiment:
+        """The experiment with the classes that its names stand for now: itself, unless a cell was run again.
+
+        Raises `SettingError` where its numbers do not fit a class any more.
+
+        >>> e = Experiment(scheme="UMW")
+        >>> e.current() is e
+        True
+        """
+        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays)
+        kind = type(self.delays).model_fields["kind"].default
+        law = DelayModel.catalogue.get(kind, type(self.delays))
+        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
+        if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
+            return self
+        return self.replace(delays={"kind": kind, **self.delays.model_dump(exclude_unset=True)})
+
+    @cached_property
+    def problem_spec(self) -> ProblemArgs:
+        """Validated arguments of the problem."""
+        return _within("problem_args", problems.get(self.problem), self.problem_args)
+
+    @property
+    def line(self) -> Link:
+        """The link with the length of the problem's numbers."""
+        return self.link.carrying(self.problem_spec.width)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Who holds what and who talks to whom."""
+        return self.built_scheme.plan(self.workers, self.problem_spec.count())
+
+    def __eq__(self, other: object) -> bool:
+        """Are all fields equal? What was made of them says nothing more."""
+        return type(other) is type(self) and self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in type(self).model_fields)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy with some fields changed; what is made of those is made anew when it is asked for."""
+        copy = super().model_copy(update=update, deep=deep)
+        for made, fields in _MADE_OF.items():
+            if not fields.isdisjoint(update or ()):
+                vars(copy).pop(made, None)
+        return copy
+
+    def steering(self, emulated: bool = True, **more: Any) -> Steering:
+        """What re-plans a run of it, from the scheme that it names on.
+
+        `emulated`: links are as the experiment has them; else what messages take is only measured. `more`: see
+        `Steering`.
+        """
+        samples, floats = self.shape()
+        self._steerable(samples)
+        own = Way(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
+        shape = getattr(self.problem_spec, "known", lambda: None)()
+        row = self.line.width * ((shape[1] if shape else floats) + 1)
+        link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
+        return Steering(ways_of(own, self.problem), self.rounds, link, floats, rate, row, **more)
+
+    def build_problem(self) -> Problem:
+        """Open the data and make the problem; raises `DataError`."""
+        return problem_from(self.problem_spec, self.plan)
+
+    def shape(self) -> tuple[int, int]:
+        """Samples d and parameters p; looks at the data's size only."""
+        args = self.problem_spec
+        return args.count(), args.size(self.plan if self.problem == "unit" else None)
+
+    @property
+    def load(self) -> float:
+        """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
+        samples, scheme = self.problem_spec.count(), self.built_scheme
+        return float(scheme.loads(self.workers, samples).max()) * scheme.passes / samples
+
+    @classmethod
+    def read(cls, path: str | Path) -> Experiment:
+        """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
+        spec = read_yaml(path, "scheme: CR")  # JSON is YAML
+        try:
+            return cls(**spec)
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+    def write(self, path: str | Path) -> Path:
+        """Write to a .json, .yaml or .yml file, atomically; raises `SettingError` for another name."""
+        file = path_of(path, "path")
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
+        check_writable(file, "path")
+        json = file.suffix == ".json"
+        text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
+        write_file(file, text.encode())
+        return file
+
+
+def put(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field of a spec by its dotted name, in place; raises `SettingError`.
+
+    Where no kind of delays is named, numbers of theirs belong to the default's.
+
+    >>> spec = {"workers": 6}
+    >>> put(spec, "delays.rate", 2.0)
+    >>> spec
+    {'workers': 6, 'delays': {'kind': 'shifted_exponential', 'rate': 2.0}}
+    """
+    *outer, last = name.split(".")
+    place: Any = fields
+    for depth, key in enumerate(outer, 1):
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            owner = ".".join(outer[:depth])
+            why = f"{owner} has no fields of its own; set {owner} itself"
+            raise SettingError(f"{name} = {value!r:.60}: {why}")
+    place[last] = value
+    delays = fields.get("delays")
+    if name.partition(".")[0] == "delays" and isinstance(delays, dict) and "kind" not in delays:
+        fields["delays"] = {"kind": Experiment.model_fields["delays"].default.kind, **delays}
+
+
+def _tuples(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        value = value.tolist()
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple | range) else value
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def _within(field: str, cls: type[S], args: dict[str, Any]) -> S:
+    """Build from a nested dict; an error names the whole way to the field."""
+    with within(field):
+        return cls(**args)

@@ -1,0 +1,223 @@
+"""Round times without an event loop: vectorised order statistics over drawn compute times; see `core.odds`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.own import told
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.odds import BATCH, Draws, Odds
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.scheme import Scheme
+from workbench.core.contract.sharing import Sharing
+from workbench.core.experiment import Experiment
+
+MOST = 1_000_000  # rounds: some minutes
+MEASURED = 50  # rounds that a scheme chooses numbers by, as DropCompute's program does
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected round time of an experiment, its spread, and what it costs."""
+
+    seconds: Array  # (rounds,) sampled round times
+    load: float  # largest share of the data set that one worker goes through per round
+    messages: float  # gradient messages received per round
+    bytes: float  # their bytes
+
+    @property
+    def mean(self) -> float:
+        """Mean seconds per round."""
+        return float(self.seconds.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of a round's seconds; none where it is a mean's rounding.
+
+        >>> Forecast(np.full(100, 0.1), 1.0, 1.0, 8.0).std
+        0.0
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # of rounds that hardly a number can hold
+            found = float(self.seconds.std())
+        return found if found > 1e-12 * self.mean else 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of `mean`, rounds taken as independent.
+
+        Where delays keep something from round to round, other seeds differ by more: by their workers'
+        speeds (heterogeneous, replay), or because a spell lasts several rounds (markov).
+        """
+        return self.std / float(np.sqrt(len(self.seconds)))
+
+
+@kinds_checked
+def forecast(
+    experiment: Experiment,
+    rounds: int | None = None,
+    seed: int | None = None,
+    sharing: Sharing | None = None,
+) -> Forecast:
+    """Sample round times of an experiment; no data is touched. Default: as many rounds as it has.
+
+    `rounds` are drawn with `seed`, or the experiment's own. `sharing`: workers are processes that share cores, and
+    cannot leave work at once (but where they go at a pace of their own, or rounds reach into later ones). Raises
+    `SettingError` where any cannot be used.
+
+    >>> forecast(Experiment(scheme="UMW", workers=4), rounds=10, seed=1).seconds.shape
+    (10,)
+    """
+    e = _forecastable(experiment, rounds, seed)
+    try:
+        return _forecast(e, rounds, seed, sharing)
+    except Exception as error:
+        error = told(error)
+        raise error from error.__cause__
+
+
+def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = None) -> Array:
+    """Seconds of the first round under each of some seeds, (seeds,): many clusters and runs' luck at little cost.
+
+    As `forecast` of one round, but for what late workers are held up by.
+
+    >>> e = Experiment(scheme="UMW", workers=4)
+    >>> bool((first_rounds(e, [1, 2]) == [forecast(e, 1, seed).mean for seed in (1, 2)]).all())
+    True
+    """
+    e, scheme = _forecastable(e, None, None), e.built_scheme
+    if scheme.own_pace or scheme.delayed:
+        return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
+    each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
+
+    def send(floats: float) -> Array | float:
+        rows = [draws.send(floats) for draws in each]
+        return 0.0 if isinstance(rows[0], float) else np.concatenate([np.asarray(row) for row in rows])
+
+    draws = replace(
+        each[0],
+        first=1,  # a run's first round may be another one (PGC)
+        seconds=np.concatenate([draws.seconds for draws in each]),
+        send=send,
+        ties=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
+        progress=lambda portions, which: np.concatenate(
+            [draws.progress(portions, slice(1)) for draws in each[which]]
+        ),
+    )
+    found = scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers)
+    if found.carry is not None:  # rounds begin with what those before left, and these are of other runs
+        return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
+    return found.seconds if sharing is None else sharing.ended(found, draws).seconds
+
+
+def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
+    """With the numbers that its scheme chooses from measured times (`Scheme.measured`); of most schemes as it is.
+
+    `rounds` of them are drawn as `forecast` does, with the experiment's own seed.
+
+    >>> e = Experiment(scheme="DropCompute", workers=4, delays={"kind": "markov", "shift": 1e-3, "factor": 9.0})
+    >>> forecast(settled(e)).mean < 0.5 * forecast(e).mean
+    True
+    """
+    e = _forecastable(experiment, rounds, None)
+    found = e.built_scheme.measured(lambda: _draws(e, rounds, e.seed)(range(rounds), None), e.workers)
+    return e.replace(scheme_args={**e.scheme_args, **found}) if found else experiment
+
+
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # a link may be so slow that no number can hold when it is through
+def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Sharing | None) -> Forecast:
+    workers, scheme = e.workers, e.built_scheme
+    total = e.rounds if rounds is None else rounds
+    drawn = _draws(e, total, e.seed if seed is None else seed)
+    at_once = max(1, BATCH // workers)
+    if scheme.own_pace or scheme.delayed:
+        sharing = None
+    batches, carry = list[Odds](), None
+    for start in range(0, total, at_once):
+        draws = drawn(range(start, min(start + at_once, total)), carry)
+        draws = draws if sharing is None else sharing.shared(draws)
+        odds = scheme.odds(draws, workers)
+        late = (draws.seconds.max(axis=1) > odds.seconds).any()
+        if (
+            sharing is not None and odds.carry is None and late
+        ):  # else the scheme itself knows who is still at work
+            batches = [sharing.odds(drawn, lambda draws: scheme.odds(draws, workers), total)]
+            break
+        batches.append(odds if sharing is None else sharing.passed_on(odds))
+        carry = odds.carry
+    names = ("seconds", "messages", "bytes")
+    seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
+    seconds[np.isnan(seconds)] = np.inf  # from one moment that no number can hold to the next
+    return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
+
+
+def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Draws]:
+    """What draws some rounds of a run of so many, given what those before left behind."""
+    samples, floats = e.shape()
+    workers, scheme = e.workers, e.built_scheme
+    loads = scheme.loads(workers, samples)
+    stream = scheme.stream(e.delays, seed, workers, total)
+    plan = scheme.plan(workers, samples) if stream.parts_apart else None
+    plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
+
+    def drawn(chosen: range, carry: Any = None) -> Draws:
+        seconds = (
+            np.broadcast_to(np.nan, (len(chosen), workers))  # it asks by number for what it needs
+            if scheme.own_pace
+            else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
+        )
+        return Draws(
+            seconds,
+            lambda length: stream.sent(chosen, length / floats),
+            e.line,
+            floats,
+            lambda which: np.stack([stream.ties(chosen[k]) for k in which]),
+            e.decode_rate,
+            carry,
+            samples,
+            lambda portions, which: np.stack([stream.progress(r, portions) for r in chosen[which]]),
+            chosen.start,
+            partial(_whole, stream, scheme, loads=loads, plan=plan),
+            total,
+            drawn,
+            stream.sent,
+            stream.ties,
+        )
+
+    return drawn
+
+
+def _whole(
+    stream: DelayStream, scheme: Scheme, round: int, loads: NDArray[np.int64], plan: Plan | None
+) -> Array:
+    """Seconds of every worker's whole load, (workers,), by what it holds in that round."""
+    rows = scheme.rows(stream.workers, round)
+    if rows is None:
+        return stream.whole(round, loads, plan)
+    return stream.whole(round, loads[rows], plan and plan.shuffled(rows))
+
+
+def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) -> Experiment:
+    if not isinstance(experiment, Experiment):
+        raise SettingError(
+            f"experiment = {experiment!r:.60}: give a wb.Experiment (of a preset, preset['CR'])"
+        )
+    if rounds is not None and not (isinstance(rounds, int | np.integer) and rounds >= 1):
+        raise SettingError(f"rounds = {rounds!r}: take a whole number, 1 or more")
+    if (drawn := experiment.rounds if rounds is None else rounds) > MOST:
+        raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MOST} or less")
+    if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
+        raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
+    if experiment.faults:
+        raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
+    return experiment.current()

@@ -1,0 +1,140 @@
+"""The experiments that paper 1 published, as presets: five schemes each, with the published speedups.
+
+The paper states tree, resiliency and data sizes; of the cluster it states the model (section III-C) and, for
+figure 13, its constants: t_c = 0.05 s a message, a = 5e-5 s a sample, a mu = 1. The presets use these everywhere.
+GISETTE needs a download, so the presets' data are the synthetic stand-in of its size; `on("openml:gisette")`
+puts the real one in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+from workbench.core.base.settings import SettingError, unknown_name
+from workbench.core.base.text import read_yaml
+from workbench.core.experiment import Experiment
+from workbench.core.schemes.coded_reduce import CR, tree_size
+
+SHIFT = 5e-5  # a, s/sample
+RATE = 1 / SHIFT  # mu, samples/s
+MESSAGE = 0.05  # t_c, s
+SCHEMES = ("UMW", "GC", "RAR", "SGD", "CR")
+
+
+@dataclass(frozen=True)
+class Preset(Sequence[Experiment]):
+    """A published figure: its experiments in the order UMW, GC, RAR, SGD, CR. `wb.compare(preset)` runs them.
+
+    `published` holds the speedups of CR that the paper prints.
+    """
+
+    name: str
+    title: str
+    experiments: tuple[Experiment, ...]
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Experiment: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[Experiment]: ...
+    def __getitem__(self, key: int | str | slice) -> Experiment | Sequence[Experiment]:
+        if isinstance(key, str):
+            known = {e.scheme: e for e in self.experiments}
+            if key not in known:
+                raise unknown_name("scheme", key, known)
+            return known[key]
+        return self.experiments[key]
+
+    def __len__(self) -> int:
+        return len(self.experiments)
+
+    def replace(self, **changes: Any) -> Preset:
+        """Change fields of all five experiments, validated anew."""
+        changed = tuple(e.replace(**changes) for e in self.experiments)
+        return Preset(self.name, self.title, changed, self.published)
+
+    def on(self, data: str) -> Preset:
+        """The same experiments on other data."""
+        changed = tuple(e.replace(problem_args={**e.problem_args, "data": data}) for e in self.experiments)
+        return Preset(self.name, self.title, changed, self.published)
+
+
+def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
+    """CR on a regular tree and its four rivals, at the same resiliency alpha = s/n and on the same stragglers.
+
+    GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
+    c1/(t+c2); `sgd` in `common` gives its numbers.
+
+    `children` (n) per parent, `layers` of workers, `stragglers` (s) late ones per parent; `common`: other fields.
+
+    >>> [e.scheme for e in rivals(3, 2, 1, rounds=5)]
+    ['UMW', 'GC', 'RAR', 'SGD', 'CR']
+    """
+    CR(children=children, layers=layers, stragglers=stragglers)  # refuses what is no tree
+    workers = tree_size(children, layers)
+    late = min(round(Fraction(stragglers, children) * workers), workers - 1)
+    sgd = {"optimiser": "inverse_time", "optimiser_args": common.pop("sgd", {})}
+    args: dict[str, dict[str, Any]] = {
+        "UMW": {},
+        "GC": {"scheme_args": {"stragglers": late}},
+        "RAR": {},
+        "SGD": {"scheme_args": {"stragglers": late}, **sgd},
+        "CR": {"scheme_args": {"children": children, "layers": layers, "stragglers": stragglers}},
+    }
+    common["workers"] = workers
+    return tuple(Experiment(**{**common, "scheme": name, **args[name]}) for name in SCHEMES)
+
+
+def _rivals(tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any) -> tuple[Experiment, ...]:
+    """Paper 1's five schemes on the cluster of its model."""
+    link = {"bandwidth": 8 * floats / MESSAGE}
+    delays = {"kind": "shifted_exponential", "shift": SHIFT, "rate": RATE}
+    children, layers, stragglers = tree
+    return rivals(children, layers, stragglers, delays=delays, link=link, **common)
+
+
+class Presets(Mapping[str, Preset]):
+    """Presets of a file beside this one by name, made when they are asked for; an unknown name lists the known ones.
+
+    >>> presets["fig9a"][0].scheme
+    'UMW'
+    """
+
+    def __init__(self, file: str, make: Callable[..., tuple[Experiment, ...]]) -> None:
+        self._file, self._make = file, make
+        self._made: dict[str, Preset] = {}
+
+    @cached_property
+    def _found(self) -> dict[str, Any]:
+        return read_yaml(Path(__file__).with_name(self._file), "fig2: {title: ...}")
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What every preset shows, by name."""
+        return {name: words["title"] for name, words in self._found.items()}
+
+    def __getitem__(self, name: str) -> Preset:
+        if name not in self._found:
+            raise SettingError(f"preset = {name!r}: no such preset; choose one of {', '.join(self._found)}")
+        if name not in self._made:
+            words = self._found[name]
+            speedups = dict(zip(SCHEMES, words.get("speedups", ()), strict=False))
+            self._made[name] = Preset(name, words["title"], self._make(**words), speedups)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+
+presets = Presets("codedreduce.yaml", _rivals)

@@ -1,0 +1,159 @@
+"""The convolutional network of paper 1 (section IV-B, table II) behind a flat vector of parameters; needs PyTorch.
+
+Table II gives the layers: Conv 3 -> 16 (3 x 3, padding 1), Conv 16 -> 64 (4 x 4), Linear 64-384-192-10. It does not
+say how 32 x 32 pixels become the 64 numbers that the first Linear takes; here the largest of 4 x 4 pixels follows the
+first convolution and the mean over all the second, each after its ReLU. Convolutions start Glorot uniform, the rest as
+PyTorch has it. Everything that schemes, optimisers and engines see is NumPy: a model is (117706,) float64.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
+from workbench.core.problems.base import POWER_STEPS, Evaluation, Problem, Request
+from workbench.core.problems.data import DataError, DataSet, catalogue
+from workbench.core.problems.on_data import OnData
+from workbench.core.problems.torch import Device, Network, Precision, all_digits, cross_entropy, pytorch
+
+SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
+SHAPES = (  # weights and biases, layer by layer
+    (16, 3, 3, 3), (16,), (64, 16, 4, 4), (64,), (384, 64), (384,), (192, 384), (192,), (10, 192), (10,),
+)  # fmt: skip
+SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
+BLOCK = 512  # samples in one pass through the network
+
+
+def torch() -> Any:
+    """PyTorch; raises `SettingError` where it is not installed."""
+    return pytorch("cnn")
+
+
+class Cnn(Network):
+    """Mean cross-entropy of the network; a `Problem`. X is (d + held out, 3072) with values per channel, row, column.
+
+    The last `held_out` rows are kept for the metric `test_accuracy`.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        l2: float = 0.0,
+        held_out: int = 0,
+        precision: Precision = "float32",
+        device: str = "auto",
+        init_seed: int = 0,
+    ) -> None:
+        super().__init__(
+            network, cross_entropy, X, y.astype(np.int64), l2, precision, device, BLOCK, init_seed
+        )
+        self.samples -= held_out
+        self.first = drawn(init_seed)
+
+    def _pass(
+        self, model: Array, rows: NDArray[np.int64], weights: Array | None
+    ) -> tuple[float, float | None, Array]:
+        """Likewise; gradients are float64, as they travel."""
+        loss, right, gradient = super()._pass(model, rows, weights)
+        return loss, right, gradient.astype(np.float64)
+
+    def _curvature(self, rows: NDArray[np.int64]) -> float:
+        """By products of the Hessian and a vector: differences would cross the kinks of so many ReLUs."""
+        t, top = self.torch, 0.0
+        with self.lock, all_digits(t):
+            self._put(self.first)
+            x, y = self._rows(rows)
+            trained = list(self.module.parameters())
+            slopes = t.autograd.grad(self.loss(self.module(x), y).mean(), trained, create_graph=True)
+            slope = t.cat([part.ravel() for part in slopes])
+            random = t.Generator().manual_seed(self.seed)
+            v = t.randn(self.size, generator=random, dtype=t.float64).to(slope)
+            for _ in range(POWER_STEPS):
+                product = t.autograd.grad(slope @ (v / v.norm()), trained, retain_graph=True)
+                v = t.cat([part.ravel() for part in product])
+                top = float(v.norm())
+        return top
+
+    def _evaluate(self, request: Request) -> Evaluation:
+        found = super()._evaluate(request)
+        if len(self.X) > self.samples:
+            test = np.arange(self.samples, len(self.X))
+            found.metrics["test_accuracy"] = (self._pass(request.model, test, None)[1] or 0.0) / len(test)
+        return found
+
+
+def network() -> Any:
+    """The layers of table II, from rows of 3072 numbers to 10 scores."""
+    nn = torch().nn
+    first = [nn.Unflatten(1, (CHANNELS, SIDE, SIDE)), nn.Conv2d(CHANNELS, 16, 3, padding=1), nn.ReLU()]
+    second = [nn.MaxPool2d(4), nn.Conv2d(16, 64, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    linear = [nn.Linear(64, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, CLASSES)]
+    return nn.Sequential(*first, *second, *linear)
+
+
+def drawn(seed: int) -> Array:
+    """The start model: Glorot uniform convolutions, PyTorch's own start for the rest."""
+    t = torch()
+    random = t.Generator().manual_seed(seed)
+    pieces = [_drawn(shape, SHAPES[i - i % 2], random, t) for i, shape in enumerate(SHAPES)]
+    return np.asarray(t.cat([piece.ravel() for piece in pieces]).numpy())
+
+
+def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any) -> Any:
+    """Uniform numbers: sqrt(6 / (fan in + fan out)) for a convolution's weights, else 1 / sqrt(fan in), as PyTorch."""
+    field = int(np.prod(weight[2:]))
+    fan_in, fan_out = weight[1] * field, weight[0] * field
+    bound = np.sqrt(6 / (fan_in + fan_out)) if len(shape) == 4 else 1 / np.sqrt(fan_in)
+    return (2 * t.rand(shape, generator=random, dtype=t.float64) - 1) * bound
+
+
+class CnnArgs(OnData):
+    """The convolutional network of paper 1, table II, on images of 3 x 32 x 32 (CIFAR-10's shape); needs PyTorch."""
+
+    name: ClassVar[str] = "cnn"
+    task: ClassVar[str] = "multiclass"
+    features: int | None = setting(
+        3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
+    )
+    held_out: int = setting(0, "samples kept apart for the metric test_accuracy", "samples", ge=0)
+    precision: Precision = setting("float32", "numbers that the network computes with")
+    device: Device = setting("auto", "where; auto = CUDA where there is one")
+    init_seed: int = setting(0, "seed of the start model", ge=0)
+
+    def count(self) -> int:
+        """Number of samples d, those held out not counted."""
+        if self.samples is None:
+            return super().count() - self.held_out
+        return self.samples
+
+    def size(self, plan: Plan | None) -> int:
+        """117706, whatever the data."""
+        return SIZE
+
+    def open(self) -> DataSet:
+        """The samples and those held out, in one set."""
+        info = catalogue().get(self.data)
+        if info and info.name != "synthetic" and self.features and info.features < self.features:
+            raise DataError(
+                f"problem_args.data = {self.data!r}: has {info.features} features, and the network takes pictures of"
+                f" {self.features} numbers; use 'synthetic', or 'openml:cifar10'"
+            )
+        if self.samples is None or not self.held_out:
+            return super().open()
+        return self.replace(samples=self.samples + self.held_out, held_out=0).open()
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
+        torch()  # before the data are prepared
+        if self.intercept:
+            why = "the network has biases of its own; leave it out"
+            raise SettingError(f"problem_args.intercept = True: {why}")
+        data = self.open()
+        if data.classes > CLASSES:
+            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most so many"
+            raise SettingError(f"problem_args.data = {self.data!r}: {why}")
+        return Cnn(data.X, data.y, self.l2, self.held_out, self.precision, self.device, self.init_seed)

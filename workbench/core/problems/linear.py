@@ -1,0 +1,303 @@
+"""Problems with a linear model: least squares, logistic (two classes), softmax (several).
+
+Loss and gradient come out of the same two products with the data; nothing as large as the data is ever copied.
+"""
+
+import itertools
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from workbench.core.base.blas import one_thread
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.problem import rows_of, stretch
+from workbench.core.problems.base import Evaluation, Problem, Request, Slice
+from workbench.core.problems.on_data import OnData
+
+BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
+LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
+TILE = 80  # samples: 3 MB of 5000 features
+RANGES = 4  # worked on by as many threads as there are cores
+GATHERED = 16  # slices shorter than this on average are brought together
+DENSE = 256  # features up to which the Gram matrix is formed
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(RANGES, os.cpu_count() or 1), thread_name_prefix="workbench-problem")
+
+
+@dataclass
+class _Sums:
+    gradient: Array | None
+    loss: float = 0.0
+    right: float = 0.0
+
+
+class LinearProblem(ABC):
+    """Shared by all linear models: blocks, passes, smoothness. X is (d, features), y is (d,)."""
+
+    columns = 1  # parameters per feature
+    curvature = 1.0  # bound on the second derivative of the sample loss
+
+    def __init__(self, X: Array, y: Array, l2: float = 0.0, truth: Array | None = None) -> None:
+        self.X, self.y, self.l2, self.truth = np.asarray(X), np.asarray(y), l2, truth
+        self.samples, self.features = X.shape
+        self.size = self.features * self.columns
+        self.block = max(64, BLOCK_BYTES // (8 * self.features))
+        self._excerpt: tuple[Sequence[Slice], Array, Array, Array] | None = None  # see `_gathered`
+
+    @abstractmethod
+    def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
+        """Sum of losses, derivative of each by its score z, number of right answers (NaN for regression).
+
+        Scores of one parameter a feature may stand in several rows, (k, samples): then the sums are (k,).
+        """
+
+    def slope(self, z: Array, y: Array) -> Array:
+        """Derivative of each loss by its score alone: all that a gradient needs."""
+        return self.losses(z, y)[1]
+
+    def start(self) -> Array:
+        """All zeros."""
+        return np.zeros(self.size)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Weighted sum of the slices' gradients, shape (p,)."""
+        known = self._excerpt is not None and self._excerpt[0] is slices
+        if known or sum(b - a for a, b, _ in slices) < GATHERED * len(slices):
+            return self._gathered(slices, model)
+        total = np.zeros(self.size)
+        for first, last, weight in slices:
+            for a, b in self._blocks(first, last):
+                X = self.X[a:b]
+                slope = self.slope(self._scores(X, model), self.y[a:b])
+                total += weight * self._back(slope, X)
+        return total
+
+    def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
+        """The same for many short slices, such as a mini-batch: their rows are brought together first."""
+        # A worker asks for the same again and again.
+        if self._excerpt is None or self._excerpt[0] is not slices:
+            rows, weights = rows_of(slices)
+            taken = stretch(rows)  # the ranks of a host share the file's pages
+            self._excerpt = slices, self.X[taken], self.y[taken], weights
+        _, X, y, weights = self._excerpt
+        slope = (self.slope(self._scores(X, model), y).T * weights).T
+        return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)  # five times as fast
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """One pass over memory for all requests; a request's bits do not depend on its company."""
+        if self.columns == 1 and self.X.nbytes >= LARGE:
+            return [e for i in range(0, len(requests), 2) for e in self._pair(requests[i : i + 2])]
+        # Threads that share out a short product wait for one another longer than they compute.
+        with one_thread() if self.X.nbytes < LARGE else nullcontext():
+            return self._blockwise(requests)
+
+    def _blockwise(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Every request in turn on each block of the data."""
+        found = [_Sums(np.zeros(self.size) if r.gradient else None) for r in requests]
+        for a, b in self._blocks(0, self.samples):
+            X, y = self.X[a:b], self.y[a:b]
+            for request, sums in zip(requests, found, strict=True):
+                loss, slope, right = self.losses(self._scores(X, request.model), y)
+                sums.loss += float(loss)
+                sums.right += float(right)
+                if sums.gradient is not None:
+                    weighted = slope if request.weights is None else (slope.T * request.weights[a:b]).T
+                    sums.gradient += self._back(weighted, X)
+        return [self._evaluation(sums, r.model) for sums, r in zip(found, requests, strict=True)]
+
+    def _pair(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Two requests (or one, twice) on large data: tiles that stay in a core's cache serve four products.
+
+        The ranges of samples do not depend on the number of cores, and are added up in order.
+        """
+        pair = (requests[0], requests[-1])
+        models = np.stack([r.model for r in pair])
+        cuts = np.linspace(0, self.samples, RANGES + 1).astype(int).tolist()
+        ranges = itertools.pairwise(cuts)
+        with one_thread():
+            parts = list(_threads().map(lambda cut: self._range(models, pair, *cut), ranges))
+        totals = np.sum([total for total, _ in parts], axis=0)
+        gradients = np.sum([gradient for _, gradient in parts], axis=0)
+        return [
+            self._evaluation(_Sums(gradients[i] if r.gradient else None, *totals[i].tolist()), r.model)
+            for i, r in enumerate(requests)
+        ]
+
+    def _range(self, models: Array, pair: Sequence[Request], first: int, last: int) -> tuple[Array, Array]:
+        """Sums (loss, right answers) of each request, (2, 2), and gradients, (2, p), over a range of samples."""
+        totals, gradients = np.zeros((2, 2)), np.zeros((2, self.size))
+        for a in range(first, last, TILE):
+            b = min(a + TILE, last)
+            X = self.X[a:b]
+            loss, slope, right = self.losses(models @ X.T, self.y[a:b])
+            totals[:, 0] += loss
+            totals[:, 1] += right
+            for i, request in enumerate(pair):
+                if request.weights is not None:
+                    slope[i] *= request.weights[a:b]
+            if any(request.gradient for request in pair):
+                gradients += slope @ X
+        return totals, gradients
+
+    def _evaluation(self, sums: _Sums, model: Array) -> Evaluation:
+        metrics = {} if np.isnan(sums.right) else {"accuracy": sums.right / self.samples}
+        penalty = 0.5 * self.l2 * float(model @ model) if self.l2 else 0.0
+        return Evaluation(sums.loss / self.samples + penalty, sums.gradient, metrics)
+
+    def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
+        """Curvature bound * largest eigenvalue of X^T X / d, plus l2."""
+        ranges = [(0, self.samples)] if slices is None else [(a, b) for a, b, _ in slices if b > a]
+        count = sum(b - a for a, b in ranges)
+        blocks = [block for a, b in ranges for block in self._blocks(a, b)]
+        return self.curvature * self._top_eigenvalue(blocks) / max(count, 1) + self.l2
+
+    def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
+        """Largest eigenvalue of X^T X: Lanczos from a fixed start, so that it has the same bits every time."""
+        if self.features <= DENSE:
+            gram = np.zeros((self.features, self.features))
+            for a, b in blocks:
+                gram += self.X[a:b].T @ self.X[a:b]
+            return float(np.linalg.eigvalsh(gram)[-1])
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        def product(v: Array) -> Array:
+            pieces = (self.X[a:b] for a, b in blocks)
+            return np.asarray(sum((X @ v.ravel()) @ X for X in pieces))
+
+        start = np.random.default_rng(0).standard_normal(self.features)
+        operator = LinearOperator((self.features, self.features), matvec=product, dtype=float)
+        return float(eigsh(operator, k=1, v0=start, tol=1e-3, return_eigenvectors=False)[0])
+
+    def _blocks(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        for a in range(first, last, self.block):
+            yield a, min(a + self.block, last)
+
+    def _scores(self, X: Array, model: Array) -> Array:
+        return np.asarray(X @ model)
+
+    def _back(self, slope: Array, X: Array) -> Array:
+        return np.asarray(slope @ X)
+
+
+class LeastSquares(LinearProblem):
+    """Sample loss (x.model - y)^2 / 2."""
+
+    def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
+        """Residuals are the slopes."""
+        slope = self.slope(z, y)
+        return 0.5 * (slope * slope).sum(axis=-1), slope, np.nan
+
+    def slope(self, z: Array, y: Array) -> Array:
+        return z - y
+
+    def blend(self, slices: Sequence[Slice]) -> Array:
+        """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros."""
+        total = np.zeros((max((last - first for first, last, _ in slices), default=0), self.features))
+        for first, last, weight in slices:
+            total[: last - first] += weight * self.X[first:last]
+        return total
+
+    def curve(self, block: Array, model: Array) -> Array:
+        return np.asarray((block @ model) @ block)
+
+    def constant(self, slices: Sequence[Slice]) -> Array:
+        """The gradient at the model 0: the weighted sum of the slices' -X^T y."""
+        return self.gradient(slices, self.start())
+
+
+class Logistic(LinearProblem):
+    """Sample loss log(1 + exp(-t x.model)), t = -1 or 1 for labels 0 and 1."""
+
+    curvature = 0.25
+
+    def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
+        """Slope is sigmoid(z) - y; both are computed without overflow."""
+        small = np.exp(-np.abs(z))
+        loss = np.log1p(small) + np.maximum(z, 0.0) - y * z
+        probability = np.where(z >= 0, 1.0, small) / (1.0 + small)
+        return loss.sum(axis=-1), probability - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
+
+
+class Softmax(LinearProblem):
+    """Multi-class logistic: model is (features, classes) row by row; loss is the cross-entropy."""
+
+    curvature = 0.5
+
+    def __init__(self, X: Array, y: Array, classes: int, l2: float = 0.0) -> None:
+        self.columns = classes
+        super().__init__(X, y, l2)
+
+    def losses(self, z: Array, y: Array) -> tuple[float, Array, float]:
+        """Slope is softmax(z) - one-hot(y), shape (samples, classes)."""
+        rows, label = np.arange(len(y)), y.astype(int)
+        z = z - z.max(axis=1, keepdims=True)
+        e = np.exp(z)
+        total = e.sum(axis=1)
+        loss = float(np.log(total).sum() - z[rows, label].sum())
+        right = float(np.count_nonzero(z.argmax(axis=1) == label))
+        slope = e / total[:, None]
+        slope[rows, label] -= 1.0
+        return loss, slope, right
+
+    def _scores(self, X: Array, model: Array) -> Array:
+        return np.asarray(X @ model.reshape(self.features, self.columns))
+
+    def _back(self, slope: Array, X: Array) -> Array:
+        return np.asarray(X.T @ slope).ravel()
+
+
+class LeastSquaresArgs(OnData):
+    """Linear regression: mean of (x.model - y)^2 / 2."""
+
+    name: ClassVar[str] = "least_squares"
+    task: ClassVar[str] = "regression"
+
+    def build(self, plan: Plan) -> Problem:
+        data = self.open()
+        return LeastSquares(data.X, data.y, self.l2, data.truth)
+
+
+class LogisticArgs(OnData):
+    """Logistic regression of two classes."""
+
+    name: ClassVar[str] = "logistic"
+    task: ClassVar[str] = "binary"
+
+    def build(self, plan: Plan) -> Problem:
+        """Open the data. The truth of noisy labels is no minimiser, so no distance from it is reported."""
+        data = self.open()
+        return Logistic(data.X, data.y, self.l2)
+
+
+class SoftmaxArgs(OnData):
+    """Logistic regression of several classes (cross-entropy).
+
+    >>> SoftmaxArgs(data="digits").count()
+    1797
+    """
+
+    name: ClassVar[str] = "softmax"
+    task: ClassVar[str] = "multiclass"
+
+    def size(self, plan: Plan | None) -> int:
+        """Number of columns times number of classes."""
+        known = self.known()
+        if known and (known[2] or self.data == "synthetic"):
+            return known[1] * (known[2] or 10)
+        data = self.open()
+        return data.X.shape[1] * data.classes
+
+    def build(self, plan: Plan) -> Problem:
+        data = self.open()
+        return Softmax(data.X, data.y, data.classes, self.l2)

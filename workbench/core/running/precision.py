@@ -1,0 +1,68 @@
+"""Digits that decoding keeps, looked at before a run: too few are refused, not many are warned of."""
+
+from bisect import bisect_left
+from functools import lru_cache
+
+from workbench.core.base.settings import SettingError
+from workbench.core.codes.quality import DOUBLE, loses, lost
+from workbench.core.contract.scheme import LEAST_DIGITS, Scheme
+
+SHARE = 0.5  # of the digits may be lost without a word
+
+
+def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
+    """Say of each code that would lose more than half of a number's digits which one loses fewer.
+
+    Raises `SettingError` where a code keeps fewer than the scheme's `least_digits`.
+    """
+    gone = _lost(scheme, workers)
+    if gone and DOUBLE - max(gone) < _least(scheme):
+        raise SettingError(_refusal(scheme, workers, DOUBLE - max(gone)))
+    pairs = zip(scheme.codes(workers), gone, strict=True)
+    return tuple(loses(code, digits) for code, digits in pairs if digits > SHARE * DOUBLE)
+
+
+def _least(scheme: Scheme) -> int:
+    return int(getattr(scheme, "least_digits", LEAST_DIGITS))
+
+
+@lru_cache(maxsize=256)
+def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
+    return tuple(lost(code) for code in scheme.codes(workers))
+
+
+def _refusal(scheme: Scheme, workers: int, kept: float) -> str:
+    worst = max(scheme.codes(workers), key=lost)
+    ways = [worst.instead] if "=" in worst.instead else []  # else it names a direction, made precise below
+    name = scheme.eases[0] if scheme.eases else "least_digits"
+    near = _nearest(scheme, workers)
+    ways += [f"{name} = {getattr(near, name)}"] if near else []
+    ways += [f"least_digits = {int(kept)} to decode with so few"]
+    return (
+        f"scheme_args.{name} = {getattr(scheme, name)}: decoding from {worst.workers - worst.stragglers} of"
+        f" {worst.workers} messages keeps {int(kept)} of {DOUBLE:.0f} digits, fewer than least_digits ="
+        f" {_least(scheme)}; take {', or '.join(ways)}"
+    )
+
+
+def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
+    """The scheme with the nearest number whose codes keep enough, digits growing with the distance."""
+    if scheme.eases is None:
+        return None
+    name, sign = scheme.eases
+    now = getattr(scheme, name)
+
+    def keeps(distance: int) -> Scheme | None:
+        for further in (distance, distance + 1):  # some codes exist for every other number
+            try:
+                other = scheme.replace(**{name: now + sign * further})
+                other.check(workers)
+            except SettingError:
+                continue
+            return other if DOUBLE - max(_lost(other, workers)) >= _least(scheme) else None
+        return None
+
+    most = now if sign < 0 else workers - now
+    distances = range(1, most + 1)
+    found = bisect_left(distances, True, key=lambda distance: keeps(distance) is not None)
+    return keeps(distances[found]) if found < most else None

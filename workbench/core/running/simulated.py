@@ -1,0 +1,269 @@
+"""Runs on the virtual clock: simulate first, then learn together, round by round, while somebody may look on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from workbench.core.base.bar import Bar
+from workbench.core.base.own import told
+from workbench.core.base.types import Array
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.steering import Change
+from workbench.core.engine.timeline import Timeline, Turned
+from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
+from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.experiment import Experiment
+from workbench.core.problems.base import Evaluation, Problem, Request
+from workbench.core.running.precision import lost_digits
+from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
+from workbench.core.trace.assembled import assemble, columns_of, diverged
+from workbench.core.trace.learning import Commits, Learnt, follow
+from workbench.core.trace.records import PORTION
+from workbench.core.trace.trace import events_as_columns
+
+Arithmetic = Coefficients | Numbers
+Look = Callable[[Timeline], None]  # called after every simulated round
+
+
+def start_simulated(
+    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True
+) -> list[Run]:
+    """Simulate, then learn, in a thread; rows appear as the learning goes on.
+
+    Parameters
+    ----------
+    experiments
+        What to run.
+    numeric
+        Messages carry the real vectors, which checks a code's arithmetic and costs every worker's work; otherwise they
+        carry coefficients, and equal iterates are computed once for all.
+    events
+        Keep the event table.
+    """
+    runs = [SimulatedRun(e, numeric, events) for e in experiments]
+    in_background(lambda: work(runs), "workbench-simulation")
+    return list(runs)
+
+
+def run_simulated(
+    experiments: Sequence[Experiment], numeric: bool = False, events: bool = True, progress: bool = False
+) -> list[Run]:
+    """The same in this thread, with progress bars."""
+    runs = [_AwaitedRun(e, numeric, events) for e in experiments]
+    work(runs, progress)
+    for run in runs:
+        tell(run)
+    return list(runs)
+
+
+def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
+    """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
+
+    A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
+    """
+    _, floats = e.shape()
+    steering = e.steering() if e.adaptive else None
+    line, scheme, plan = Timeline(), e.built_scheme, e.plan
+
+    def look(now: Timeline) -> None:
+        if watch is not None:
+            watch(now)
+        change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
+        if change is not None:
+            raise Turned(change)
+
+    world = World(
+        rounds=e.rounds,
+        floats=floats,
+        delays=e.built_scheme.stream(e.delays, e.seed, e.workers, e.rounds),
+        link=e.line,
+        decode_rate=e.decode_rate,
+        deaths={fault.worker: fault.round for fault in e.faults},
+        record=events,
+        watch=watch if steering is None else look,
+        steering=steering,
+    )
+    while True:
+        try:
+            return simulate(scheme, plan, world, arithmetic, line)
+        except Turned as turn:
+            assert steering is not None
+            line.changes.append(turn.change)
+            scheme, plan = steering.now.scheme, steering.now.plan
+            world = replace(world, start=turn.change.time + turn.change.seconds)
+            arithmetic.turn(plan)
+
+
+class SimulatedRun(Run):
+    """One experiment on the virtual clock. Its rows are those rounds of which the loss is known."""
+
+    def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
+        super().__init__(experiment, "sim")
+        self.numeric = numeric or experiment.built_scheme.numeric
+        self.events = events
+        self.resting = Lock()
+        self.line = Timeline()
+        self._learnt: Learnt | None = None
+        self._model: Array | None = None  # after the last round whose loss is known
+        self._done = 0  # rounds whose loss is known
+
+    def _so_far(self, first: int) -> Rows:
+        learnt, k = self._learnt, self._done
+        return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
+
+    @property
+    def changes(self) -> list[Change]:
+        """Those of the rounds of which the loss is known."""
+        return [change for change in self.line.changes if change.round <= max(self._done, 1)]
+
+    def watcher(self) -> Callable[[], Rows]:
+        """As of any run; while it is simulated, rounds come before their losses do."""
+        seen = 0
+
+        def new() -> Rows:
+            nonlocal seen
+            rows = self.line.events[seen : seen + 2 * PORTION]  # more than come from look to look
+            seen += len(rows)
+            return events_as_columns(rows)
+
+        return new
+
+    def prepare(self) -> Problem:
+        """Open the data; looks at the code as well."""
+        self._begin("opening the data")
+        self.warnings = lost_digits(self.experiment.built_scheme, self.experiment.workers)
+        return self.experiment.build_problem()
+
+    def simulate(self, arithmetic: Arithmetic) -> bool:
+        """Go through the virtual clock; False: stopped on the way."""
+        try:
+            self.line = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
+        except _Halt:
+            return False
+        return True
+
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
+        """What is called after every simulated round."""
+
+        def look(line: Timeline) -> None:
+            self.line = line
+            self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
+            self.stage = len(line.times) / self.experiment.rounds
+            if isinstance(arithmetic, _Evaluating):
+                k = len(line.times)
+                self.publish(arithmetic.learnt, arithmetic.models[k], k)
+            if not self.wanted():
+                raise _Halt
+            with (
+                self.resting
+            ):  # who looks on goes first: NumPy's calls would wait for Python's lock one by one
+                pass
+
+        return look
+
+    def publish(self, learnt: Learnt, model: Array, rounds: int) -> None:
+        """So many rounds are known; `model` is the one after the last of them."""
+        self._learnt, self._model, self._done = learnt, model, rounds
+        self.note = f"round {rounds} of {self.experiment.rounds}"
+
+    def conclude(self, problem: Problem) -> None:
+        """Make the trace of the rounds that there are."""
+        k, rounds = self._done, self.experiment.rounds
+        model = problem.start() if self._model is None else self._model
+        how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
+        learnt = replace(self._learnt or Learnt(model), model=model)
+        trace = assemble(self.experiment, self.line.until(k), learnt, **how)
+        self.warnings += tuple(diverged(trace))
+        if k == rounds:
+            self._end(trace, "finished", f"all {k} rounds done")
+        else:
+            self._end(trace, "stopped", f"stopped after {k} of {rounds} rounds")
+
+
+class _AwaitedRun(SimulatedRun):
+    """One that nobody looks at while it is simulated; what goes wrong is the caller's at once."""
+
+    def watch(self, arithmetic: Arithmetic) -> Look | None:
+        return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
+
+    def _fail(self, error: Exception) -> None:
+        error = told(error)
+        raise error from error.__cause__
+
+
+class _Halt(Exception):
+    """The user stopped the run."""
+
+
+class _Evaluating(Numbers):
+    """Numbers that evaluate every new model at once."""
+
+    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int) -> None:
+        super().__init__(plan, problem, optimiser, seed)
+        self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
+
+    def _evaluate(self, model: Array) -> Evaluation:
+        return self.problem.evaluate([Request(model, gradient=False)])[0]
+
+    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
+        """Update the model, then evaluate it."""
+        new = round + 1 == len(self.models)
+        answer = super().commit(round, gradient, residual)
+        if new:
+            self.learnt.moved(self.models[-2], self.models[-1], self.problem.truth)
+            self.learnt.add(self._evaluate(self.models[-1]))
+        return answer
+
+
+def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
+    """Simulate each run, learn together what shares a problem, then those whose messages carry numbers."""
+    together = [r for r in runs if not r.numeric]
+    ready: list[tuple[SimulatedRun, Problem, Commits]] = []
+    with Bar("simulating", "scheme", len(together), progress) as bar:
+        for i, run in enumerate(together):
+            with failing(run):
+                problem, e = run.prepare(), run.experiment
+                arithmetic = Coefficients(e.plan)
+                if run.simulate(arithmetic):
+                    commits = Commits(e.build_optimiser(), arithmetic.weights, e.plan.sizes)
+                    ready.append((run, problem, commits))
+                    run.note = "waiting for the other schemes' simulation"
+                else:
+                    run.conclude(problem)
+            bar.update(i + 1)
+    for problem in {id(p): p for _, p, _ in ready}.values():
+        _learn_together(problem, [(r, c) for r, p, c in ready if p is problem], progress)
+    for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
+        with failing(run):
+            problem, e = run.prepare(), run.experiment
+            run.simulate(_Evaluating(e.plan, problem, e.build_optimiser(), e.seed))
+            run.conclude(problem)
+
+
+def _learn_together(
+    problem: Problem, members: Sequence[tuple[SimulatedRun, Commits]], progress: bool
+) -> None:
+    """Follow all; a run leaves when its rounds are done or when it is stopped."""
+    going = [run for run, _ in members]
+    try:
+        with Bar("learning", "round", max(run.experiment.rounds for run in going), progress) as bar:
+            models = [problem.start()] * len(members)  # of the last round whose loss is known
+            for t, learnt in enumerate(follow(problem, [commits for _, commits in members])):
+                for (run, _), known, model in zip(members, learnt, models, strict=True):
+                    if run not in going:
+                        continue
+                    if done := len(known.loss):
+                        run.publish(known, model, done)
+                    if done == run.experiment.rounds or not run.wanted():
+                        going.remove(run)
+                        run.conclude(problem)
+                if progress:
+                    bar.update(t)
+                if not going:
+                    return
+                models = [known.model for known in learnt]
+    except Exception as error:
+        for run in going:
+            run._fail(error)

@@ -1,0 +1,181 @@
+"""The straight line: experiment -> plan -> engine -> trace; waited for, or under way.
+
+>>> import workbench as wb
+>>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+>>> run.wait()
+True
+>>> run.state, len(run.rows()["loss"]), run.result().label
+('finished', 5, 'UMW')
+"""
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from workbench.core.base.errors import PrecisionWarning
+from workbench.core.base.settings import SettingError, check_kind, unknown_name
+from workbench.core.experiment import Experiment
+from workbench.core.running.precision import lost_digits
+from workbench.core.running.run import Rows, Run, State, checked, in_background, no_rows, recorded
+from workbench.core.running.simulated import run_simulated, start_simulated
+from workbench.core.trace.trace import Trace
+from workbench.mpi.running.real import run_real, start_real
+
+F = TypeVar("F", bound=Callable[..., Any])
+_ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring's list of parameters
+
+
+class Engine(NamedTuple):
+    """How an engine's runs are started, and how they are run while the caller waits."""
+
+    options: Callable[..., Any]  # whose parameters are the engine's options
+    start: Callable[..., list[Run]]
+    run: Callable[..., list[Run]]
+
+
+ENGINES = {
+    "sim": Engine(start_simulated, start_simulated, run_simulated),
+    "mpi": Engine(start_real, lambda every, **options: [start_real(e, **options) for e in every], run_real),
+}
+
+
+def _engine(name: str, options: dict[str, Any]) -> Engine:
+    if name not in list(ENGINES):  # a list has no hash
+        raise unknown_name("engine", name, list(ENGINES))
+    check_options(name, ENGINES[name].options, options)
+    return ENGINES[name]
+
+
+def options_of(starter: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Options of what starts an engine's runs: what its docstring lists under Parameters and has a default."""
+    known = inspect.signature(starter, eval_str=True).parameters
+    listed = {name: known[name] for name, _ in _entries(starter)}
+    return {name: p for name, p in listed.items() if p.default is not p.empty}
+
+
+def _entries(function: Callable[..., Any]) -> list[tuple[str, str]]:
+    """Names and descriptions of the parameters that a docstring lists."""
+    section = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")[2]
+    return _ENTRY.findall(re.split(r"\n\n\w[\w ]*\n-+\n", section)[0] + "\n")
+
+
+def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
+    """Show the options of these engines in the signature and in the help of a function that takes them as **options."""
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function, eval_str=True)
+        shared = {name: p for name, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        for starter in starters.values():
+            named = options_of(starter).items()
+            shared |= {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in named if name not in shared}
+        function.__signature__ = signature.replace(parameters=list(shared.values()))  # type: ignore[attr-defined]
+        parts = [inspect.getdoc(function) or ""]
+        for engine, starter in starters.items():
+            known = options_of(starter)
+            told = [(name, text.rstrip()) for name, text in _entries(starter) if name in known]
+            lines = [f"{name} : default {known[name].default!r}\n{text}" for name, text in told]
+            title = f'Options of engine = "{engine}"'
+            parts.append("\n".join([title, "-" * len(title), *lines]))
+        function.__doc__ = "\n\n".join(parts)
+        return function
+
+    return shown
+
+
+def check_options(engine: str, starter: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that an engine does not know, and flags and numbers that are none; raises `SettingError`."""
+    known = options_of(starter)
+    for name, value in options.items():
+        if name not in known:
+            raise SettingError(
+                f"{name} = {value!r:.60}: means nothing to engine = {engine!r}; leave it out, or take one of"
+                f" {', '.join(known)}"
+            )
+        if type(default := known[name].default) in (bool, float):
+            check_kind(name, value, type(default))
+
+
+@passes_on(sim=start_simulated, mpi=start_real)
+def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, **options: Any) -> Trace:
+    """Run one experiment and wait for its trace; see `compare`.
+
+    engine: "sim" or "mpi". progress: show a bar once a run takes over a second.
+
+    >>> spec = {"scheme_args": {"children": 2, "layers": 2}, "workers": 6, "rounds": 3}
+    >>> len(run(Experiment(**spec)).rounds)
+    3
+    """
+    return _compare([experiment], engine, progress, options)[0]
+
+
+@passes_on(sim=start_simulated, mpi=start_real)
+def compare(
+    experiments: Sequence[Experiment], engine: str = "sim", *, progress: bool = False, **options: Any
+) -> list[Trace]:
+    """Run several experiments on the same stragglers (same seed = same draws); one trace each, in order.
+
+    engine: "sim", the virtual clock, or "mpi", real processes. progress: show a bar once a run takes over a second.
+
+    Raises `SettingError` for an unknown engine or option, or a code that keeps too few digits, `DataError` for data
+    that cannot be had, `RunError` for a run that cannot go on.
+
+    >>> pair = [Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "RAR")]
+    >>> one, other = compare(pair)
+    >>> one.model.tolist() == other.model.tolist()  # both commit the full gradient
+    True
+    """
+    return _compare(experiments, engine, progress, options)
+
+
+def _compare(
+    experiments: Sequence[Experiment], engine: str, progress: bool, options: dict[str, Any]
+) -> list[Trace]:
+    chosen = _engine(engine, options)
+    check_kind("progress", progress, bool)
+    experiments = checked(experiments)
+    for e in experiments:
+        for text in lost_digits(e.built_scheme, e.workers):
+            warnings.warn(f"{e.built_scheme.name}: {text}", PrecisionWarning, stacklevel=3)
+    return [each.result() for each in chosen.run(experiments, progress=progress, **options)]
+
+
+@passes_on(sim=start_simulated, mpi=start_real)
+def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
+    """Start a run and return at once; the kernel stays free.
+
+    Raises
+    ------
+    SettingError
+        The engine or an option is unknown, or this is no experiment. What goes wrong later is raised by `Run.result`.
+
+    Examples
+    --------
+    >>> start(Experiment(scheme="UMW", workers=4, rounds=5)).result().engine
+    'sim'
+    """
+    return start_all([experiment], engine, **options)[0]
+
+
+@passes_on(sim=start_simulated, mpi=start_real)
+def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
+    """Start several runs on the same stragglers; one `Run` each, in order.
+
+    On the virtual clock they share all work that they have in common, as in `wb.compare`. An engine that serves
+    one run at a time lets the others wait.
+
+    `experiments`, `engine` and options: as in `wb.compare`.
+
+    >>> import workbench as wb
+    >>> runs = start_all([wb.Experiment(scheme=name, workers=4, rounds=5) for name in ("UMW", "SGD")])
+    >>> [run.result().label for run in runs]
+    ['UMW', 'SGD']
+    """
+    return _engine(engine, options).start(checked(experiments), **options)
+
+
+__all__ = [
+    "ENGINES", "Rows", "Run", "State", "compare", "in_background", "no_rows", "recorded", "run", "start",
+    "start_all",
+]  # fmt: skip

@@ -1,0 +1,26 @@
+"""Schemes: one file each (or a family). Whoever asks for a name finds every file in this package.
+
+To add a scheme, add a file with a subclass of `Scheme` that has a `name`; nothing else needs an edit.
+"""
+
+from workbench.core.contract.scheme import Scheme
+
+
+def names() -> list[str]:
+    """Names of all schemes, as users write them.
+
+    >>> "CR" in names()
+    True
+    """
+    return list(Scheme.catalogue)
+
+
+def get(name: str) -> type[Scheme]:
+    """Class of a scheme; raises `SettingError` with the nearest name.
+
+    >>> get("GC").title
+    'Gradient coding'
+    >>> get("FRC")(replication=2).loads(workers=6, samples=60).tolist()  # samples that each worker goes through
+    [20, 20, 20, 20, 20, 20]
+    """
+    return Scheme.catalogue.get_class(name)

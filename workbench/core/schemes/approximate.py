@@ -1,0 +1,181 @@
+"""Approximate gradient coding for heterogeneous nodes, AGC: FRC and CRC, with and without shuffling.
+
+A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II (deadline, codes,
+optimal decoding) and III (shuffling: every iteration the rows of the encoding matrix change workers; the data sit in a
+memory that all workers read).
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.codes import Decoding, GradientCode, circulant, fractional
+from workbench.core.codes.checks import between, groups_divide
+from workbench.core.contract.delays import Keyed
+from workbench.core.contract.odds import Draws, Odds, deadline_odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan
+from workbench.core.contract.programs import (
+    Got,
+    Rule,
+    after,
+    answer,
+    at_least,
+    decoded,
+    parent_program,
+    worker_program,
+)
+from workbench.core.contract.protocol import Message, Node, Program
+from workbench.core.contract.scheme import Coded, kept_digits
+
+SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
+
+
+class Approximate(Coded):
+    """A star whose master decodes as well as possible from whoever answered: by a deadline, or first."""
+
+    exact: ClassVar[bool] = False
+    replication: int = setting(2, "workers that hold each part (s)", ge=1)
+    deadline: float | None = setting(
+        None,
+        "the master takes what came within this time of every round; empty = it counts answers",
+        "s",
+        gt=0,
+    )
+    wait_for: int | None = setting(
+        None, "answers that the master waits for; empty, without a deadline = all but s-1", ge=1
+    )
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """A few holders of every part, each with nearly all answers, most of them, or half."""
+        late = [max(1, workers // share) for share in (12, 4, 2)]
+        waits = sorted({workers - s for s in late if s < workers})
+        return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.deadline is not None and self.wait_for is not None:
+            why = f"the master cannot also count answers (wait_for = {self.wait_for}); give one of the two"
+            raise SettingError(f"deadline = {self.deadline:g}: {why}")
+        return self
+
+    def check(self, workers: int) -> None:
+        """A part has no more holders, the master no more answers than there are workers."""
+        for field, value in (("replication", self.replication), ("wait_for", self.wait_for or 1)):
+            between(f"scheme_args.{field}", value, 1, workers, f"there are {workers} workers")
+
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
+        """Weights of some rows' answers in a round: the optimal decoding of the paper's equation 2."""
+        return code.decode(answered)
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers a master without a deadline waits for."""
+        return workers - self.replication + 1 if self.wait_for is None else self.wait_for
+
+    def rule(self, workers: int) -> Rule:
+        """When the master goes on."""
+        return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
+
+    def program(self, node: Node) -> Program:
+        workers = node.plan.workers
+        if node.rank != MASTER:
+            return worker_program(node, self._answer)
+        combine = partial(self._combine, node.plan, self.weigher(workers))
+        return parent_program(node, self.rule(workers), combine)
+
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+        """What weighs rows that answered in a round."""
+        return partial(self.weigh, self.build_code(workers))
+
+    def _answer(self, node: Node, job: Message) -> Program:
+        """Compute this round's row, unless the master has gone on."""
+        rows = self.rows(node.plan.workers, job.round)
+        return answer(node, job, None if rows is None else node.plan.work[rows[node.rank - 1] + 1])
+
+    def _combine(
+        self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Got
+    ) -> tuple[Any, float]:
+        """Decode, adding up row by row of the code; nobody answered: 0, with every part missing."""
+        if not got:
+            return 0.0, float(plan.parts)
+        rows = self.rows(plan.workers, round)
+        places = np.arange(plan.workers) if rows is None else rows
+        values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
+        return decoded(lambda answered: weigh(answered, round), values)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The deadline, or the k-th answer."""
+        if self.deadline is None:
+            return star_odds(draws, self.waits_for(workers))
+        return deadline_odds(draws, self.deadline)
+
+
+class Shuffled(Approximate):
+    """An approximate scheme whose workers may change places every round, as everybody can work out alone."""
+
+    shuffle: Literal["none", "random", "cyclic"] = setting(
+        "none", "every round the workers change places: not, at random, or each one place on"
+    )
+    code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
+
+    def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
+        """Row of the code that each worker takes (section III; cyclic: remark 1)."""
+        if self.shuffle == "none":
+            return None
+        if self.shuffle == "cyclic":
+            return (np.arange(workers) + round) % workers
+        return permutation(workers, round, self.code_seed)
+
+
+class Grouped(Approximate):
+    """An approximate scheme of groups of s workers that hold the same s parts."""
+
+    def check(self, workers: int) -> None:
+        super().check(workers)
+        groups_divide("scheme_args.replication", self.replication, workers, self.replication)
+
+    def build_code(self, workers: int) -> GradientCode:
+        return fractional(workers, self.replication - 1)
+
+
+class FRC(Grouped, Shuffled):
+    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
+
+    name: ClassVar[str] = "FRC"
+    title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
+    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+
+
+class CRC(Shuffled):
+    """Approximate gradient coding by cyclic repetition: worker i holds the parts i, ..., i+s-1."""
+
+    name: ClassVar[str] = "CRC"
+    title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
+    paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
+    eases: ClassVar[tuple[str, int] | None] = ("replication", -1)
+    coefficients: Literal["ones", "random"] = setting(
+        "ones",
+        "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
+    )
+    least_digits: int = kept_digits()
+
+    def build_code(self, workers: int) -> GradientCode:
+        """Cyclic windows of s parts."""
+        return circulant(workers, self.replication, self.coefficients, self.code_seed)
+
+
+@lru_cache(maxsize=64)
+def permutation(workers: int, round: int, seed: int) -> NDArray[np.int64]:
+    """Random order of the rows in a round: the same on every node, without a message.
+
+    >>> sorted(permutation(4, round=7, seed=0).tolist())
+    [0, 1, 2, 3]
+    """
+    order = Keyed(seed, SHUFFLES).rng(round).permutation(workers)
+    order.flags.writeable = False
+    return order

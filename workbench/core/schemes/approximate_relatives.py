@@ -1,0 +1,153 @@
+"""Relatives of approximate gradient coding, on the same master and workers: ErasureHead, SGC and BGC.
+
+* H. Wang, Z. Charles, D. Papailiopoulos, "ErasureHead: distributed gradient descent without delays using approximate
+  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). After its abstract, as its sections were not at hand.
+* R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed learning",
+  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). After its abstract, likewise.
+* Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section 5.
+
+SGC and BGC can be shuffled, which paper 4 leaves for later (its section VI).
+"""
+
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.types import Array
+from workbench.core.codes import Decoding, GradientCode, bernoulli
+from workbench.core.contract.odds import Draws, Odds, earlier
+from workbench.core.contract.programs import Rule, one_of_each
+from workbench.core.schemes.approximate import Grouped, Shuffled
+from workbench.core.schemes.gradient_coding import GC
+
+
+class ErasureHead(Grouped):
+    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
+
+    name: ClassVar[str] = "ErasureHead"
+    title: ClassVar[str] = "ErasureHead"
+    paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
+
+    def rule(self, workers: int) -> Rule:
+        """Enough answers (or seconds), or one answer of every group."""
+        size = self.replication
+        return super().rule(workers) | one_of_each(lambda rank: (rank - 1) // size, workers // size)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The earlier of both."""
+        covered = GC(stragglers=self.replication - 1, code="fractional").odds(draws, workers)
+        return earlier(covered, super().odds(draws, workers))
+
+
+class SGC(Shuffled):
+    """Stochastic gradient coding: every part on s random workers, any two parts on few of the same on average.
+
+    The paper's master adds up what came, which is right on average (its abstract): decoding = "sum". By default the
+    least-squares weights of what came are committed, as in all approximate schemes here; they are never further off.
+
+    >>> SGC().loads(workers=6, samples=60).tolist()
+    [30, 20, 10, 40, 0, 20]
+    """
+
+    name: ClassVar[str] = "SGC"
+    title: ClassVar[str] = "Stochastic gradient coding"
+    paper: ClassVar[str] = "Bitar, Wootters, El Rouayheb 2020"
+    decoding: Literal["optimal", "sum"] = setting(
+        "optimal", "least-squares weights, or the plain sum of the answers, as in the paper"
+    )
+    straggling: float | None = setting(
+        None,
+        "probability that an answer is missing (p), for the plain sum; empty = 1 - wait_for/n, which a deadline lacks",
+        ge=0,
+        lt=1,
+    )
+
+    def check(self, workers: int) -> None:
+        """The plain sum has to know how many answers are missing on average."""
+        super().check(workers)
+        if self.deadline is not None and self.straggling is None and self.decoding == "sum":
+            raise SettingError(
+                "scheme_args.straggling: is missing; with a deadline give the probability that an answer is late,"
+                " 0 to below 1, or decoding = 'optimal'"
+            )
+
+    def build_code(self, workers: int) -> GradientCode:
+        """Every part on s workers with the coefficient 1/(s (1-p)), so that the sum is right on average."""
+        p = self.straggling
+        if p is None:
+            p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0
+        return scattered(workers, self.replication, 1 / (self.replication * (1 - p)), self.code_seed)
+
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
+        """Weights 1, or the optimal ones."""
+        return plain_sum(code, answered, 1.0) if self.decoding == "sum" else code.decode(answered)
+
+
+class BGC(Shuffled):
+    """Bernoulli gradient coding: every worker holds every part with probability s/n, on its own.
+
+    >>> BGC().loads(workers=6, samples=60).tolist()
+    [30, 10, 20, 30, 10, 20]
+    """
+
+    name: ClassVar[str] = "BGC"
+    title: ClassVar[str] = "Bernoulli gradient coding"
+    paper: ClassVar[str] = "Charles, Papailiopoulos, Ellenberg 2017, section 5"
+    decoding: Literal["optimal", "one_step"] = setting(
+        "optimal", "least-squares weights, or the same weight n/(r s) for all r answers"
+    )
+    cover: bool = setting(
+        True, "give a part that chance left to nobody to one worker; off = as in the paper, it is never used"
+    )
+
+    def build_code(self, workers: int) -> GradientCode:
+        return sparse(workers, self.replication, self.code_seed, self.cover)
+
+    def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
+        """One-step weights, or the optimal ones."""
+        if self.decoding == "optimal":
+            return code.decode(answered)
+        return plain_sum(code, answered, code.workers / (len(answered) * self.replication))
+
+
+def plain_sum(code: GradientCode, answered: tuple[int, ...], weight: float) -> Decoding:
+    """The same weight for every answer.
+
+    >>> from workbench.core.codes import fractional
+    >>> plain_sum(fractional(4, 1), (0, 1, 3), 0.5)
+    Decoding(weights=array([0.5, 0.5, 0.5]), residual=0.5)
+    """
+    weights: Array = np.full(len(answered), weight)
+    miss = weights @ code.matrix[list(answered)] - 1.0
+    return Decoding(weights, float(miss @ miss))
+
+
+@lru_cache(maxsize=32)
+def scattered(workers: int, copies: int, coefficient: float, seed: int) -> GradientCode:
+    """Every part on that many random workers: any two parts share copies^2 / n workers on average (pair-wise balance).
+
+    >>> scattered(4, 2, 0.5, seed=0).matrix.sum(axis=0).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    order = np.random.default_rng(seed).random((workers, workers)).argsort(axis=0)
+    matrix = np.zeros((workers, workers))
+    np.put_along_axis(matrix, order[:copies], coefficient, axis=0)
+    return GradientCode(matrix, 0)
+
+
+@lru_cache(maxsize=32)
+def sparse(workers: int, copies: int, seed: int, cover: bool) -> GradientCode:
+    """The Bernoulli code; with `cover`, part i goes to worker i where nobody drew it.
+
+    >>> sparse(9, 1, seed=0, cover=True).matrix.any(axis=0).all()
+    np.True_
+    """
+    code = bernoulli(workers, workers, float(copies), seed)
+    bare = np.flatnonzero(~code.matrix.any(axis=0))
+    if not cover or not len(bare):
+        return code
+    matrix = code.matrix.copy()
+    matrix[bare, bare] = 1.0
+    return GradientCode(matrix, 0)

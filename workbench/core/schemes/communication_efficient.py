@@ -1,0 +1,103 @@
+"""Communication-computation efficient gradient coding, CEGC: messages of p/m numbers for d parts a worker.
+
+M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018: section 3 (polynomials),
+section 5 (timing model: a round takes d T1 + T2/m until the (n-s)-th worker). Any d >= s + m (Theorem 1).
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from workbench.core.base.settings import setting, within
+from workbench.core.codes import YeAbbe, ye_abbe
+from workbench.core.codes.ye_abbe import interleave
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, Work, star_plan
+from workbench.core.contract.programs import Combine, Got, at_least, parent_program, worker_program
+from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.contract.scheme import Coded, kept_digits, some
+
+
+class CEGC(Coded):
+    """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each.
+
+    >>> CEGC(load=3, stragglers=1, reduction=2).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
+
+    name: ClassVar[str] = "CEGC"
+    title: ClassVar[str] = "Communication-efficient gradient coding"
+    paper: ClassVar[str] = "Ye and Abbe 2018"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    load: int = setting(3, "parts that every worker computes (d), at least stragglers + reduction", ge=1)
+    stragglers: int = setting(1, "workers that may be late or dead (s)", ge=0)
+    reduction: int = setting(2, "how many times shorter than the model a message is (m)", ge=1)
+    construction: Literal["auto", "polynomial", "gaussian", "stable"] = setting(
+        "auto",
+        "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
+    )
+    code_seed: int = setting(0, "seed of a random construction", ge=0)
+    least_digits: int = kept_digits()
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some m >= 2 and s, each with the least load that Theorem 1 allows."""
+        pairs = [(m, s - 1) for m in some(2, min(8, workers), 3) for s in some(1, workers // 4 + 1, 3)]
+        return [{"load": m + s, "stragglers": s, "reduction": m} for m, s in pairs if m + s <= workers]
+
+    def check(self, workers: int) -> None:
+        """Refuse d < s + m (Theorem 1), and anything above n."""
+        with within("scheme_args"):
+            self.build_code(workers)
+
+    def build_code(self, workers: int) -> YeAbbe:
+        return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""
+        held = np.zeros((workers, workers))
+        np.put_along_axis(held, self.build_code(workers).windows, 1.0, axis=1)
+        return replace(star_plan(held, samples), coordinates=self.reduction)
+
+    def program(self, node: Node) -> Program:
+        n = node.plan.workers
+        if node.rank == MASTER:
+            restore = restorer(self.build_code(n), node.floats)
+            return parent_program(node, at_least(n - self.stragglers), restore)
+        return worker_program(node, self._answer)
+
+    def _answer(self, node: Node, job: Message) -> Program:
+        """Compute m coded gradients over the d parts, keep of each the coordinates that are due, send p/m numbers."""
+        code, worker = self.build_code(node.plan.workers), node.rank - 1
+        work = Work(code.windows[worker], code.encode(worker), node.work.samples)
+        coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
+        if coded is not None:
+            length = message_floats(node.floats, self.reduction)
+            value, share = interleave(coded), 1 / self.reduction
+            yield Send(node.parent, CODED, job.round, value, floats=length, share=share)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The (n-s)-th answer of p/m numbers."""
+        length = message_floats(draws.floats, self.reduction)
+        return star_odds(draws, workers - self.stragglers, length, 1 / self.reduction)
+
+
+def message_floats(floats: int, reduction: int) -> int:
+    """Length of a message, ceil(p/m): where m does not divide p the gradient is padded with zeros.
+
+    >>> message_floats(100, 3)
+    34
+    """
+    return -(-floats // reduction)
+
+
+def restorer(code: YeAbbe, floats: int) -> Combine:
+    """Combine messages of p/m numbers to the sum of all gradients, p numbers."""
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        keys = sorted(got)
+        weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
+        return code.restore(weights, np.stack([got[key].value for key in keys]), floats), residual
+
+    return combine

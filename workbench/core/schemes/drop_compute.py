@@ -1,0 +1,161 @@
+"""DropCompute: everybody computes micro-batches until some seconds have passed; what is not there yet is left out.
+
+N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple and
+more robust distributed synchronous training via compute variance reduction", 2023, and its public program
+(paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). A worker looks at the clock between two
+micro-batches, as the program does; a first one is always computed (the program may drop even that one, between going
+forward and back, and drops nothing in its first few steps). The sum is divided by the samples that were computed (the
+program divides by all). The threshold may be given, or be chosen from measured times by the rule of the program's
+`get_best_threshold`, with one difference: see `measured`.
+
+The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with: a message has to say
+of how many micro-batches it is the sum, for which an all-reduce would need one more number.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.odds import BATCH, Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, Work, even_sizes, star_plan
+from workbench.core.contract.programs import Got, Rule, parent_program, plain_sum, worker_program
+from workbench.core.contract.protocol import (
+    CODED,
+    MODEL,
+    SAME,
+    Compute,
+    Message,
+    Node,
+    Program,
+    Send,
+    one_moment,
+)
+from workbench.core.contract.scheme import Scheme
+from workbench.core.schemes.uncoded import check_pieces, total
+
+TRIED = 200  # thresholds
+FEWEST = 6  # micro-batches that the quickest worker is through with before anybody stops
+
+
+class DropCompute(Scheme):
+    """Synchronous and uncoded, but nobody begins a micro-batch later than the threshold.
+
+    A commit is scaled to stand for all micro-batches. Those that a worker comes to last are left out most often, so its
+    weights average to one over the micro-batches together and not over each; with the data in random order that is
+    the same.
+
+    >>> DropCompute(micro_batches=5).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "DropCompute"
+    title: ClassVar[str] = "Drop compute"
+    paper: ClassVar[str] = "Giladi et al. 2023"
+    exact: ClassVar[bool] = False
+    timed: ClassVar[bool] = True
+    micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
+    threshold: float | None = setting(
+        None, "s of a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
+    )
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Few and many micro-batches; the threshold, in seconds, is told by measured times."""
+        return [{"micro_batches": m} for m in (4, 12)]
+
+    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
+        """The threshold, if none is given, with the largest effective speedup: what is computed a second, on average.
+
+        Of as many as the authors' program tries, from the moment that the first worker is through with a few
+        micro-batches until the last is through with all. Where several do as well, the one that leaves out least.
+        The micro-batch that a threshold falls into counts as computed, as workers finish it; the program leaves it out.
+        """
+        if self.threshold is not None:
+            return {}
+        times = draws()
+        gone_through = self._sizes(times, workers).cumsum(axis=1) / times.samples
+        done = self._done(times, workers, slice(None))
+        tried = np.linspace(done.max(), done[:, :, min(FEWEST, self.micro_batches) - 1].min(), TRIED)
+        full = star_odds(replace(times, seconds=done[:, :, -1]), workers).seconds
+        rates = []
+        for threshold in tried.tolist():
+            last = _last(done, threshold)
+            seconds = np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0]
+            ends = star_odds(replace(times, seconds=seconds), workers).seconds
+            computed = gone_through[np.arange(workers), last].sum(axis=1)
+            rates.append(float(np.mean(computed * full / ends)))
+        return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
+
+    def check_samples(self, workers: int, samples: int) -> None:
+        """No micro-batch is empty where their number was asked for."""
+        if "micro_batches" in self.model_fields_set:
+            check_pieces("micro_batches", self.micro_batches, workers, samples)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Micro-batches are parts, each of one worker."""
+        return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
+
+    def program(self, node: Node) -> Program:
+        if node.rank != MASTER:
+            pieces = node.work.split(node.plan.sizes)
+            return worker_program(node, lambda node, job: self._answer(node, job, pieces))
+        n = node.plan.workers
+        gone_through = node.plan.sizes.reshape(n, self.micro_batches).cumsum(axis=1)
+        everybody = Rule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
+        return parent_program(node, everybody, lambda r, got: _mean(gone_through, got))
+
+    def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
+        """Micro-batch after micro-batch, then their sum; its number says how many there are in it."""
+        sums, begun = [], node.clock()
+        for piece in pieces:
+            sums.append((yield Compute(piece, job.value, job.round, unless={MODEL: job.round + 1})))
+            if sums[-1] is None:
+                return
+            if self.threshold is not None:
+                over, now = begun + self.threshold, node.clock()
+                if now >= over or one_moment(now, over):
+                    break
+        yield Send(node.parent, CODED, job.round, plain_sum(sums), number=len(sums))
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The last of all, who stops after the micro-batch that the threshold falls into."""
+        at_once = max(1, BATCH // (workers * self.micro_batches))
+        starts = range(0, len(draws.seconds), at_once)
+        seconds = [self._stops(draws, workers, slice(start, start + at_once)) for start in starts]
+        return star_odds(replace(draws, seconds=np.concatenate(seconds)), workers)
+
+    def _stops(self, draws: Draws, workers: int, which: slice) -> Array:
+        done = self._done(draws, workers, which)
+        last = _last(done, self.threshold)
+        return np.asarray(np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0])
+
+    def _done(self, draws: Draws, workers: int, which: slice) -> Array:
+        """When every micro-batch would be done, (rounds, workers, micro-batches)."""
+        return draws.progress(self._sizes(draws, workers), which)
+
+    def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:
+        """Samples of every micro-batch, (workers, micro-batches)."""
+        return even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
+
+
+def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:
+    """All samples over those that were computed, times their sum.
+
+    `gone_through`: samples of each worker's first micro-batches, (workers, micro-batches).
+    """
+    computed = sum(number for _, number in got)
+    samples = sum(int(gone_through[rank - 1, number - 1]) for rank, number in got)
+    scale = int(gone_through[:, -1].sum()) / max(samples, 1)
+    return scale * total(got), computed * (scale - 1) ** 2 + gone_through.size - computed
+
+
+def _last(done: Array, threshold: float | None) -> NDArray[np.intp]:
+    """The last micro-batch that each worker computes, (rounds, workers)."""
+    over = np.zeros(done.shape, dtype=bool) if threshold is None else done >= threshold - SAME
+    over[:, :, -1] = True
+    return over.argmax(axis=2)

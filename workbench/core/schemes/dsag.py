@@ -1,0 +1,191 @@
+"""DSAG: the newest gradient known of every piece of the data, fresh from some workers and late from the others.
+
+A. Severinson, E. Rosnes, S. El Rouayheb, A. Graell i Amat, "DSAG: A mixed synchronous-asynchronous iterative method for
+straggler-resilient learning", 2021, and its public program (severinson/CodedComputing.jl: `src/pca/logreg.jl`,
+`src/treegradient.jl`). The master keeps of every piece of the data the newest gradient that it has seen; in every
+iteration it waits for w fresh answers and a little longer, takes in late ones if they are newer than what it has, and
+divides the sum by the share of the samples that it knows a gradient of. Their load balancer, which cuts slow workers'
+data into more pieces as the run goes on, is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.codes.checks import between
+from workbench.core.contract.odds import Draws, Odds, order, port
+from workbench.core.contract.plan import MASTER, Plan, even_sizes, star_plan
+from workbench.core.contract.programs import Answers, Lost, master_program, plain_sum
+from workbench.core.contract.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    NEAR,
+    Compute,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
+from workbench.core.contract.scheme import Scheme, some
+from workbench.core.schemes.uncoded import check_pieces
+
+
+class DSAG(Scheme):
+    """Stochastic average gradient with stale answers: a worker goes through one of its pieces at each model it takes.
+
+    Workers finish what they have begun, also if the master has gone on, and then take the newest model. A piece's
+    turn comes when the worker has answered with all its others.
+
+    >>> DSAG(pieces=5).loads(workers=6, samples=60).tolist()
+    [2, 2, 2, 2, 2, 2]
+    """
+
+    name: ClassVar[str] = "DSAG"
+    title: ClassVar[str] = "Mixed synchronous-asynchronous average gradient"
+    paper: ClassVar[str] = "Severinson et al. 2021"
+    exact: ClassVar[bool] = False
+    finishes: ClassVar[bool] = True
+    wait_for: int | None = setting(
+        None, "fresh answers that the master waits for (w); empty = all but one", ge=1
+    )
+    tolerance: float = setting(
+        0.02, "of the time that these took, how much longer the master waits for others; 0 = not at all", ge=0
+    )
+    pieces: int = setting(1, "pieces of a worker's data, one of which it goes through at each model", ge=1)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """From one fresh answer to all but one, with whole shards and in pieces."""
+        return [{"wait_for": w, "pieces": p} for w in some(1, workers - 1, 5) for p in (1, 4)]
+
+    def check(self, workers: int) -> None:
+        between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
+
+    def check_samples(self, workers: int, samples: int) -> None:
+        """No piece is empty."""
+        check_pieces("pieces", self.pieces, workers, samples)
+
+    def waits_for(self, workers: int) -> int:
+        """How many fresh answers the master waits for."""
+        return max(1, workers - 1) if self.wait_for is None else self.wait_for
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Every worker holds its pieces alone; the master may know a gradient of each, a worker be busy at an older."""
+        plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
+        batch = int(plan.sizes.max())  # a worker goes through one piece at a time
+        return replace(plan, batch=batch, versions=workers * (self.pieces + 1) + 1)
+
+    def program(self, node: Node) -> Program:
+        newest: dict[int, Message] = {}  # of each part the newest answer
+        if node.rank == MASTER:
+            return master_program(node, lambda r, model, lost: self._answers(node, r, lost, newest))
+        return self._worker(node)
+
+    def _worker(self, node: Node) -> Program:
+        pieces, turn = node.work.split(node.plan.sizes), 0
+        while True:
+            job: Message = yield Recv({MODEL: 0}, latest=True)
+            if job.round == node.rounds:
+                return
+            piece = pieces[turn % len(pieces)]
+            batch = max(1, piece.samples)
+            value = yield Compute(piece, job.value, job.round, {MODEL: node.rounds}, batch=batch)
+            if value is None:
+                return
+            yield Send(node.parent, CODED, job.round, value, number=turn % len(pieces))
+            turn += 1
+
+    def _answers(self, node: Node, round: int, lost: Lost, newest: dict[int, Message]) -> Answers:
+        taken = yield from self._gather(node, round, lost, newest)
+        covered = sorted(newest)
+        scale = node.plan.samples / max(1, int(node.plan.sizes[covered].sum()))
+        residual = len(covered) * (scale - 1) ** 2 + node.plan.parts - len(covered)
+        return scale * plain_sum([newest[part].value for part in covered]), residual, taken
+
+    def _gather(
+        self, node: Node, round: int, lost: Lost, newest: dict[int, Message]
+    ) -> Generator[Any, Any, int]:
+        """Take answers until w are fresh, and a little longer; returns how many were taken."""
+        start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
+        needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, LOST: 0})
+        missing = len(node.children) - needed  # answers that it can do without
+        while waiting:
+            if len(lost.of(round)) > missing:
+                raise lost.quorum_lost(node.rank, round, lost.of(round))
+            message = yield ask
+            if message is None:
+                break
+            if message.kind == LOST:
+                lost.add(message)
+                waiting -= lost.of(round)
+                continue
+            part, taken = (message.src - 1) * self.pieces + message.number, taken + 1
+            if part not in newest or newest[part].round < message.round:
+                newest[part] = message
+            if message.round == round:
+                waiting.discard(message.src)
+            if ask.until is None and len(waiting) + len(lost.of(round)) <= missing:
+                ask = Recv(ask.match, (now := node.clock()) + self.tolerance * (now - start))
+        return taken
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """Round by round: who is free when, and what is on its way, is carried on."""
+        sizes = even_sizes(draws.samples, workers * self.pieces).reshape(workers, self.pieces)
+        at = draws.carry or _Underway(
+            0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
+        )
+        ends, received = [at.now], []
+        for k in range(len(draws.seconds)):
+            at, count = self._round(draws, k, at, sizes)
+            ends.append(at.now)
+            received.append(count)
+        messages = np.array(received, dtype=float)
+        return Odds(np.diff(ends), messages, messages * (draws.link.width * draws.floats), at)
+
+    def _round(self, draws: Draws, k: int, at: _Underway, sizes: NDArray[np.int64]) -> tuple[_Underway, int]:
+        """One round; returns what is under way at its end, and the answers received."""
+        n, link, down = len(at.free), draws.link, draws.down
+        begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
+        place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
+        ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
+        send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
+        ties = draws.ties(np.array([k]))[0]
+        queue = np.vstack([at.late, np.stack([ready + send + link.latency, ties], axis=1)])
+        first = order(queue[None, :, 0], lambda which: queue[None, :, 1])[0]
+        transfer = link.transfer(draws.floats)
+        through = port(np.maximum(queue[first, 0], at.port)[None], transfer)[0]
+        fresh = np.flatnonzero(first >= len(at.late))
+        enough = through[fresh[self.waits_for(n) - 1]]
+        end = max(at.now, enough + self.tolerance * (enough - at.now))
+        count = int(np.count_nonzero(through <= end * NEAR))
+        if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # everybody is there
+            end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
+        now = float(end + draws.decode(count))
+        begun = begins <= (now + down) * NEAR
+        # What comes through while the master decodes is received now, and taken in the next round.
+        received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * NEAR))
+        left = first[count:]
+        late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
+        free, turn = np.where(begun, ready, at.free), at.turn + begun
+        at_hand = received - count
+        return _Underway(now, free, turn, late, float(through[count - 1]), at_hand), received - at.at_hand
+
+
+class _Underway(NamedTuple):
+    """What a round leaves behind."""
+
+    now: float  # when it ended
+    free: Array  # when each worker is through with what it does, (workers,)
+    turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
+    late: Array  # messages that are on their way: when they are at the port, and their ties, (messages, 2)
+    port: float  # when the port is through with what was taken
+    at_hand: int  # messages that came through meanwhile, and that the next round takes

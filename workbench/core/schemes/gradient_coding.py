@@ -1,0 +1,136 @@
+"""Gradient coding, GC: any S stragglers at the master, load (S+1)/N.
+
+R. Tandon, Q. Lei, A. G. Dimakis, N. Karampatziakis, "Gradient coding: avoiding stragglers in distributed
+learning", ICML 2017, Algorithms 1 and 2 (cyclic), section 3 (fractional repetition). N. Raviv et al., "Gradient
+coding from cyclic MDS codes and expander graphs", ICML 2018; W. Halbawi et al., ISIT 2018 (mds).
+"""
+
+from functools import lru_cache
+from itertools import combinations, islice
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import SettingError, setting, within
+from workbench.core.codes import GradientCode, cyclic, fractional, mds
+from workbench.core.codes.checks import groups_divide
+from workbench.core.codes.cyclic import Construction
+from workbench.core.contract.odds import Draws, Odds, Waited, places, star_odds, waited
+from workbench.core.contract.plan import MASTER
+from workbench.core.contract.programs import at_least, coded_program, decoder, one_of_each, patient_program
+from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.scheme import Coded, divisors, kept_digits, some
+from workbench.core.schemes.uncoded import check_stragglers
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+class GC(Coded):
+    """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient.
+
+    With a `tolerance` mu, the master waits as in sequential gradient coding (`SRSGC`): for 1 + mu times what the
+    fastest worker takes, then for all, unless those who are late may be dropped. Their simulator's GC of load
+    (s+1)/n drops s-1 at most; it is our GC with stragglers = s-1, whose load is s/n.
+
+    >>> GC(stragglers=2).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
+
+    name: ClassVar[str] = "GC"
+    title: ClassVar[str] = "Gradient coding"
+    paper: ClassVar[str] = "Tandon et al. 2017"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
+    code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
+        "cyclic",
+        "cyclic windows, well conditioned; groups that repeat one another; cyclic MDS (Reed-Solomon);"
+        " the textbook's cyclic windows with random coefficients",
+    )
+    code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
+    matrix: Matrix | None = setting(
+        None, "encoding matrix of your own, one row per worker; empty = made for you"
+    )
+    tolerance: float | None = setting(
+        None,
+        "wait for 1 + tolerance times the fastest, then drop who is late or wait for all; empty = go on with enough",
+        ge=0,
+    )
+    least_digits: int = kept_digits()
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Cyclic windows for some S, and groups wherever they divide."""
+        windows = [{"stragglers": s} for s in some(1, workers - 1)]
+        groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
+        return windows + groups
+
+    def check(self, workers: int) -> None:
+        """S < N, and groups must divide."""
+        check_stragglers(self.stragglers, workers)
+        if self.matrix is not None:
+            own_code(self.matrix, workers, self.stragglers)
+        if self.code == "mds" and self.matrix is None:
+            with within("scheme_args"):
+                mds(workers, self.stragglers)
+        if self._grouped:
+            field, more = "scheme_args.stragglers", ", or code = 'cyclic'"
+            groups_divide(field, self.stragglers, workers, self.stragglers + 1, more)
+
+    def build_code(self, workers: int) -> GradientCode:
+        if self.matrix is not None:
+            return own_code(self.matrix, workers, self.stragglers)
+        if self.code == "fractional":
+            return fractional(workers, self.stragglers)
+        if self.code == "mds":
+            return mds(workers, self.stragglers)
+        construction: Construction = "tandon" if self.code == "tandon" else "stable"
+        return cyclic(workers, self.stragglers, self.code_seed, construction)
+
+    @property
+    def _grouped(self) -> bool:
+        return self.code == "fractional" and self.matrix is None
+
+    def program(self, node: Node) -> Program:
+        n = node.plan.workers
+        if self._grouped:
+            rule = one_of_each(lambda rank: (rank - 1) // (self.stragglers + 1), n // (self.stragglers + 1))
+        else:
+            rule = at_least(n - self.stragglers)
+        combine = decoder(lambda: self.build_code(n), first=1)
+        if self.tolerance is not None and node.rank == MASTER:
+            return patient_program(node, rule, self.tolerance, combine)
+        return coded_program(node, rule, combine)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The (N-S)-th answer; for groups, the last of the groups' first answers; with a tolerance, its moment."""
+        if self.tolerance is not None:
+            return self._patient_odds(waited(draws, self.tolerance), draws)
+        if self._grouped:
+            return star_odds(draws, self._answers_until_covered)
+        return star_odds(draws, workers - self.stragglers)
+
+    def _patient_odds(self, wait: Waited, draws: Draws) -> Odds:
+        size = self.stragglers + 1 if self._grouped else wait.late.shape[1]
+        most = self.stragglers  # of each group, where there are some, all but one
+        drop = (np.count_nonzero(wait.late.reshape(len(wait.late), -1, size), axis=2) <= most).all(axis=1)
+        combined = wait.late.shape[1] - np.where(drop, np.count_nonzero(wait.late, axis=1), 0)
+        return wait.odds(draws, drop, combined)
+
+    def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        groups = places(order).reshape(len(order), -1, self.stragglers + 1)
+        return np.asarray(groups.min(axis=2).max(axis=1) + 1)
+
+
+@lru_cache(maxsize=16)
+def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
+    """Code with a given matrix; raises `SettingError` unless any n-s rows decode (2000 sets are tried at most)."""
+    if len(matrix) != workers or len({len(row) for row in matrix}) != 1:
+        raise SettingError(f"scheme_args.matrix: has {len(matrix)} rows; give {workers} rows of equal length")
+    code = GradientCode(np.array(matrix, dtype=float), stragglers)
+    for late in islice(combinations(range(workers), stragglers), 2000):
+        answered = tuple(i for i in range(workers) if i not in late)
+        if code.decode(answered).residual > 1e-12:
+            why = f"without rows {list(late)} it does not decode; change it or lower s"
+            raise SettingError(f"scheme_args.matrix: {why}")
+    return code

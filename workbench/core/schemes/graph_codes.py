@@ -1,0 +1,65 @@
+"""Graph codes, GGC: a worker holds the two parts that its edge of a regular graph joins; decoding takes linear time.
+
+M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021; N. Raviv, I. Tamo, R. Tandon,
+A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018. The graph is a random regular one,
+which is an expander with high probability. See `codes.graph` for the weights.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from workbench.core.base.settings import setting
+from workbench.core.codes import Decoding, GradientCode, GraphCode, random_regular
+from workbench.core.codes.graph import graph_fits
+from workbench.core.contract.plan import Plan, even_plan
+from workbench.core.contract.scheme import divisors
+from workbench.core.schemes.approximate import Approximate
+
+
+class GGC(Approximate):
+    """Approximate gradient coding on a random regular graph, for very many workers.
+
+    What is committed is the least-squares estimate, as in all approximate schemes here. Weights of single answers may
+    grow with the graph, to thousands with 100 000 workers, which costs as many digits of the 16.
+
+    >>> GGC(replication=3).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
+
+    name: ClassVar[str] = "GGC"
+    title: ClassVar[str] = "Graph-coded gradients"
+    paper: ClassVar[str] = "Glasgow, Wootters 2021"
+    code_seed: int = setting(0, "seed of the graph", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Every number of holders up to eight that makes a graph."""
+        fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
+        waits = sorted({workers - max(1, workers // share) for share in (12, 4, 2)} - {0})
+        return [{"replication": d, "wait_for": k} for d in fits for k in waits]
+
+    def check(self, workers: int) -> None:
+        """Workers are the edges of a graph whose vertices have as many edges as a part has holders."""
+        graph_fits("scheme_args.replication", self.replication, workers)
+        super().check(workers)
+
+    def graph(self, workers: int) -> GraphCode:
+        return random_regular(workers, self.replication, self.code_seed)
+
+    def build_code(self, workers: int) -> GradientCode:
+        """The same as a matrix, which very many workers have no room for."""
+        return GradientCode(self.graph(workers).matrix(), 0)
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        """Nothing is factored, so nothing is to be judged beforehand."""
+        return []
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """A part per vertex."""
+        graph = self.graph(workers)
+        return even_plan(graph.edges, samples, graph.parts)
+
+    def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
+        """In linear time, without the matrix."""
+        graph = self.graph(workers)
+        return lambda answered, round: graph.decode(answered)

@@ -1,0 +1,89 @@
+"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule over groups that are coded inside.
+
+J. Zhang, O. Simeone, "LAGC: Lazily aggregated gradient coding for straggler-tolerant and communication-efficient
+distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021), arXiv 1905.09148.
+
+After the paper's abstract, as its sections were not at hand. The variant here is the one that contains the paper's
+ingredients as ends: G groups hold disjoint shards; inside a group the shard is coded against s stragglers; a selected
+group's gradient is decoded from its first M_G - s answers. s = M_G - 1 is grouped-LAG (the fastest is enough), s = 0
+with groups of one is LAG, c = 0 is gradient coding in G groups. Gradients are full ones, and a worker's load grows
+with s, which is what G-CADA avoids.
+"""
+
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from workbench.core.base.settings import setting
+from workbench.core.codes import GradientCode, cyclic
+from workbench.core.codes.checks import groups_divide
+from workbench.core.contract.odds import Draws, Odds
+from workbench.core.contract.plan import MASTER, Plan, star_plan
+from workbench.core.contract.programs import Got, decoder
+from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.scheme import Coded, divisors, kept_digits
+from workbench.core.schemes.lazy import OLD, Groups, lazy_master, lazy_odds, lazy_worker
+from workbench.core.schemes.uncoded import check_stragglers
+
+
+class LAGC(Coded):
+    """Lazily aggregated gradient coding: only groups whose last gradient may be wrong compute, any s of them late.
+
+    `forecast` is for the case that every group is selected, an upper end: who is selected depends on the learning.
+    """
+
+    name: ClassVar[str] = "LAGC"
+    title: ClassVar[str] = "Lazily aggregated gradient coding"
+    paper: ClassVar[str] = "Zhang and Simeone 2020"
+    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    exact: ClassVar[bool] = False  # old gradients stand in for new ones
+    numeric: ClassVar[bool] = True
+    selects: ClassVar[bool] = True
+    c: float = setting(0.3, OLD, ge=0)
+    max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
+    groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
+    stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
+    code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+    least_digits: int = kept_digits()
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Groups of some sizes, one or half of each late."""
+        pairs = {(g, s) for g in divisors(workers) for s in {1, workers // g // 2} if 0 < s < workers // g}
+        return [{"groups": g, "stragglers": s} for g, s in sorted(pairs)]
+
+    def check(self, workers: int) -> None:
+        """Groups must divide the workers, and somebody in each must be waited for."""
+        groups_divide("scheme_args.groups", self.groups, workers)
+        size = workers // self.groups
+        check_stragglers(self.stragglers, size, f"a group of {size} workers")
+
+    def grouping(self, workers: int) -> Groups:
+        """G groups of M / G; the first M / G - s answers decode."""
+        size = workers // self.groups
+        return Groups(self.groups, size, size - self.stragglers)
+
+    def build_code(self, workers: int) -> GradientCode:
+        return cyclic(workers // self.groups, self.stragglers, self.code_seed)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """M parts; a worker holds s + 1 of its group's M / G."""
+        blocks = np.kron(np.eye(self.groups), self.build_code(workers).matrix)
+        return star_plan(blocks.astype(np.float64), samples)
+
+    def program(self, node: Node) -> Program:
+        groups = self.grouping(node.plan.workers)
+        if node.rank != MASTER:
+            return lazy_worker(node, groups)
+        code = partial(self.build_code, node.plan.workers)
+        combine = [decoder(code, groups.members(g)[0]) for g in range(self.groups)]
+
+        def decoded(group: int, got: Got) -> Any:
+            return combine[group](0, got)[0]
+
+        return lazy_master(node, groups, self.c, self.max_age, decoded)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The slowest group's (M_G - s)-th answer, if all are selected."""
+        return lazy_odds(draws, self.grouping(workers))

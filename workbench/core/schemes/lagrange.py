@@ -1,0 +1,97 @@
+"""Lagrange coded computing, LCC, for linear regression: the data are encoded, once, and not the gradients.
+
+S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded regression: Optimal straggler mitigation
+via data encoding", 2018; compared in section IV of "Gradient coding with clustering and multi-message communication".
+
+The gradient is X^T X w - X^T y. A worker stores r blends of the K blocks of X, points of curves through the blocks, and
+sends Xt^T Xt w: a point of a curve with 2 ceil(K/r) - 1 coefficients. With so many answers the master interpolates that
+curve and reads off the blocks' own points. X^T y is computed once, before the run.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError, setting, within
+from workbench.core.codes import Lagrange, lagrange
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, Work, even_plan
+from workbench.core.contract.programs import (
+    Combine,
+    Got,
+    answer,
+    at_least,
+    decoder,
+    parent_program,
+    worker_program,
+)
+from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.scheme import Coded, kept_digits, some
+
+QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
+
+
+class LCC(Coded):
+    """Lagrange coded computing: any 2 ceil(K/r) - 1 workers give the gradient of a linear regression.
+
+    Encoding happens before the run and is not timed. On the Unit problem part j stands for one sample, e_j.
+    """
+
+    name: ClassVar[str] = "LCC"
+    title: ClassVar[str] = "Lagrange coded computing"
+    paper: ClassVar[str] = "Li et al. 2018"
+    numeric: ClassVar[bool] = True  # what a worker sends is no combination of the parts' gradients
+    eases: ClassVar[tuple[str, int] | None] = ("load", 1)
+    load: int = setting(3, "coded blocks that a worker stores and goes through (r)", "blocks", ge=1)
+    least_digits: int = kept_digits()
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some loads of two blocks or more: with one, more answers are needed than there are workers."""
+        return [{"load": r} for r in some(2, workers)]
+
+    def check(self, workers: int) -> None:
+        self.build_code(workers)
+
+    def check_problem(self, problem: str) -> None:
+        if problem not in QUADRATIC:
+            raise SettingError(
+                f"problem = {problem!r}: LCC computes on encoded data, which works for gradients that are quadratic"
+                " in the data, as of linear regression; take problem = 'least_squares', or another scheme"
+            )
+
+    def build_code(self, workers: int) -> Lagrange:
+        with within("scheme_args"):
+            return lagrange(workers, workers, self.load)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""
+        encoding = self.build_code(workers).encoding
+        blocks, held = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
+        # A block goes into one blend: the others have a 0 there.
+        return even_plan(held, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
+
+    def program(self, node: Node) -> Program:
+        code = self.build_code(node.plan.workers)
+        if node.rank != MASTER:
+            return worker_program(node, answer)
+        plan = node.plan
+        constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
+        return parent_program(node, at_least(code.threshold), interpolate(code, constant))
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        return star_odds(draws, self.build_code(workers).threshold)
+
+
+def interpolate(code: Lagrange, constant: Any) -> Combine:
+    """Sum of the curve's values at the blocks, from the answers' points, plus the constant part -X^T y.
+
+    The residual is that of the interpolation: it is 0 up to rounding.
+    """
+    interpolated = decoder(lambda: code, first=1)
+
+    def combine(round: int, got: Got) -> tuple[Any, float]:
+        total, residual = interpolated(round, got)
+        return total + constant, residual
+
+    return combine

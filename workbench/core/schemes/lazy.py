@@ -1,0 +1,182 @@
+"""What lazy schemes share: the rule that says whose gradient is too old, and the programs around it.
+
+Groups of workers hold the same shard (CADA: groups of one). The master keeps the last gradient of every group; in
+each round it asks only those groups for a new one whose old one may have become wrong, and takes the others' as it is.
+
+F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
+distributed SGD", conditions (7) and (9), Algorithm 1.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.contract.odds import Draws, Odds, port
+from workbench.core.contract.plan import Work
+from workbench.core.contract.programs import Got, Lost, answer, worker_program
+from workbench.core.contract.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Commit,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
+
+Decoded = Callable[[int, Got], Any]  # group, its answers -> its gradient
+OLD = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
+
+
+class Laziness:
+    """Who is asked for a new gradient: condition (9), which is (7) for groups of one worker.
+
+    Group g is selected if L_g^2 |th_k - th_(k-tau_g)|^2 > c sum_(d=1..D) |th_(k+1-d) - th_(k-d)|^2 or tau_g >= D.
+    The age tau_g of a selected group becomes 1, that of the others grows by one (Algorithm 1, line 8; the text
+    forgets the "+1" and says "larger than D" where line 3 has "at least D"). In the first round all are selected.
+    """
+
+    def __init__(self, smoothness: Sequence[float], c: float, max_age: int) -> None:
+        self.smoothness, self.c, self.max_age = smoothness, c, max_age
+        self.ages = [max_age] * len(smoothness)  # tau: nobody has answered yet
+        self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g)
+        # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
+        self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
+        self._before: Any = None
+
+    def select(self, model: Any) -> list[int]:
+        """Groups to ask at this model; to be called once a round."""
+        if self._before is not None:
+            self._steps.appendleft(_squared(model - self._before))
+        self._before = model
+        limit = self.c * sum(self._steps)
+        chosen = [g for g in range(len(self.ages)) if self._is_old(g, model, limit)]
+        for g in range(len(self.ages)):
+            self.ages[g] += 1
+        for g in chosen:
+            self.ages[g], self._seen[g] = 1, model
+        return chosen
+
+    def _is_old(self, group: int, model: Any, limit: float) -> bool:
+        if self.ages[group] >= self.max_age:
+            return True
+        return self.smoothness[group] ** 2 * _squared(model - self._seen[group]) > limit
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Consecutive ranks in groups of one size; `needed` answers of a group give its gradient."""
+
+    number: int
+    size: int
+    needed: int = 1
+
+    def members(self, group: int) -> tuple[int, ...]:
+        """Ranks of a group."""
+        return tuple(range(1 + group * self.size, 1 + (group + 1) * self.size))
+
+    def of(self, rank: int) -> int:
+        """Group of a rank."""
+        return (rank - 1) // self.size
+
+    def work(self, node: Node, group: int) -> Work:
+        """All that a group holds, once and unweighted."""
+        parts = np.unique(np.concatenate([node.plan.work[rank].parts for rank in self.members(group)]))
+        return Work(parts, np.ones(len(parts)), int(node.plan.sizes[parts].sum()))
+
+    def additions(self, chosen: int) -> int:
+        """Vectors that the master adds up: every group's gradient, and what decodes those of the chosen ones."""
+        return self.number + (chosen * self.needed if self.needed > 1 else 0)
+
+
+def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Decoded) -> Program:
+    """Select groups, send them the model, take their first answers, commit with the others' last gradients."""
+    works = [groups.work(node, g) for g in range(groups.number)]
+    rule = Laziness([node.smoothness(w) if w.samples else 0.0 for w in works], c, max_age)
+    model, lost, last = node.model, Lost(), dict[int, Any]()
+    for r in node.span:
+        chosen = rule.select(model)
+        yield Send([rank for g in chosen for rank in groups.members(g)], MODEL, r, model)
+        got = yield from gather_groups(node, r, groups, chosen, lost)
+        for g in chosen:
+            last[g] = decoded(g, got[g])
+        yield Decode(groups.additions(len(chosen)) * node.floats)
+        model = yield Commit(sum(last[g] for g in range(groups.number)), r)
+    yield Send(node.children, MODEL, node.rounds, None, floats=0)
+
+
+def gather_groups(
+    node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: Lost
+) -> Generator[Any, Any, dict[int, Got]]:
+    """Take the first answers of each chosen group; tell a group that has answered to stop, refuse what still comes.
+
+    Each group's answers are of a kind of their own, so that they can be refused while others are awaited.
+    """
+    got: dict[int, Got] = {g: {} for g in chosen}
+    waiting = dict.fromkeys(chosen)  # in order of rank
+    while waiting:
+        _still_possible(node, round, groups, waiting, lost)
+        message: Message = yield Recv({LOST: 0, **{kind_of(g): round for g in waiting}})
+        if message.kind == LOST:
+            lost.add(message)
+            continue
+        g = groups.of(message.src)
+        got[g][message.src, message.number] = message
+        if len(got[g]) == groups.needed:
+            del waiting[g]
+            yield Close(kind_of(g), round + 1)
+            rest = [rank for rank in groups.members(g) if (rank, 0) not in got[g]]
+            yield Send(rest, MODEL, round + 1, None, floats=0)
+    return got
+
+
+def _still_possible(node: Node, round: int, groups: Groups, waiting: dict[int, None], lost: Lost) -> None:
+    missing = lost.of(round)
+    for g in waiting if missing else ():
+        dead = missing.intersection(groups.members(g))
+        if groups.size - len(dead) < groups.needed:
+            raise lost.quorum_lost(node.rank, round, dead)
+
+
+def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:
+    """Idle until asked; a model of None means that the group's answer is no longer needed."""
+    kind = kind_of(groups.of(node.rank))
+    return worker_program(node, lambda node, job: answer(node, job, kind=kind, batch=batch))
+
+
+def batch_worker(node: Node, batch: int | None) -> Program:
+    """Answer every model with the gradient of a mini-batch."""
+    return worker_program(node, lambda node, job: answer(node, job, batch=batch))
+
+
+def lazy_odds(draws: Draws, groups: Groups) -> Odds:
+    """Round times if every group is selected: the first answers of all groups, through one port."""
+    arrivals = draws.arrivals(draws.floats)
+    apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
+    first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
+    through = port(first, draws.link.transfer(draws.floats))
+    count = np.full(len(arrivals), float(first.shape[1]))
+    end = through[:, -1] + draws.decode(groups.additions(groups.number))
+    return Odds(end, count, count * (draws.link.width * draws.floats))
+
+
+def kind_of(group: int) -> str:
+    """Kind of a group's answers.
+
+    >>> kind_of(0)
+    'coded by group 1'
+    """
+    return f"{CODED} by group {group + 1}"
+
+
+def _squared(difference: Array) -> float:
+    return float(np.vdot(difference, difference))

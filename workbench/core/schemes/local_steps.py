@@ -1,0 +1,190 @@
+"""Local SGD and DiLoCo: workers go some steps on models of their own, and the master averages where they have come to.
+
+S. U. Stich, "Local SGD converges fast and communicates little", ICLR 2019. A. Douillard et al., "DiLoCo: Distributed
+low-communication training of language models", 2023, algorithm 1.
+
+What is committed is a sum over the samples, as a gradient is, from which the experiment's optimiser takes the outer
+step: (theta - theta_i) / unit, averaged over the workers by their samples, less the regularisation, which the optimiser
+puts in. In local SGD the unit is the inner step given: with one local step that is the very gradient, and `gd` with the
+inner step as its own sets the model to the average. In DiLoCo the unit is 1: `nesterov` takes the averaged difference
+for a gradient, with step 0.7 and momentum 0.9, as the paper has it, where an experiment does not say otherwise.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import KEPT, DelayModel, DelayStream
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, Work
+from workbench.core.contract.programs import Got, at_least, parent_program, worker_program
+from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.schemes.adaptive import MiniBatches
+from workbench.core.schemes.uncoded import check_stragglers, total
+
+Inner = Callable[[Array, Array], Array]  # model, gradient of a worker's own objective -> its next model
+
+
+class LocalSteps(MiniBatches):
+    """Base of those whose workers go H steps on their own models; every step takes a drawn time of its own."""
+
+    own_pace: ClassVar[bool] = True
+    local_steps: int = setting(8, "steps that a worker goes on its own model per round (H)", ge=1)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        return [{"local_steps": steps} for steps in (2, 4, 8, 16)]
+
+    @property
+    def passes(self) -> int:
+        return self.local_steps
+
+    def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
+        """A round's draws are kept together."""
+        return DelayStream(delays, seed, workers, KEPT + self.local_steps)
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers the master waits for."""
+        return workers
+
+    @abstractmethod
+    def inner(self, node: Node) -> tuple[Inner, float]:
+        """A worker's optimiser, and the unit of what it answers."""
+
+    def program(self, node: Node) -> Program:
+        if node.rank == MASTER:
+            rule = at_least(self.waits_for(node.plan.workers))
+            return parent_program(node, rule, lambda r, got: _average(node.plan, got))
+        step, unit = self.inner(node)
+        return worker_program(node, lambda node, told: self._answer(node, told, step, unit))
+
+    def _answer(self, node: Node, told: Message, step: Inner, unit: float) -> Program:
+        start = model = told.value
+        own, first = max(node.work.samples, 1), told.round * self.local_steps
+        unless, draw = {MODEL: told.round + 1}, first
+        for draw in range(first, first + self.local_steps):
+            value = yield Compute(node.work, model, told.round, unless, self.batch, draw)
+            if value is None:
+                return
+            model = step(model, value / own + node.l2 * model)
+        moved = node.work.samples * ((start - model) / unit - node.l2 * start)
+        yield Send(node.parent, CODED, told.round, moved, draw=draw)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """A star whose workers take the sum of H draws."""
+        steps = self.local_steps
+        rounds = range(draws.first, draws.first + len(draws.seconds))
+        seconds = [sum(draws.job(r * steps + h) for h in range(steps)) for r in rounds]
+
+        def send(length: float) -> Array | float:
+            return draws.sent(((r + 1) * steps - 1 for r in rounds), length / draws.floats)
+
+        return star_odds(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
+
+
+class LocalSGD(LocalSteps):
+    """Local SGD: H gradient steps on each worker's own part of the data, then models are averaged.
+
+    >>> LocalSGD(local_steps=4, rate=0.1).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "LocalSGD"
+    title: ClassVar[str] = "Local SGD"
+    paper: ClassVar[str] = "Stich 2019"
+    rate: float | None = setting(
+        None, "step that workers take; empty = each 1 / smoothness of its own data", gt=0
+    )
+    stragglers: int = setting(
+        0, "workers whose models the master does not wait for; the average is the others'", ge=0
+    )
+
+    def check(self, workers: int) -> None:
+        check_stragglers(self.stragglers, workers)
+
+    def waits_for(self, workers: int) -> int:
+        return workers - self.stragglers
+
+    def own_step(self, smoothness: float) -> float:
+        """The one with which the next model is the average."""
+        return self.rate or 1 / smoothness
+
+    def inner(self, node: Node) -> tuple[Inner, float]:
+        """Gradient steps. By itself the unit is `gd`'s own step, so that models are averaged as they are."""
+        parts = np.arange(node.plan.parts)
+        unit = self.rate or _step(node, Work(parts, np.ones(len(parts)), node.plan.samples))
+        rate = self.rate or _step(node, node.work)
+        return lambda model, gradient: model - rate * gradient, unit
+
+
+class DiLoCo(LocalSteps):
+    """DiLoCo: H steps of AdamW on each worker's own part, then a Nesterov step on the averaged difference.
+
+    An experiment takes `optimiser="nesterov"`; with "gd" the step outside is a plain one.
+
+    Every worker keeps its moments from round to round, so the master waits for all. A run that is resumed begins with
+    moments of zero.
+
+    >>> DiLoCo(local_steps=50).optimiser
+    'nesterov'
+    """
+
+    name: ClassVar[str] = "DiLoCo"
+    title: ClassVar[str] = "DiLoCo: AdamW inside, Nesterov outside"
+    paper: ClassVar[str] = "Douillard et al. 2023, algorithm 1"
+    optimiser: ClassVar[str] = "nesterov"
+    optimiser_args: ClassVar[Mapping[str, float]] = {"step": 0.7, "momentum": 0.9}
+    rate: float = setting(0.01, "learning rate of workers' AdamW", gt=0)
+    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
+    eps: float = setting(1e-8, "added to the root", gt=0)
+    weight_decay: float = setting(0.0, "share of the model, in units of rate, that a step takes away", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """The same, each with a few rates inside."""
+        rates = (0.003, 0.01, 0.03)
+        return [{**args, "rate": rate} for args in super().candidates(workers) for rate in rates]
+
+    def own_step(self, smoothness: float) -> float:
+        """Its paper's, of the averaged difference."""
+        return self.optimiser_args["step"]
+
+    def inner(self, node: Node) -> tuple[Inner, float]:
+        return AdamW(self.rate, self.beta1, self.beta2, self.eps, self.weight_decay).step, 1.0
+
+
+class AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), with its moments."""
+
+    def __init__(self, rate: float, beta1: float, beta2: float, eps: float, decay: float) -> None:
+        self.rate, self.beta1, self.beta2, self.eps, self.decay = rate, beta1, beta2, eps, decay
+        self.mean: Any = 0.0
+        self.square: Any = 0.0
+        self.steps = 0
+
+    def step(self, model: Array, gradient: Array) -> Array:
+        """The next model."""
+        self.steps += 1
+        self.mean = self.beta1 * self.mean + (1 - self.beta1) * gradient
+        self.square = self.beta2 * self.square + (1 - self.beta2) * gradient * gradient
+        mean = self.mean / (1 - self.beta1**self.steps)
+        root = np.sqrt(self.square / (1 - self.beta2**self.steps))
+        return np.asarray(model * (1 - self.rate * self.decay) - self.rate * mean / (root + self.eps))
+
+
+def _step(node: Node, work: Work) -> float:
+    """1 / smoothness; where nothing is to be learnt, any step does."""
+    smoothness = node.smoothness(work) if work.samples else 0.0
+    return 1.0 / smoothness if smoothness > 0 else 1.0
+
+
+def _average(plan: Plan, got: Got) -> tuple[Any, float]:
+    """Sum over all samples, as if the others' models were the average of these."""
+    came = int(plan.stored[[rank for rank, _ in got]].sum())
+    return total(got) * (plan.samples / came if came else 1.0), 0.0

@@ -1,0 +1,271 @@
+"""What schemes with several messages per worker and round share: programs, and rounds without an event loop.
+
+E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
+section III.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.codes import MultiMessage
+from workbench.core.contract.odds import BATCH, Draws, Odds, order, places, port
+from workbench.core.contract.plan import Work
+from workbench.core.contract.programs import (
+    Answers,
+    Lost,
+    decoded,
+    master_program,
+    weighted_sum,
+    worker_program,
+)
+from workbench.core.contract.protocol import (
+    CODED,
+    LOST,
+    MODEL,
+    Close,
+    Compute,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
+
+Ints = NDArray[np.int64]
+SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
+Step = tuple[Work, list[tuple[int, Ints, Array]]]  # a part; number, parts, coefficients to send then
+
+
+class Agenda(NamedTuple):
+    """What the workers of a cluster send: worker w's j-th message is row rows[w, j], ready after after[j] parts."""
+
+    code: MultiMessage
+    after: Ints  # (l,), ascending
+    rows: Ints  # (workers, l), SUM for the plain sum
+
+    @classmethod
+    def of(cls, code: MultiMessage) -> Agenda:
+        """A code's messages, sorted by when they are ready."""
+        after = np.array(code.after)
+        order = np.argsort(after)
+        return cls(code, after[order], code.messages[:, order])
+
+    def hybrid(self, load: int) -> Agenda:
+        """Instead of the message after all parts, or as well where there is none, the plain sum (section III-D)."""
+        keep = self.after < load
+        sums = np.full((len(self.rows), 1), SUM)
+        return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
+
+    def coefficients(self, place: int, number: int) -> Array:
+        """Coefficients of a message over its worker's first parts, in the worker's order."""
+        row, count = self.rows[place, number], self.after[number]
+        if row == SUM:
+            return np.ones(count)
+        return np.asarray(self.code.matrix[row][(place + np.arange(count)) % len(self.rows)])
+
+    def steps(self, place: int, pieces: list[Work]) -> list[Step]:
+        """What a worker does part by part: compute it, then send what has become complete."""
+        steps: list[Step] = [(piece, []) for piece in pieces]
+        for number, count in enumerate(self.after.tolist()):
+            coefficients = self.coefficients(place, number)
+            taken = np.flatnonzero(coefficients)
+            steps[count - 1][1].append((number, taken, coefficients[taken]))
+        return steps
+
+    def enough(self, rows: Collection[int]) -> bool:
+        """Do these rows decode? Any `needed` different ones do, and a cluster's plain sum."""
+        return SUM in rows or len(rows) >= self.code.needed
+
+
+class Clusters(NamedTuple):
+    """Clusters of consecutive ranks with an agenda each; `stop`: one that is done is told to stop and refused."""
+
+    number: int
+    agenda: Agenda
+    stop: bool
+
+    @property
+    def size(self) -> int:
+        """Workers per cluster."""
+        return len(self.agenda.rows)
+
+    def place(self, rank: int) -> tuple[int, int]:
+        """Cluster of a worker, and its place in it."""
+        return divmod(rank - 1, self.size)
+
+    def members(self, cluster: int) -> tuple[int, ...]:
+        """Ranks of a cluster."""
+        return tuple(range(1 + cluster * self.size, 1 + (cluster + 1) * self.size))
+
+    def kind(self, cluster: int) -> str:
+        """Kind of a cluster's messages: one of its own where they are refused apart from the others."""
+        return f"{CODED} by cluster {cluster + 1}" if self.stop else CODED
+
+
+class Tally:
+    """What the master has of one cluster in a round."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.agenda = agenda
+        self.values: dict[int, Any] = {}  # by row
+
+    def add(self, place: int, message: Message) -> None:
+        """Take in a message; of the same row from several workers the first counts."""
+        self.values.setdefault(int(self.agenda.rows[place, message.number]), message.value)
+
+    @property
+    def done(self) -> bool:
+        """Can the cluster's gradient be decoded?"""
+        return self.agenda.enough(self.values)
+
+    @property
+    def combined(self) -> int:
+        """How many messages decoding combines."""
+        return 1 if SUM in self.values else len(self.values)
+
+    def decode(self) -> tuple[Any, float]:
+        """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
+        if SUM in self.values:
+            return self.values[SUM], 0.0
+        return decoded(self.agenda.code.decode, self.values)
+
+
+def clusters_master(node: Node, clusters: Clusters) -> Program:
+    """Gather until every cluster is done, and add up the clusters' gradients."""
+
+    def answers(r: int, model: Any, lost: Lost) -> Answers:
+        tallies = yield from gather_clusters(node, r, clusters, lost)
+        sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
+        return sum(sums), sum(residuals), sum(tally.combined for tally in tallies)
+
+    return master_program(node, answers)
+
+
+def gather_clusters(
+    node: Node, round: int, clusters: Clusters, lost: Lost
+) -> Generator[Any, Any, list[Tally]]:
+    """Take messages until every cluster is done."""
+    tallies = [Tally(clusters.agenda) for _ in range(clusters.number)]
+    ask = Recv({LOST: 0, **{clusters.kind(c): round for c in range(clusters.number)}})
+    waiting = clusters.number
+    check_hope(node, round, clusters, tallies, lost)
+    while waiting:
+        message = yield ask
+        if message.kind == LOST:
+            lost.add(message)
+            check_hope(node, round, clusters, tallies, lost)
+            continue
+        cluster, place = clusters.place(message.src)
+        if tallies[cluster].done:
+            continue
+        tallies[cluster].add(place, message)
+        if tallies[cluster].done:
+            waiting -= 1
+            yield from _finish(round, clusters, cluster, waiting)
+    return tallies
+
+
+def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Program:
+    """Refuse what a cluster still sends, and tell it; the last cluster is stopped by the next model."""
+    if clusters.stop or not waiting:
+        yield Close(clusters.kind(cluster), round + 1)
+    if clusters.stop and waiting:
+        yield Send(clusters.members(cluster), MODEL, round + 1, None, floats=0)
+
+
+def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: Lost) -> None:
+    """Raise `QuorumLost` as soon as the living members of some cluster cannot complete it any more."""
+    missing = lost.of(round)
+    for cluster, tally in enumerate(tallies if missing else ()):
+        ranks = clusters.members(cluster)
+        alive = [place for place, rank in enumerate(ranks) if rank not in missing]
+        hoped = set(tally.values).union(clusters.agenda.rows[alive].ravel().tolist())
+        if not clusters.agenda.enough(hoped):
+            raise lost.quorum_lost(node.rank, round, missing.intersection(ranks))
+
+
+def clusters_worker(node: Node, clusters: Clusters) -> Program:
+    """Go through the parts one by one and send messages in between."""
+    cluster, place = clusters.place(node.rank)
+    steps = clusters.agenda.steps(place, node.work.split(node.plan.sizes))
+    return worker_program(node, lambda node, job: _answer(node, job, steps, clusters.kind(cluster)))
+
+
+def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
+    """Part by part, unless the master has gone on; a model of None means that the cluster is done."""
+    if job.value is None:
+        return
+    gradients: list[Any] = []
+    for piece, sends in steps:
+        gradient = yield Compute(piece, job.value, job.round, unless={MODEL: job.round + 1})
+        if gradient is None:
+            return
+        gradients.append(gradient)
+        for number, taken, coefficients in sends:
+            value = weighted_sum(coefficients, [gradients[k] for k in taken])
+            yield Send(node.parent, kind, job.round, value, number=number)
+
+
+def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
+    """Seconds, messages and bytes of every round; `portions` are the workers' samples in order, (workers, r).
+
+    A cluster is done with `needed` different rows of its code, or with the one that is worth all. Who is first is
+    decided by order of arrival; the port keeps that order, so which messages are refused does not depend on its speed.
+    """
+    at_once = max(1, BATCH // portions.size)
+    extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
+    extra = extra + draws.link.latency + draws.down
+    pieces = []
+    for start in range(0, len(extra), at_once):
+        which = slice(start, start + at_once)
+        done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
+        arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
+        place = places(order(arrivals, partial(_ties, draws, start)))
+        pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
+    end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    size = float(draws.link.width * draws.floats)
+    return Odds(end + draws.decode(combined), count.astype(float), count * size)
+
+
+def _ties(draws: Draws, start: int, which: Ints) -> Array:
+    """Of rounds that are counted from `start`."""
+    return draws.ties(start + which)
+
+
+def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
+    """When the last cluster is done, messages taken in until then, messages combined in decoding; each (rounds,)."""
+    by_cluster = place.reshape(len(place), clusters.number, -1)
+    last, combined = decisive(by_cluster, clusters)
+    times = arrivals.reshape(by_cluster.shape)
+    if clusters.stop:
+        taken = by_cluster <= last[:, :, None]
+        count = taken.sum(axis=(1, 2))
+        times = np.where(taken, times, np.inf)
+    else:
+        count = last.max(axis=1) + 1
+    through = port(times.reshape(len(place), -1), transfer)
+    return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
+
+
+def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
+    """Place of the message that completes each cluster, and how many are combined then; both (rounds, clusters).
+
+    `place` holds places in the order of arrival, (rounds, clusters, messages). Of equal messages the first counts.
+    """
+    rows = clusters.agenda.rows.ravel()
+    order = np.argsort(rows, kind="stable")
+    different, starts = np.unique(rows[order], return_index=True)
+    first = np.minimum.reduceat(place[:, :, order], starts, axis=2)
+    alone = int(np.sum(different < 0))
+    never = np.full(place.shape[:2], np.iinfo(np.int64).max)
+    coded, k = first[:, :, alone:], clusters.agenda.code.needed - 1
+    enough = np.partition(coded, k, axis=2)[:, :, k] if coded.shape[2] > k else never
+    whole = first[:, :, :alone].min(axis=2) if alone else never
+    return np.minimum(enough, whole), np.where(whole < enough, 1, clusters.agenda.code.needed)

@@ -1,0 +1,178 @@
+"""Gradient coding with clustering and multi-message communication: GC-MMC, and UC-MMC without a code.
+
+E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
+sections III-A (correlated), III-B (uncorrelated), III-C (clusters), III-D (hybrid). K workers and K parts in P clusters
+of K/P; within its cluster worker i goes through the parts i, i+1, ..., i+r-1 in this order, cyclically, and sends a
+message as soon as the parts that it combines are done. One worker per cluster that finishes all (order = load = K/P) is
+the fractional repetition of Tandon et al. 2017.
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from workbench.core.base.kinds import span
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.codes import GradientCode, correlated, uncorrelated
+from workbench.core.codes.checks import between, groups_divide
+from workbench.core.contract.odds import Draws, Odds
+from workbench.core.contract.plan import MASTER, Plan, even_plan, even_sizes
+from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.scheme import Scheme, divisors, kept_digits, some
+from workbench.core.schemes.many_messages import (
+    Agenda,
+    Clusters,
+    clusters_master,
+    clusters_worker,
+    message_odds,
+)
+
+
+class MultiMessageScheme(Scheme):
+    """Workers send a message whenever enough of their parts are done; clusters decode apart from one another."""
+
+    load: int = setting(3, "parts that a worker goes through (r)", "parts", ge=1)
+    clusters: int = setting(1, "clusters of workers with parts of their own (P)", ge=1)
+    when_done: Literal["stop", "go on"] = setting(
+        "stop",
+        "what a cluster does once its gradient is known: its workers are told to stop and what is still on its way"
+        " is refused, or they go on to the end of the round and every message is taken in",
+    )
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """Some numbers of clusters and loads."""
+        sizes = divisors(workers)[1:]
+        picked = {sizes[round(k * (len(sizes) - 1) / 3)] for k in range(4)} if sizes else set()
+        return [{"clusters": workers // size, "load": r} for size in sorted(picked) for r in some(2, size, 4)]
+
+    def check(self, workers: int) -> None:
+        """Clusters divide the workers; a worker has no more parts than its cluster."""
+        groups_divide("scheme_args.clusters", self.clusters, workers)
+        size = workers // self.clusters
+        between("scheme_args.load", self.load, 1, size, f"a cluster of {size} workers has {size} parts")
+
+    @abstractmethod
+    def agenda(self, size: int) -> Agenda:
+        """Messages of a cluster of that many workers."""
+
+    def build(self, workers: int) -> Clusters:
+        """Clusters and what they send."""
+        return Clusters(self.clusters, self.agenda(workers // self.clusters), self.when_done == "stop")
+
+    def windows(self, workers: int) -> NDArray[np.int64]:
+        """Parts of each worker in the order in which it goes through them, (workers, r)."""
+        size = workers // self.clusters
+        first, place = np.divmod(np.arange(workers), size)
+        return np.asarray(first[:, None] * size + (place[:, None] + np.arange(self.load)) % size)
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """Cyclic windows of r parts within each cluster."""
+        agenda = self.agenda(workers // self.clusters)
+        cluster = np.concatenate([[-1], np.arange(workers) * self.clusters // workers])
+        notes = {"cluster": cluster, "message_code": agenda.code.matrix, "messages_after": agenda.after}
+        return even_plan(self.windows(workers), samples, answers=len(agenda.after), notes=notes)
+
+    def program(self, node: Node) -> Program:
+        clusters = self.build(node.plan.workers)
+        return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """When the last cluster's decisive message is through the port."""
+        portions = even_sizes(draws.samples, workers)[self.windows(workers)]
+        return message_odds(draws, portions, self.build(workers))
+
+
+class UCMMC(MultiMessageScheme):
+    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody."""
+
+    name: ClassVar[str] = "UC-MMC"
+    title: ClassVar[str] = "Uncoded, multi-message"
+    paper: ClassVar[str] = "Ozfatura et al. 2019, section IV"
+
+    def agenda(self, size: int) -> Agenda:
+        """The correlated code of order 1."""
+        return Agenda.of(correlated(size, self.load, 1))
+
+
+class GCMMC(MultiMessageScheme):
+    """Gradient coding with clustering and multi-message communication, correlated or uncorrelated.
+
+    >>> GCMMC(load=3, order=2).loads(workers=6, samples=60).tolist()
+    [30, 30, 30, 30, 30, 30]
+    """
+
+    name: ClassVar[str] = "GC-MMC"
+    title: ClassVar[str] = "Gradient coding, multi-message"
+    paper: ClassVar[str] = "Ozfatura et al. 2019, section III"
+    order: int | tuple[int, ...] = setting(
+        2,
+        "parts that one message combines: a number m = correlated code, a message after m, m + 1, ..., r parts;"
+        " a list = uncorrelated code, a message after each of these numbers of parts",
+    )
+    hybrid: bool = setting(
+        False, "a worker that is through with all parts of its cluster sends their plain sum; needs r = K / P"
+    )
+    construction: Literal["separate", "joint"] = setting(
+        "separate",
+        "uncorrelated code: one cyclic code per entry of the list, which keeps more digits, or one code over all"
+        " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
+    )
+    code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
+    least_digits: int = kept_digits()
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """One message after all parts, or the first after half of them."""
+        shapes = super().candidates(workers)
+        orders = [(each, m) for each in shapes for m in {each["load"], (each["load"] + 1) // 2}]
+        return [{**each, "order": m} for each, m in orders if m > 1]
+
+    @model_validator(mode="after")
+    def _orders_fit(self) -> Self:
+        orders = self.orders
+        shown = self.order if isinstance(self.order, int) else list(self.order)
+        if not orders:
+            raise SettingError(f"order = []: a worker sends one message at least; take [{self.load}]")
+        if len(set(orders)) < len(orders):
+            why = f"a worker would send two messages at once; take {sorted(set(orders))}"
+            raise SettingError(f"order = {shown}: {why}")
+        if min(orders) < 1 or max(orders) > self.load:
+            why = f"a message combines some of a worker's {self.load} parts (load); take {span(1, self.load)}"
+            raise SettingError(f"order = {shown}: {why}")
+        if not isinstance(self.order, int) and max(orders) < self.load and not self.hybrid:
+            raise SettingError(
+                f"order = {shown}: no message waits for more than {max(orders)} of a worker's {self.load} parts;"
+                f" take load = {max(orders)} or [{', '.join(map(str, [*orders, self.load]))}]"
+            )
+        return self
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """The order, or the list of orders."""
+        return (self.order,) if isinstance(self.order, int) else self.order
+
+    def check(self, workers: int) -> None:
+        """A plain sum is of use where it is the whole cluster's."""
+        super().check(workers)
+        size = workers // self.clusters
+        if self.hybrid and self.load != size:
+            raise SettingError(
+                f"scheme_args.hybrid = True: a plain sum of {self.load} parts is not the gradient of a cluster of"
+                f" {size}; take load = {size}, or hybrid = False"
+            )
+
+    def codes(self, workers: int) -> list[GradientCode]:
+        return [self.agenda(workers // self.clusters).code]
+
+    def agenda(self, size: int) -> Agenda:
+        """Coded messages, in the order in which they are ready."""
+        if isinstance(self.order, int):
+            code = correlated(size, self.load, self.order, self.code_seed)
+        else:
+            code = uncorrelated(size, self.order, self.code_seed, self.construction)
+        agenda = Agenda.of(code)
+        return agenda.hybrid(self.load) if self.hybrid else agenda

@@ -1,0 +1,92 @@
+"""Pipelined gradient coding, PGC: each round one new part a worker, sent with what it knows of its other parts.
+
+After its authors' public program (PipelinedGradientCoding, `resnet18_cifar10.py`: Pipelined_GC_CR, PipelinedNetwork).
+Worker i holds the s+1 parts i, ..., i+s, cyclically. In round t it computes one of them, number t modulo s+1, and sends
+the sum of the newest gradients that it has of all of them, of different models; the master adds up the first n-s
+answers and scales by n / ((n-s) (s+1)). Stragglers are told the next model and give up, as in all schemes with rounds.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
+from workbench.core.contract.programs import (
+    Answers,
+    Got,
+    Lost,
+    at_least,
+    gather,
+    master_program,
+    plain_sum,
+    worker_program,
+)
+from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.schemes.uncoded import SGD, total
+
+
+class PGC(SGD):
+    """Pipelined gradient coding: the load of an uncoded scheme, the redundancy of a code, gradients of old models.
+
+    Round 0 is the authors' pre-training: every worker goes through all its parts, and all are waited for. From then on
+    every part has the weight 1 on average over who is late, whatever the age of its gradients.
+
+    >>> PGC(stragglers=2).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "PGC"
+    title: ClassVar[str] = "Pipelined gradient coding"
+    paper: ClassVar[str] = "PipelinedGradientCoding, 2023"
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One part a worker and round; each of its s+1 gradients may be of a model of its own."""
+        return replace(uncoded_plan(workers, samples), versions=workers * (self.stragglers + 1) + 1)
+
+    def rows(self, workers: int, round: int) -> NDArray[np.int64]:
+        """Worker i takes part i + t modulo s+1."""
+        return np.asarray((np.arange(workers) + round % (self.stragglers + 1)) % workers)
+
+    def program(self, node: Node) -> Program:
+        if node.rank == MASTER:
+            return master_program(node, partial(self._answers, node))
+        newest: dict[int, Any] = {}  # of each of the worker's parts the newest gradient
+        return worker_program(node, lambda node, job: self._answer(node, job, newest))
+
+    def _answers(self, node: Node, r: int, model: Any, lost: Lost) -> Answers:
+        n = node.plan.workers
+        got, _ = yield from gather(node, r, at_least(n if r == node.first else self.waits_for(n)), lost)
+        scale = n / (len(got) * (self.stragglers + 1))
+        return scale * total(got), self._residual(n, got, scale), len(got)
+
+    def _residual(self, workers: int, got: Got, scale: float) -> float:
+        came = np.array([rank - 1 for rank, _ in got])[:, None]
+        held = (came + np.arange(self.stragglers + 1)) % workers
+        weights = scale * np.bincount(held.ravel(), minlength=workers)
+        return float(((weights - 1) ** 2).sum())
+
+    def _answer(self, node: Node, job: Message, newest: dict[int, Any]) -> Program:
+        """Compute this round's part, the first time every part; then the sum of all that is known."""
+        places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
+        for place in places:
+            part = (node.rank - 1 + place) % node.plan.workers
+            work = node.plan.work[part + 1]
+            value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
+            if value is None:
+                return
+            newest[part] = value
+        yield Send(node.parent, CODED, job.round, plain_sum([newest[part] for part in sorted(newest)]))
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The first n-s of one part each; in round 0 the last of all, with s+1 parts."""
+        number = draws.first + np.arange(len(draws.seconds))
+        seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
+        if draws.first == 0:
+            portions = [np.roll(sizes, -k)[:, None] for k in range(self.stragglers + 1)]
+            seconds[0] = sum(draws.progress(portion, slice(0, 1))[0, :, 0] for portion in portions)
+        needed = np.where(number == 0, workers, self.waits_for(workers))
+        return star_odds(replace(draws, seconds=seconds), lambda order: needed)

@@ -1,0 +1,47 @@
+"""Ring all-reduce, RAR: uncoded parts, no master, 2(N-1) slices of p/N; waits for everybody.
+
+Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, X. Yuan, "Bandwidth optimal
+all-reduce algorithms for clusters of workstations", 2009.
+"""
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import setting
+from workbench.core.contract.odds import Draws, Odds, ring_odds
+from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
+from workbench.core.contract.protocol import AllReduce, Commit, Compute, Node, Program
+from workbench.core.contract.scheme import Scheme
+
+
+class RAR(Scheme):
+    """Ring all-reduce: every worker ends a round with the full gradient and updates its own model."""
+
+    name: ClassVar[str] = "RAR"
+    title: ClassVar[str] = "Ring all-reduce"
+    paper: ClassVar[str] = "CodedReduce, section II-B"
+    algorithm: Literal["mpi", "ring"] = setting(
+        "mpi",
+        "the MPI library's own all-reduce, or the explicit ring; the virtual clock times both as the ring",
+    )
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        """One part per worker; nobody has a parent, every worker commits."""
+        star = uncoded_plan(workers, samples)
+        return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        return even_sizes(samples, workers)
+
+    def program(self, node: Node) -> Program:
+        """Compute, sum around the ring, update, again; the master's rank only looks on."""
+        model = node.model
+        for r in node.span if node.rank != MASTER else ():
+            value = yield Compute(node.work, model, r)
+            model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        return ring_odds(draws)

@@ -1,0 +1,110 @@
+"""Uncoded master and workers: UMW waits for all, SGD and Backup for the first N-S.
+
+A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
+aggregation in distributed learning", section IV-A: the baselines UMW and SGD. J. Chen, X. Pan, R. Monga, S. Bengio,
+R. Jozefowicz, "Revisiting distributed synchronous SGD", 2016: backup workers.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.kinds import span
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
+from workbench.core.contract.programs import Got, at_least, child_program, parent_program, plain_sum
+from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.scheme import Scheme, some
+
+
+class UMW(Scheme):
+    """Uncoded master-worker: every worker holds one part, the master waits for all of them."""
+
+    name: ClassVar[str] = "UMW"
+    title: ClassVar[str] = "Uncoded master-worker"
+    paper: ClassVar[str] = "CodedReduce, section IV-A"
+
+    def waits_for(self, workers: int) -> int:
+        """How many answers the master waits for."""
+        return workers
+
+    def plan(self, workers: int, samples: int) -> Plan:
+        return uncoded_plan(workers, samples)
+
+    def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
+        return even_sizes(samples, workers)
+
+    def program(self, node: Node) -> Program:
+        n = node.plan.workers
+        rule = at_least(self.waits_for(n))
+        if node.rank == MASTER:
+            return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))))
+        return child_program(node, rule, lambda r, got: (total(got), 0.0))
+
+    def odds(self, draws: Draws, workers: int) -> Odds:
+        """The slowest of those that are waited for, through one port."""
+        return star_odds(draws, self.waits_for(workers))
+
+
+class SGD(UMW):
+    """Ignore stragglers: the master takes the sum of the first N-S answers; give it a step c1/(t+c2)."""
+
+    name: ClassVar[str] = "SGD"
+    title: ClassVar[str] = "Ignore the stragglers"
+    exact: ClassVar[bool] = False
+    stragglers: int = setting(1, "workers whose answers the master does not wait for (S)", ge=0)
+
+    @classmethod
+    def candidates(cls, workers: int) -> list[dict[str, Any]]:
+        """From one to half of the workers ignored."""
+        return [{"stragglers": s} for s in some(1, workers // 2)]
+
+    def check(self, workers: int) -> None:
+        check_stragglers(self.stragglers, workers)
+
+    def waits_for(self, workers: int) -> int:
+        return workers - self.stragglers
+
+
+class Backup(SGD):
+    """Backup workers: SGD, scaled by N/(N-S), so that every part has the weight 1 on average over who is late.
+
+    The paper has N + b workers and takes the mean of the first N gradients; b is S here, and workers have shards of
+    their own, which they go through as a whole.
+
+    >>> Backup(stragglers=2).loads(workers=6, samples=60).tolist()
+    [10, 10, 10, 10, 10, 10]
+    """
+
+    name: ClassVar[str] = "Backup"
+    title: ClassVar[str] = "Backup workers"
+    paper: ClassVar[str] = "Chen et al. 2016"
+
+    def program(self, node: Node) -> Program:
+        if node.rank != MASTER:
+            return super().program(node)
+        n, k = node.plan.workers, self.waits_for(node.plan.workers)
+        scale, residual = n / k, k * (n / k - 1) ** 2 + n - k
+        return parent_program(node, at_least(k), lambda r, got: (scale * total(got), residual))
+
+
+def total(got: Got) -> Any:
+    """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
+    return plain_sum([got[key].value for key in sorted(got)])
+
+
+def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
+    """Refuse to tolerate as many stragglers as there are workers; `who`: they are not all of the cluster."""
+    if stragglers >= workers:
+        why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"
+        raise SettingError(f"scheme_args.stragglers = {stragglers}: {why}")
+
+
+def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
+    """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
+    most = max(1, samples // workers)
+    if pieces > most:
+        why = f"a worker's part has {most} of {samples} samples; take {span(1, most)}"
+        raise SettingError(f"scheme_args.{field} = {pieces}: {why}")

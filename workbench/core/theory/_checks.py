@@ -1,0 +1,75 @@
+"""Checks of arguments: one clear sentence that names the argument, its value and what would work."""
+
+import math
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.kinds import span
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+
+def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
+    """Return `value` as an int within low..high, or raise; `why` explains the range."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise SettingError(f"{name} = {value!r:.60}: must be a whole number")
+    number = operator.index(value)
+    if number < low or (high is not None and number > high):
+        allowed = f"at least {low}" if high is None else span(low, high)
+        raise SettingError(
+            f"{name} = {number}: must be {allowed}{' (' if why else ''}{why}{')' if why else ''}"
+        )
+    return number
+
+
+def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_low: bool = False) -> float:
+    """Return `value` as a finite float within low..high (above low, if `open_low`), or raise."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SettingError(f"{name} = {value!r:.60}: must be a number")
+    number = float(value)
+    inside = low < number if open_low else low <= number
+    if math.isfinite(number) and inside and number <= high:
+        return number
+    least = f"above {low:g}" if open_low else f"at least {low:g}"
+    raise SettingError(
+        f"{name} = {number:g}: must be finite and {least}"
+        + (f", at most {high:g}" if high < math.inf else "")
+    )
+
+
+def positive(name: str, value: Any) -> float:
+    """Return `value` as a finite float above 0, or raise."""
+    return real(name, value, open_low=True)
+
+
+def probability(name: str, value: Any) -> float:
+    """Return `value` as a float from 0 to 1, or raise."""
+    return real(name, value, 0.0, 1.0)
+
+
+def numbers(name: str, values: Any) -> Array:
+    """Return `values` as an array of finite floats, or raise: text, truth values and ragged lists are none."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
+    if array.size and (array.dtype.kind not in "iuf" or not np.isfinite(array).all()):
+        raise SettingError(f"{name} = {' '.join(repr(values).split()):.60}: must be finite numbers")
+    return array.astype(float)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False, or raise."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name} = {value!r:.60}: must be True or False")
+    return bool(value)
+
+
+def divides(name: str, value: int, total_name: str, total: int) -> None:
+    """Raise unless `value` divides `total`; the sentence lists what does."""
+    if total % value:
+        fitting = ", ".join(str(i) for i in range(1, total + 1) if total % i == 0)
+        raise SettingError(f"{name} = {value}: must divide {total_name} = {total}; use one of {fitting}")

@@ -1,0 +1,45 @@
+"""Asynchronous SGD: how many commits a second, and how old the answers in them are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.theory._checks import numbers, whole
+
+
+def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
+    """Commits per second of asynchronous SGD: every worker answers at its own pace, sum over i of 1 / E[T_i].
+
+    `seconds`: E[T_i], mean seconds from one answer of worker i to its next, above 0; shape (N,). `buffer`: K >= 1,
+    answers that make a commit (FedBuff); 1 is plain asynchronous SGD.
+
+    Returns commits per second in the long run. Our own, by the renewal theorem: exact for any law of the times, if
+    messages do not queue at the master's port. A master that waits for all makes 1 / E[max T_i] rounds of N answers:
+    the mean stands where the tail stood.
+
+    >>> async_rate([0.5, 1.0, 1.0])
+    4.0
+    >>> async_rate([0.5, 1.0, 1.0], buffer=4)
+    1.0
+    """
+    means = numbers("seconds", seconds)
+    if means.ndim != 1 or not len(means) or means.min() <= 0:
+        raise SettingError(f"seconds = {seconds!r:.60}: must be a non-empty list of numbers above 0")
+    return float((1.0 / means).sum() / whole("buffer", buffer, 1))
+
+
+def async_staleness(workers: int, buffer: int = 1) -> float:
+    """Mean age of an answer in commits, from the model that it was computed at to the one that it changes: (N - 1) / K.
+
+    `workers`: N >= 1. `buffer`: K >= 1, answers that make a commit.
+
+    Returns commits. Our own, by counting: whenever the master commits, all workers but the one that has just answered
+    have an answer under way, which is then one commit older. So it holds whatever the times, the link and the queue at
+    the port are.
+
+    >>> async_staleness(12), async_staleness(12, buffer=4)
+    (11.0, 2.75)
+    """
+    return (whole("workers", workers, 1) - 1) / whole("buffer", buffer, 1)

@@ -1,0 +1,51 @@
+"""Schemes that leave any number of stragglers behind: expected squared distance of their weights from all ones.
+
+Which workers come first is drawn evenly, as with independent times of one law.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+from workbench.core.theory._checks import divides, whole
+
+
+def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
+    """Expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
+
+    `workers`: n, also the number of parts. `replication`: c, workers that hold the same c parts; must divide n.
+    `wait_for`: w, answers that the master waits for, 1 to n.
+
+    Returns the mean squared distance to all ones, in parts: n E[g / m - 1], where m of the g = n/c groups have
+    answered, with probability C(g, m) sum_j (-1)^j C(m, j) C((m - j) c, w) / C(n, w).
+
+    >>> is_gc_error(8, 2, 7), is_gc_error(8, 1, 4), round(is_gc_error(8, 2, 3), 6)
+    (0.0, 8.0, 4.952381)
+    """
+    n = whole("workers", workers, 1)
+    c = whole("replication", replication, 1, n, f"there are workers = {n} workers")
+    divides("replication", c, "workers", n)
+    w = whole("wait_for", wait_for, 1, n, f"there are workers = {n} workers")
+    groups = n // c
+    mean = 0.0
+    for m in range(1, groups + 1):
+        sets = comb(groups, m) * sum((-1) ** j * comb(m, j) * comb((m - j) * c, w) for j in range(m + 1))
+        mean += sets / comb(n, w) * (groups / m - 1)
+    return n * mean
+
+
+def pgc_error(workers: int, stragglers: int) -> float:
+    """Expected error of pipelined gradient coding after its first round, all versions of a part together.
+
+    `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; every part is with s + 1 workers.
+
+    Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). How many of a
+    part's s + 1 workers are among the first n - s is hypergeometric; each counts n / ((n - s) (s + 1)). The age of the
+    gradients is no part of it.
+
+    >>> pgc_error(7, 0), round(pgc_error(7, 2), 6), pgc_error(7, 6)
+    (0.0, 0.622222, 0.0)
+    """
+    n = whole("workers", workers, 1)
+    s = whole("stragglers", stragglers, 0, n - 1, f"of workers = {n} workers one must answer")
+    return n * s * (n - s - 1) / ((n - s) * (s + 1) * max(1, n - 1))

@@ -1,0 +1,256 @@
+"""Paper 5, multi-message communication: exact mean completion times of its schemes, and of those with one message.
+
+E. Ozfatura, D. Gunduz, S. Ulukus. K workers, K parts, every worker computes r parts (its load) in order.
+Worker i has finished x computations at x X_i, X_i = alpha + Exp(rate mu): shift alpha in s/part, rate mu in
+parts/s, and the mean is alpha + 1 / mu = 0.11 s/part for the paper's alpha = 0.01, mu = 10 (it says 10 parts
+per second; that leaves out alpha).
+
+With several messages: at time t the workers' numbers of finished parts are independent, P(at least x) = P(X <= t / x).
+So the chance that a cluster is done is a sum over these numbers, taken around the circle by a transfer matrix
+(correlated codes) or by convolution (uncorrelated ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.theory._checks import divides, flag, positive, real, whole
+from workbench.core.theory._quadrature import mean_time
+from workbench.core.theory.order_statistics import exponential_order_mean, grouped_order_mean, last_group
+
+__all__ = ["clustered_gc_completion", "gc_completion", "lcc_completion", "lcc_threshold", "mmc_completion"]
+
+Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluster is not done) (m,)
+
+
+def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
+    """Expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
+
+    `workers`, `load`: K, also the number of parts; parts per worker, r, 1 to K. `shift`, `rate`: alpha,
+    s/part, and mu, parts/s.
+
+    Returns seconds: r (alpha + (H_K - H_(r-1)) / mu). Paper 5, section II and figure 1 (GC), with equation
+    (5) for the delays.
+
+    >>> round(gc_completion(40, 10, shift=0.01, rate=10), 4)
+    1.5496
+    """
+    return clustered_gc_completion(workers, load, 1, shift, rate)
+
+
+def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float, rate: float) -> float:
+    """Expected completion time of gradient coding in clusters, one message per worker.
+
+    `workers`: K. `load`: parts per worker, r, 1 to K / P; r = K / P is fractional repetition, one worker
+    needed per cluster. `clusters`: P, must divide K. `shift`, `rate`: alpha, s/part, and mu, parts/s.
+
+    Every cluster of K / P workers has K / P parts of its own and needs K / P - r + 1 of its workers.
+
+    Returns seconds until the last cluster is done: exact for one cluster, else by quadrature. Paper 5,
+    section III-C.
+
+    >>> round(clustered_gc_completion(40, 10, 4, shift=0.01, rate=10), 4)
+    0.3083
+    """
+    size = cluster_size(workers, clusters)
+    load = whole("load", load, 1, size, f"a cluster has {size} parts")
+    return _wait_for(size - load + 1, size, clusters, load, shift, rate)
+
+
+def lcc_threshold(workers: int, load: int) -> int:
+    """Workers that Lagrange coded computing needs for linear regression: 2 ceil(K / r) - 1.
+
+    `workers`, `load`: K, also the number of parts; coded parts per worker, r, 1 to K.
+
+    Returns the answers needed: one more than the degree 2 (ceil(K / r) - 1) of the polynomial to interpolate.
+    Raises `SettingError` where more answers than workers are needed. Paper 5, section IV (LCC); S. Li et al.
+    2018, "Polynomially coded regression".
+
+    >>> lcc_threshold(40, 10)
+    7
+    """
+    workers = whole("workers", workers, 1)
+    least = -(-workers // ((workers + 1) // 2))  # from this load on, the threshold is at most K
+    load = whole("load", load, least, workers, "2 ceil(workers / load) - 1 of them must answer")
+    return 2 * -(-workers // load) - 1
+
+
+def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
+    """Expected completion time of Lagrange coded computing: 2 ceil(K / r) - 1 workers with all their r parts.
+
+    `workers`, `load`: K, also the number of parts; coded parts per worker, r. `shift`, `rate`: alpha, s/part,
+    and mu, parts/s.
+
+    Returns seconds: r (alpha + (H_K - H_(K-k)) / mu), k the threshold. Paper 5, section IV and figure 1
+    (LCC).
+
+    >>> round(lcc_completion(40, 10, shift=0.01, rate=10), 4)
+    0.2897
+    """
+    return _wait_for(lcc_threshold(workers, load), workers, 1, load, shift, rate)
+
+
+def cluster_size(workers: int, clusters: int) -> int:
+    """Workers per cluster, K / P; raises `SettingError` unless P divides K."""
+    workers = whole("workers", workers, 1)
+    divides("clusters", whole("clusters", clusters, 1, workers), "workers", workers)
+    return workers // clusters
+
+
+def time_per_part(x: Array, shift: float, rate: float) -> Array:
+    """P(X > x), X = alpha + Exp(rate mu): the seconds that a worker takes per part."""
+    return np.asarray(np.exp(-rate * np.maximum(x - shift, 0.0)))
+
+
+def _wait_for(k: int, size: int, clusters: int, load: int, shift: float, rate: float) -> float:
+    """Mean until every cluster has k of its workers with all their parts."""
+    shift, rate = real("shift", shift), positive("rate", rate)
+    if clusters == 1:
+        return exponential_order_mean(k, size, load / rate, load * shift)
+    return grouped_order_mean(lambda t: time_per_part(t / load, shift, rate), clusters, k, size)
+
+
+def mmc_completion(
+    workers: int,
+    load: int,
+    order: int | Sequence[int],
+    clusters: int,
+    shift: float,
+    rate: float,
+    hybrid: bool = False,
+) -> float:
+    """Expected completion time of gradient coding with multi-message communication (GC-MMC), by quadrature.
+
+    Returns seconds until the last cluster is done. Paper 5, sections III-A to III-D and figure 1. Section
+    III-A prints K - m - 1 = 5 for K = 6, m = 2: it is K - m + 1.
+
+    Parameters
+    ----------
+    workers, load : int
+        K, also the number of parts; parts per worker, r, 1 to K / P, computed in order.
+    order : int or sequence of int
+        An int m: correlated code; a worker sends c_i, c_(i+1), ... after m, m + 1, ..., r parts, and a
+        cluster needs K / P - m + 1 different ones; m = 1 is UC-MMC. A list [m_0, m_1, ...]: uncorrelated
+        code; a worker sends a message after each of these numbers of parts, and a cluster of K / P workers
+        needs any l K / P - sum(m_j) + 1, l the length of the list.
+    clusters : int
+        P, must divide K.
+    shift, rate : float
+        alpha, s/part, and mu, parts/s.
+    hybrid : bool
+        A worker with all its parts done sends their plain sum, which completes its cluster; needs r = K / P.
+
+    Examples
+    --------
+    >>> setting = dict(workers=40, load=10, shift=0.01, rate=10)
+    >>> round(mmc_completion(order=1, clusters=1, **setting), 4)
+    0.1689
+    >>> round(mmc_completion(order=[6, 8, 10], clusters=4, hybrid=True, **setting), 4)
+    0.3039
+    """
+    size = cluster_size(workers, clusters)
+    load = whole("load", load, 1, size, f"a cluster has {size} parts")
+    shift, rate = real("shift", shift), positive("rate", rate)
+    undone = _undone(size, load, order, hybrid)
+
+    def unfinished(t: Array) -> Array:
+        finished = _finished(t, load, shift, rate)
+        if hybrid:
+            finished[:, load] = 0.0  # whoever has all its parts done completes the cluster
+        return last_group(np.clip(undone(finished), 0.0, 1.0), clusters)
+
+    return mean_time(unfinished)
+
+
+def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
+    """P(a worker has finished x parts at t), x = 0..r; shape (m, r + 1)."""
+    least = 1.0 - time_per_part(t[:, None] / np.arange(1, load + 1), shift, rate)
+    return -np.diff(least, axis=1, prepend=1.0, append=0.0)  # at least 0 parts: 1, at least r + 1: 0
+
+
+def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> Undone:
+    """Chance that a cluster is not done, as a function of the distribution of finished parts."""
+    if flag("hybrid", hybrid) and load != size:
+        why = f"load = {load} must be the cluster's size, {size}, or set hybrid to False"
+        raise SettingError(f"hybrid = True: {why}")
+    if not isinstance(order, list | tuple | range | np.ndarray):
+        m = whole("order", order, 1, load, f"load = {load}")
+        return lambda finished: _uncovered(_sent(finished, range(m, load + 1)), size, m)
+    orders = _checked(order, load, hybrid)
+    needed = len(orders) * size - sum(orders) + 1
+    return lambda finished: _too_few(_sent(finished, orders), size, needed)
+
+
+def _checked(order: Sequence[int] | Array, load: int, hybrid: bool) -> list[int]:
+    """The numbers of a list, ascending; what the scheme GC-MMC refuses is refused here too."""
+    orders = sorted(whole("order", m, 1, load, f"load = {load}") for m in order)
+    if not orders:
+        raise SettingError("order = []: give at least one number of parts, such as the load")
+    if len(set(orders)) < len(orders):
+        why = f"a worker would send two messages at once; take {sorted(set(orders))}"
+        raise SettingError(f"order = {orders}: {why}")
+    if orders[-1] < load and not hybrid:
+        raise SettingError(
+            f"order = {orders}: no message waits for more than {orders[-1]} of a worker's {load} parts; take"
+            f" load = {orders[-1]} or {[*orders, load]}"
+        )
+    return orders
+
+
+def _sent(finished: Array, after: Sequence[int]) -> Array:
+    """P(a worker has sent 0..l messages) when it sends one after each of these numbers of parts."""
+    edges = [0, *after, finished.shape[1]]
+    return np.stack([finished[:, a:b].sum(1) for a, b in pairwise(edges)], axis=1)
+
+
+def _too_few(sent: Array, size: int, needed: int) -> Array:
+    """P(fewer than `needed` messages in all from `size` workers)."""
+    total = np.zeros((len(sent), needed))
+    total[:, 0] = 1.0
+    for _ in range(size):
+        total = np.sum([_delayed(total, k) * sent[:, k, None] for k in range(sent.shape[1])], axis=0)
+    return total.sum(1)
+
+
+def _delayed(a: Array, k: int) -> Array:
+    """Columns moved right by k, those beyond the last dropped."""
+    return a if k == 0 else np.pad(a, ((0, 0), (k, 0)))[:, : a.shape[1]]
+
+
+def _uncovered(sent: Array, size: int, m: int) -> Array:
+    """P(at least m of the `size` messages on a circle were sent by nobody).
+
+    Worker i sends messages i, i+1, ... in order. Going round the circle, the reach c (how many messages from
+    here on are known to be sent) is max(c - 1, own): a Markov chain, and after one turn it has forgotten
+    where it began, so the trace of the turn counts every outcome once. A second index counts the uncovered
+    messages, m for more too.
+    """
+    reach = sent.shape[1]
+    step = _steps(sent)
+    total = np.zeros(len(sent))
+    for start in range(reach):
+        state = np.zeros((len(sent), m + 1, reach))
+        state[:, 0, start] = 1.0
+        for _ in range(size):
+            state = state @ step
+            state[:, m, 0] += state[:, m - 1, 0]
+            state[:, 1:m, 0] = state[:, : m - 1, 0].copy()
+            state[:, 0, 0] = 0.0
+        total += state[:, m, start]
+    return total
+
+
+def _steps(sent: Array) -> Array:
+    """Chance to go from reach c to max(c - 1, own); shape (times, c, next)."""
+    reach = sent.shape[1]
+    step = np.zeros((len(sent), reach, reach))
+    for c in range(reach):
+        low = max(c - 1, 0)
+        step[:, c, low] = sent[:, : low + 1].sum(1)
+        step[:, c, low + 1 :] = sent[:, low + 1 :]
+    return step

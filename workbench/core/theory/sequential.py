@@ -1,0 +1,70 @@
+"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and what their old gradients cost.
+
+Krishnan, Ebrahimi, Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023.
+"""
+
+from __future__ import annotations
+
+import math
+
+from workbench.core.theory._checks import divides, whole
+
+
+def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) -> int:
+    """Stragglers s that each job's gradient code stands in SR-SGC.
+
+    `workers`: n, 1 or more. `burst`: B, rounds in a row in which a worker may be late; must divide W - 1. `window`: W,
+    above B. `stragglers`: lambda, different workers that may be late within W rounds, 0 to n.
+
+    Returns s = ceil(B lambda / (W - 1 + B)), 0 to n: section 3.2. A round's load is (s + 1) / n; a job takes B rounds
+    more at most.
+
+    >>> sr_sgc_stragglers(workers=16, burst=2, window=3, stragglers=6)
+    3
+    """
+    _numbers(workers, burst, window, stragglers)
+    divides("burst", burst, "window - 1", window - 1)
+    return -(-burst * stragglers // (window - 1 + burst))
+
+
+def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
+    """Share of the data set that a worker goes through in a round of M-SGC.
+
+    `workers`, `burst`, `window`, `stragglers`: n, B, W and lambda, as in `sr_sgc_stragglers`; B may be any below W.
+
+    Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), and (W - 1 + B) / (n (W - 1)) for lambda = n, where
+    the last B minitasks are idle unless they repeat something: section 3.3. A job takes W - 2 + B rounds more. Gradient
+    coding that stands lambda stragglers in every round has (lambda + 1) / n.
+
+    >>> m_sgc_load(workers=16, burst=1, window=3, stragglers=4) == 15 / 176
+    True
+    """
+    _numbers(workers, burst, window, stragglers)
+    own, minitasks = window - 1, window - 1 + burst
+    if stragglers == workers:
+        return minitasks / (workers * own)
+    size = stragglers + 1
+    return size * minitasks / (workers * (burst + own * size))
+
+
+def delayed_step(lag: int) -> float:
+    """Largest stable step of gradient descent with old gradients, over that with fresh ones.
+
+    `lag`: T, how many updates old the model is that a gradient is taken at, 0 or more.
+
+    Returns sin(pi / (2 (2 T + 1))), above 0 to 1: about pi / (4 T) for long lags. On a quadratic of smoothness L,
+    x(t+1) = x(t) - h L x(t-T) has its first root on the unit circle, at the angle pi / (2 T + 1), for
+    h L = 2 sin(pi / (2 (2 T + 1))); without a lag it is h L = 2 (Levin and May, 1976).
+
+    >>> [round(delayed_step(lag), 3) for lag in (0, 1, 3)]
+    [1.0, 0.5, 0.223]
+    """
+    whole("lag", lag, 0)
+    return math.sin(math.pi / (2 * (2 * lag + 1)))
+
+
+def _numbers(workers: int, burst: int, window: int, stragglers: int) -> None:
+    whole("workers", workers, 1)
+    whole("window", window, 2)
+    whole("burst", burst, 1, window - 1, "window - 1")
+    whole("stragglers", stragglers, 0, workers, "workers")

@@ -1,0 +1,59 @@
+"""Run folders of runs that were given none: in the user's cache, the newest are kept."""
+
+import secrets
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from workbench.core.base.files import cache_folder, private_folder
+from workbench.core.base.locks import Lock
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.trace.layout import ENDED, RUN_LOCK
+
+KEPT = 20
+FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
+
+
+def new_folder(folder: str | Path | None) -> Path:
+    """Make the run folder; raises `SettingError` where there is something already."""
+    if folder is not None:
+        path = path_of(folder, "folder").absolute()
+        if path.exists() and (not path.is_dir() or not _empty(path)):
+            raise _taken(folder)
+    else:
+        path = _cache() / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(f"folder = {str(folder)!r}: cannot be made ({error.strerror})") from None
+    return path
+
+
+def claimed(folder: Path) -> Lock:
+    """Take a new run folder for one run; raises `SettingError` where another was faster."""
+    lock = Lock(folder / RUN_LOCK)
+    if lock.take() and _empty(folder):
+        return lock
+    lock.release()
+    raise _taken(folder)
+
+
+def _empty(folder: Path) -> bool:
+    return all(path.name == RUN_LOCK for path in folder.iterdir())
+
+
+def _taken(folder: str | Path) -> SettingError:
+    return SettingError(f"folder = {str(folder)!r}: exists already; choose a new name")
+
+
+def _cache() -> Path:
+    """Where they are; of runs that ended some time ago all but the newest are removed."""
+    runs, ended = private_folder(cache_folder("runs")), []
+    for path in runs.iterdir():
+        with suppress(OSError):
+            if (path / ENDED).stat().st_mtime < time.time() - FRESH:
+                ended.append(path)
+    for old in sorted(ended)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return runs

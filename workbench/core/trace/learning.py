@@ -1,0 +1,141 @@
+"""From commits to convergence: one weighted pass over the data per round, for all schemes at once.
+
+On the virtual clock a scheme's commits are decoding vectors. Schemes with the same optimiser and the same
+decoding vectors have the same iterates, so all exact schemes are learnt together, once; trajectories that
+differ share every pass over memory.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.contract.mixed import Decoding, Stale
+from workbench.core.contract.optimisers import Optimiser, State
+from workbench.core.contract.problem import in_round
+from workbench.core.problems.base import Evaluation, Problem, Request
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Commits:
+    """What one run committed: decoding vectors (see `Decoding`) over parts of these sizes."""
+
+    optimiser: Optimiser
+    weights: Sequence[Decoding]
+    sizes: NDArray[np.int64]
+
+    def key(self) -> tuple[object, ...]:
+        """Runs with the same key have the same iterates."""
+        bytes_ = tuple(None if w is None else w.tobytes() for w in self.weights)
+        return (self.optimiser, bytes_, self.sizes.tobytes() if any(bytes_) else None)
+
+
+@dataclass
+class Learnt:
+    """Iterates of one trajectory: one row per round, after its commit."""
+
+    model: Array
+    first: Evaluation | None = None  # before the first round
+    loss: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def initial(self) -> dict[str, float]:
+        """Loss and metrics before the first round."""
+        return {"loss": self.first.loss, **self.first.metrics} if self.first else {"loss": float("nan")}
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Append the loss and metrics at the model of a finished round."""
+        self.loss.append(evaluation.loss)
+        self._metrics(evaluation.metrics)
+
+    def moved(self, before: Array, after: Array, truth: Array | None) -> None:
+        """Note the relative change (paper 1, equation 9) and the distance from the truth (equation 11)."""
+        size = float(before @ before)
+        change = after - before
+        row = {"relative_error": float(change @ change) / size if size else float("nan")}
+        if truth is not None:
+            off = after - truth
+            row["model_error"] = float(off @ off) / float(truth @ truth)
+        self._metrics(row)
+        self.model = after
+
+    def _metrics(self, row: dict[str, float]) -> None:
+        for name, value in row.items():
+            self.metrics.setdefault(name, []).append(value)
+
+
+def learn(problem: Problem, runs: Sequence[Commits], progress: Progress | None = None) -> list[Learnt]:
+    """Follow every run's iterates; equal trajectories are computed once. Returns one `Learnt` per run."""
+    learnt: list[Learnt] = []
+    for t, learnt in enumerate(follow(problem, runs)):  # noqa: B007 - what the last round leaves is wanted
+        if progress:
+            progress(t)
+    return learnt
+
+
+def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
+    """The same, round by round: yields one `Learnt` per run before the first round and after every round.
+
+    After round t the losses of rounds 0 to t - 1 are known, and the model is one update ahead of them.
+    """
+    keys = [run.key() for run in runs]
+    first = {key: i for i, key in reversed(list(enumerate(keys)))}
+    unique = {key: _Trajectory(problem, runs[i]) for key, i in first.items()}
+    for t in range(max((len(run.weights) for run in runs), default=0) + 1):
+        active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
+        with np.errstate(over="ignore", invalid="ignore"):  # too large a step shows as a loss of inf or NaN
+            evaluations = problem.evaluate([tr.request(t) for tr in active])
+            for trajectory, evaluation in zip(active, evaluations, strict=True):
+                trajectory.take(t, evaluation)
+        yield [unique[key].learnt for key in keys]
+
+
+class _Trajectory:
+    def __init__(self, problem: Problem, commits: Commits) -> None:
+        self.problem, self.commits = problem, commits
+        self.state: State = commits.optimiser.start(problem)
+        self.learnt = Learnt(problem.start())
+        self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
+        self.wanted = last_uses(commits.weights)
+        self.models: dict[int, Array] = {}  # by version, as long as a commit still needs them
+
+    def request(self, t: int) -> Request:
+        if t in self.wanted:
+            self.models[t] = self.learnt.model
+        weights = self.commits.weights[t] if t < len(self.commits.weights) else None
+        if t == len(self.commits.weights) or isinstance(weights, Stale):
+            return Request(self.learnt.model, gradient=False)
+        by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
+        return Request(self.learnt.model, by_sample, round=t)
+
+    def take(self, t: int, evaluation: Evaluation) -> None:
+        if t == 0:
+            self.learnt.first = evaluation
+        else:
+            self.learnt.add(evaluation)
+        if t == len(self.commits.weights):
+            return
+        before, gradient = self.learnt.model, evaluation.gradient
+        if isinstance(stale := self.commits.weights[t], Stale):
+            gradient = np.zeros(self.problem.size) + stale.gradient(self._gradient)
+            self.models = {v: model for v, model in self.models.items() if self.wanted[v] > t}
+        assert gradient is not None
+        update = self.commits.optimiser.update
+        after, self.state = update(self.state, before, gradient, self.problem, t)
+        self.learnt.moved(before, after, self.problem.truth)
+
+    def _gradient(self, weighted: Sequence[tuple[int, float]], version: int) -> Array:
+        """Sum of weight * gradient of some parts at an older model."""
+        slices = [(self.bounds[part], self.bounds[part + 1], weight) for part, weight in weighted]
+        return in_round(self.problem, version).gradient(slices, self.models[version])
+
+
+def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:
+    """Version -> the last round whose commit needs a gradient at it; of those that mixed commits need."""
+    stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, Stale)]
+    return {version: t for t, w in stale for version in np.unique(w.versions).tolist()}

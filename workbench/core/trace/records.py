@@ -1,0 +1,437 @@
+"""What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
+
+A row of numbers a round (see LIVE), the model after each round, and every few seconds a checkpoint, replaced whole:
+model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
+"""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import atomic_write, check_sums, unchanged, write_file, write_json
+from workbench.core.base.locks import Lock
+from workbench.core.base.settings import SettingError
+from workbench.core.base.text import read_json
+from workbench.core.base.types import Array
+from workbench.core.contract.optimisers import State
+from workbench.core.contract.protocol import NOBODY
+from workbench.core.engine.timeline import EVENT_COLUMNS, Event
+from workbench.core.trace.layout import (
+    ARRIVALS,
+    BOOKS,
+    CHANGES,
+    CHECKPOINT,
+    ENDED,
+    GRADIENTS,
+    MODELS,
+    RANKS_LOCK,
+    ROWS,
+    STOP,
+    STREAM,
+)
+
+LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
+SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
+TURNED = "turned"  # how a stretch ends after which the run goes on with another scheme
+WATCHED = 0.1  # s between looks at whether somebody watches
+PORTION = 20_000  # events that are handed on at once
+EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
+KEPT = 0.02  # s for which rounds may wait to be written down together, ...
+LONG = 2**14  # bytes of a model that does not: many at once keep the master from its workers for milliseconds
+
+
+class Record:
+    """The files of one run, appended to round by round."""
+
+    def __init__(
+        self,
+        folder: Path,
+        first: int,
+        every: float,
+        gradients: bool = False,
+        offset: float = 0.0,
+        begun: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.first, self.every, self.offset = folder, first, every, offset
+        self.begun = begun or {}  # see `begun_with`
+        self.files = {name: (folder / name).open("ab", buffering=0) for name in (ROWS, MODELS)}
+        if gradients:
+            self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
+        self.lock = Lock(folder / RANKS_LOCK)
+        self.lock.take()  # a run goes on without its client
+        self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
+        self.arrivals: Arrivals | None = None  # of this very rank
+        self.answers: list[tuple[int, int, int]] = []  # that wait to be written down there
+        self.saved = self.written = time.monotonic()
+        self.took = 0.0  # s for the newest checkpoint
+        self.round = first  # rounds that are done
+
+    def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
+        """One more round is done. Raises `RunError` where it cannot be written down."""
+        self._append(MODELS, model)
+        if GRADIENTS in self.files and gradient is not None:
+            self._append(GRADIENTS, gradient)
+        if model.nbytes > LONG:
+            self._drain(MODELS, GRADIENTS)
+        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
+        self.round = int(row["round"]) + 1
+        now = time.monotonic()
+        self.keep_up(now)
+        if now - self.saved > max(self.every, self.took / SAVING):
+            self.save(model, state)
+            self.took = time.monotonic() - now
+
+    def _append(self, name: str, numbers: Array) -> None:
+        self.waiting[name].append(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
+
+    def keep_up(self, now: float) -> None:
+        """Write down what has waited for long enough."""
+        if now - self.written > KEPT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down all rounds that are done. Raises `RunError` where that cannot be."""
+        if self.arrivals is not None and self.answers:  # first: who sees a round finds what came of it
+            self.arrivals(self.answers)
+            self.answers.clear()
+        self._drain(MODELS, GRADIENTS, ROWS)  # rows last: who sees one finds its model
+        self.written = time.monotonic()
+
+    def _drain(self, *names: str) -> None:
+        with _writing(self.folder):
+            for name in names:
+                rest = b"".join(self.waiting.get(name, ()))
+                while rest:
+                    rest = rest[self.files[name].write(rest) :]
+                    self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
+                if name in self.waiting:
+                    self.waiting[name] = []
+
+    def save(self, model: Array, state: State) -> None:
+        """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
+        self.flush()
+        with _writing(self.folder):
+            for file in self.files.values():  # the checkpoint counts on them
+                os.fsync(file.fileno())
+            self.checkpoint(model, state)
+
+    def checkpoint(self, model: Array, state: State) -> None:
+        """Replace the checkpoint, whole or not at all."""
+        write_file(self.folder / CHECKPOINT, self.packed(model, state))
+        self.saved = time.monotonic()
+
+    def packed(self, model: Array, state: State) -> bytes:
+        """A checkpoint's content."""
+        states = {f"state_{name}": value for name, value in state.items()}
+        begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
+        held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
+        return to_bytes({"sum": _sum(held), **held})  # first: a damaged list of contents may end early
+
+    def stop_wanted(self) -> bool:
+        """Has somebody asked to end the run?"""
+        return (self.folder / STOP).exists()
+
+    def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
+        """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
+        try:
+            with _writing(self.folder):
+                self.flush()
+                for file in self.files.values():
+                    os.fsync(file.fileno())
+                    file.close()
+                self.lock.release()
+                write_end(self.folder, words, books)
+        finally:
+            self.lock.release()
+
+
+def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
+    """Write the ranks' books, then how the run ended."""
+    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+    write_file(folder / BOOKS, to_bytes(packed))
+    write_json(folder / ENDED, words)
+
+
+def unbegun(
+    folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
+) -> None:
+    """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
+    words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
+    words |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
+    write_end(folder, {**words, "committers": list(committers)}, books)
+
+
+def kept(folder: Path) -> list[str]:
+    """Names of the files that a run that has ended leaves for good."""
+    there = [name for name in (ROWS, MODELS, GRADIENTS, CHANGES, BOOKS, ENDED) if (folder / name).is_file()]
+    return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
+
+
+def check_kept(folder: Path) -> None:
+    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
+    if unchanged(folder, ENDED):
+        check_sums(folder, kept(folder))
+
+
+def read_changes(folder: Path) -> list[dict[str, Any]]:
+    """Changes of scheme of a run so far, and with each what the next stretch has to know ("memory")."""
+    path = folder / CHANGES
+    return list(read_json(path, "changes")["changes"]) if path.is_file() else []
+
+
+def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Write down the change with which a stretch ended, if one did; returns those of the first so many rounds."""
+    ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
+    known = read_changes(folder)
+    if ended.get("state") == TURNED:
+        place = {name: ended[name] for name in ("first", "zero", "offset")}
+        books = _set_aside(folder)
+        known.append({**ended["change"], "memory": ended["memory"], "books": books.name, **place})
+    kept = [change for change in known if change["round"] <= rounds]
+    if kept or known:
+        write_json(folder / CHANGES, {"changes": kept})
+    return kept
+
+
+class Arrivals:
+    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
+
+    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its books.
+    """
+
+    def __init__(self, folder: Path | None, rank: int) -> None:
+        self.folder, self.kept = folder, bytearray()
+        if folder is not None:
+            (folder / ARRIVALS).mkdir(exist_ok=True)
+            self.file = (folder / ARRIVALS / f"{rank}.i64").open("ab", buffering=0)
+
+    def __call__(self, answers: list[tuple[int, int, int]]) -> None:
+        """Append. Raises `RunError` where it cannot be written."""
+        self.add(np.array(answers, dtype=np.int64).tobytes())
+
+    def add(self, packed: bytes) -> None:
+        """As a call, for answers that are packed already, as `kept` is."""
+        if self.folder is None:
+            self.kept += packed
+            return
+        with _writing(self.folder):
+            rest = memoryview(packed)
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self.file.write(rest) :]
+
+
+class Happening:
+    """One rank's events while the run goes on, written down once somebody watches (makes the folder STREAM).
+
+    `events`: the rank's own list, which grows. What cannot be written is left: nobody needs it to go on.
+    """
+
+    def __init__(self, folder: Path, rank: int, events: list[Event]) -> None:
+        self.path, self.events = folder / STREAM / f"{rank}.f64", events
+        self.sent, self.due, self.off = 0, 0.0, False
+        self.deaths: list[Event] = []  # that this rank has heard of
+
+    def keep_up(self, now: float, zero: float | None) -> None:
+        """Append what is new, some times a second. `zero`: when the run began, on this rank's clock."""
+        if now < self.due or zero is None or self.off:
+            return
+        self.due = now + WATCHED
+        own = self.events[self.sent : self.sent + PORTION]
+        new = [*self.deaths, *own]
+        if not new or not self.path.parent.is_dir():
+            return
+        table = np.array([[*row[:2], EVENT_KINDS.index(row[2]), *row[3:]] for row in new], dtype=np.float64)
+        table[:, 3:6] -= zero
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                self.off = file.write(table.tobytes()) != table.nbytes
+        except OSError:
+            self.off = True
+        self.sent += len(own)
+        self.deaths = []
+
+
+class Watcher:
+    """Reads what ranks write while somebody watches; a call gives what is new, as columns of events."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / STREAM
+        self.read: dict[str, int] = {}  # rows, by file
+        with suppress(OSError):  # a folder that may only be read shows what others have asked for
+            self.folder.mkdir(exist_ok=True)
+
+    def __call__(self) -> dict[str, NDArray[Any]]:
+        """Columns of the events that came since the last call."""
+        width, tables = len(EVENT_COLUMNS), []
+        for path in sorted(self.folder.glob("*.f64")):
+            with suppress(OSError):
+                tables.append(_read(path, width, self.read.get(path.name, 0), PORTION))
+                self.read[path.name] = self.read.get(path.name, 0) + len(tables[-1])
+        table = np.concatenate(tables) if tables else np.zeros((0, width))
+        columns: dict[str, NDArray[Any]] = dict(zip(EVENT_COLUMNS, table.T, strict=True))
+        return {**columns, "kind": np.array(EVENT_KINDS)[columns["kind"].astype(int)]}
+
+
+def unwatched(folder: Path) -> None:
+    """Take away what was written for who watched: the run is over."""
+    shutil.rmtree(folder / STREAM, ignore_errors=True)
+
+
+def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
+    """Round -> (rank, number) of the answers, in order."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for round, src, number in arrivals_of(folder, rank):
+        if src != NOBODY:
+            found.setdefault(round, []).append((src, number))
+    return found
+
+
+def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
+    """Round, rank and number of all answers in order; `NOBODY` is the rank where a deadline passed.
+
+    The latter is noted only where a plan mixes models.
+    """
+    return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
+
+
+def _arrivals(path: Path) -> NDArray[np.int64]:
+    """Whole rows (round, rank, number)."""
+    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    return rows[: len(rows) // 3 * 3].reshape(-1, 3)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """One sentence for a disk that is full, or the like."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"folder = {str(folder)!r}: cannot be written ({error.strerror}); free some space or choose another folder,"
+            " then resume from the last checkpoint, which is intact"
+        ) from None
+
+
+def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
+    """Raise `SettingError` where a file lacks some of the first so many rounds."""
+    for name, width in _widths(floats):
+        kept = (folder / name).stat().st_size // (8 * width) if (folder / name).is_file() else 0
+        if kept < rounds and (name != GRADIENTS or (folder / name).is_file()):
+            why = f"{name} has {kept} rounds, and the checkpoint was written after {rounds}; run it anew"
+            raise SettingError(f"folder = {str(folder)!r}: {why}")
+
+
+def _widths(floats: int) -> tuple[tuple[str, int], ...]:
+    return (ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)
+
+
+def rewind(folder: Path, rounds: int, floats: int) -> float:
+    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s.
+
+    Raises `SettingError`, and changes nothing, where they do not have so many.
+    """
+    check_long_enough(folder, rounds, floats)
+    for name, width in _widths(floats):
+        if (folder / name).is_file():
+            os.truncate(folder / name, 8 * width * rounds)
+    for path in (folder / ARRIVALS).glob("*.i64"):
+        rows = _arrivals(path)
+        with atomic_write(path) as out:  # a round that is gone through again brings its own
+            out.write(rows[rows[:, 0] < rounds].tobytes())
+    if (folder / BOOKS).is_file():
+        (folder / BOOKS).rename(_set_aside(folder))
+    for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
+        path.unlink(missing_ok=True)
+    unwatched(folder)  # times of another beginning
+    return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+
+
+def _set_aside(folder: Path) -> Path:
+    """What the books of a stretch are called once the run goes on."""
+    number = len(list(folder.glob("books-*.npz")))
+    return folder / f"books-{number}.npz"
+
+
+def read_rows(folder: Path, first: int = 0) -> Array:
+    """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    return _read(folder / ROWS, len(LIVE), first)
+
+
+def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
+    """Models after rounds, from number `first` on, shape (models, p)."""
+    return _read(folder / MODELS, floats, first, count)
+
+
+def models_kept(folder: Path, floats: int) -> int:
+    """How many models there are; rows may come home from another machine before theirs."""
+    path = folder / MODELS
+    return path.stat().st_size // (8 * floats) if path.is_file() else 0
+
+
+def read_gradients(folder: Path, floats: int) -> Array:
+    """Committed gradients, shape (rounds, p), of a run that kept them."""
+    return _read(folder / GRADIENTS, floats, 0)
+
+
+def _read(path: Path, width: int, first: int, count: int | None = None) -> Array:
+    if not path.is_file():
+        return np.zeros((0, width))
+    whole = path.stat().st_size // (8 * width) - first
+    rows = max(0, whole if count is None else min(whole, count))
+    return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
+
+
+def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
+    """The ranks' books; `name`: of an earlier stretch."""
+    return [book.tobytes() for book in _arrays(folder / name).values()]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
+
+    rounds: int
+    model: Array
+    state: State
+    begun: dict[str, str]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
+    held = _arrays(folder / CHECKPOINT)
+    if "sum" in held and str(held.pop("sum")) != _sum(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
+    if missing := {"model", "round"} - set(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
+    kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
+    state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
+    begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
+    return Checkpoint(int(held["round"]), held["model"], state, begun)
+
+
+def _sum(held: Mapping[str, Any]) -> str:
+    """Hash of arrays and their names: an archive guards its members, not the list of them."""
+    found = hashlib.sha256()
+    for name, value in sorted(held.items()):
+        array = np.asarray(value)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; raises `SettingError` where it is damaged."""
+    try:
+        return from_bytes(path.read_bytes())
+    except ValueError as error:
+        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None

@@ -1,0 +1,270 @@
+"""Rounds as a stream: what every worker did in every round, in a few slices of each round, as events come in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.engine.timeline import EVENT_COLUMNS
+from workbench.core.experiment import Experiment
+from workbench.core.trace.trace import Trace, events_as_columns
+
+STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
+COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
+TO_COME = 255  # a slice of the round under way that is not over
+SLICES = 8  # of a round, all equally long; fewer where there are many rounds
+MOST = 160_000  # slices of one worker that are kept, as far as a round has two
+AGAIN = 64  # rounds that are drawn again when word of them comes late
+Events = Mapping[str, NDArray[Any]]
+_WHOLE = ("round", "rank", "to", "bytes", "messages")
+
+
+class Stream:
+    """What workers 1 to n did, round by round; `add` events in any order, `grid` is what came of them.
+
+    States of a slice, the last that holds: waits (for a model, for the round's end, not asked), computes, queues (its
+    message is under way or waits at the receiver's port), sends (goes through that port), late (no answer of it was
+    there when the round ended: still computing, or still under way), dropped (its answer came too late and was
+    refused), dead. A round is there once all that commit it have done so.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
+    >>> stream = Stream.of(trace)
+    >>> stream.grid.shape, int((stream.late.sum(axis=1) == 1).sum())
+    ((4, 3, 8), 4)
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.plan, self.rounds = experiment.plan, experiment.rounds
+        self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
+        self.dead = {f.worker: f.round for f in experiment.faults}  # worker -> first round without it
+        self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
+        self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
+        self.late = np.zeros((0, self.workers), bool)
+        self.asked = np.zeros((0, self.workers), bool)
+        # With rows to spare; and sums over so many rounds.
+        self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
+        self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
+        self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
+        # Of the newest rounds.
+        self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
+        self._base = -1  # number of the first round; a run that was resumed has no events of those before
+
+    @classmethod
+    def of(cls, trace: Trace) -> Stream:
+        """All of a run that is over; who died unasked is dead from its last event on."""
+        stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
+        for rank in map(int, trace.info.get("dead", ())):
+            mine = (events["rank"] == rank) | (events["to"] == rank)
+            stream.dead.setdefault(rank, int(np.max(events["round"][mine], initial=-1)) + 1)
+        stream.add(events)
+        return stream
+
+    def __len__(self) -> int:
+        """How many rounds are there, counted from the first one that has events."""
+        return len(self.grid)
+
+    @property
+    def first(self) -> int:
+        """Number of the first round."""
+        return max(self._base, 0)
+
+    def add(self, events: Events) -> int | None:
+        """Take in more events; place of the first round that is new or another, None where nothing changed."""
+        if not len(events["round"]):
+            return None
+        for rank, at in _deaths(events):
+            self.dead[rank] = min(at, self.dead.get(rank, at))
+        self._rows = {name: np.concatenate([self._rows[name], events[name]]) for name in EVENT_COLUMNS}
+        before = len(self)
+        oldest = int(events["round"].min())
+        if self._base < 0:
+            self._base = oldest
+        closed = self._closed()
+        if closed <= before and oldest - self._base >= before:
+            return None
+        first = max(0, min(before, oldest - self._base), before - AGAIN)
+        self._grow(closed)
+        self._paint(first)
+        keep = self._rows["round"] >= self._base + len(self) - AGAIN
+        self._rows = {name: column[keep] for name, column in self._rows.items()}
+        return first
+
+    def under_way(self, now: float) -> NDArray[np.uint8] | None:
+        """What is known of the round that is not over, at `now` (s since the start), shape (workers, slices).
+
+        It is drawn as long as rounds of late are in the middle, or as it has taken by now; slices that are not over are
+        `TO_COME`. Nobody is late yet: who was asked and has not been heard computes, or sends. None: none has begun.
+        """
+        at, ends = len(self), self.ends
+        if self._base < 0 or self._base + at >= self.rounds:
+            return None
+        starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
+        start = float(ends[-1] if at else starts.min(initial=now))
+        length = max(float(np.median(np.diff(ends[-AGAIN:]))) if at > 1 else 0.0, now - start, 1e-12)
+        try:
+            self.ends = np.append(ends, start + length)
+            self._grow(at + 1)
+            self._paint(at, over=False)
+            column = self.grid[at].copy()
+        finally:
+            self.ends = ends
+            self._grow(at)
+        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = TO_COME
+        return column
+
+    def recent(self) -> tuple[Events, int]:
+        """Events of the newest rounds, for a look into one, and the number of the first of them."""
+        whole = {name: self._rows[name].astype(np.int64) for name in _WHOLE}
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - AGAIN)
+
+    def _closed(self) -> int:
+        """How many rounds have been committed by all that commit; notes when."""
+        commits = self._rows["kind"] == "commit"
+        rounds = self._rows["round"][commits].astype(int) - self._base
+        last = int(rounds.max(initial=-1)) + 1
+        counts = np.bincount(rounds[rounds >= 0], minlength=last)
+        when = np.full(max(last, len(self)), -np.inf)
+        when[: len(self)] = self.ends
+        np.maximum.at(when, rounds, self._rows["end"][commits].astype(float))
+        alive = sum(1 for rank in self.plan.committers if rank not in self.dead)
+        whole = counts >= max(alive, 1)
+        whole[: len(self)] = True
+        closed = int(np.argmin(whole)) if not whole.all() else last
+        self.ends = when[: max(closed, len(self))]
+        return max(closed, len(self))
+
+    def _grow(self, closed: int) -> None:
+        for name, table in self._room.items():
+            if closed > len(table):  # twice as long: a long run's tables are seldom copied
+                spare = max(closed - len(table), len(table))
+                self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
+            setattr(self, name, self._room[name][:closed])
+        starts = np.concatenate([[np.nan], self.ends[:-1]]) if closed else np.zeros(0)
+        if closed:
+            mine = self._rows["round"] == self._base
+            first = self._rows["start"][mine].astype(float)
+            starts[0] = first.min() if len(first) else (self.starts[0] if len(self.starts) else 0.0)
+        self.starts = starts
+
+    # ------------------------------------------------------------------ painting
+
+    def _paint(self, first: int, over: bool = True) -> None:
+        """Draw the rounds from a place on anew; are they all over?"""
+        for table in (self.grid, self.busy, self.late, self.asked):
+            table[first:] = 0
+        place = self._rows["round"].astype(int) - self._base
+        rows = {name: column[(place >= first) & (place < len(self))] for name, column in self._rows.items()}
+        kind, to, rank = rows["kind"], rows["to"].astype(int), rows["rank"].astype(int)
+        sent = kind == "send"
+        down = sent & (to >= 0) & (self.plan.parent[np.maximum(to, 0)] == rank)
+        down &= rows["bytes"].astype(float) > 0
+        up, dropped, computed = sent & ~down & (rank > 0), (kind == "drop") & (rank > 0), kind == "compute"
+        self._asked(first, rows, to, down)
+        self._bars(rows, computed, "start", "end", COMPUTES)
+        self._cut_off(first, rows, computed, up, dropped, (LATE, LATE) if over else (COMPUTES, QUEUES))
+        self._bars(rows, up, "start", "begun", QUEUES)
+        self._bars(rows, up, "begun", "end", SENDS)
+        self._bars(rows, dropped, "start", "", DROPPED)
+        for worker, round in self.dead.items():
+            since = max(round - self._base, first)
+            if 1 <= worker <= self.workers and since < len(self):
+                self.grid[since:, worker - 1] = DEAD
+                self.late[since:, worker - 1] = self.asked[since:, worker - 1] = False
+                self.busy[since:, worker - 1] = 0
+
+    def _asked(self, first: int, rows: Events, to: NDArray[Any], down: NDArray[np.bool_]) -> None:
+        """Who had something to compute: who was sent a model, and who needs none."""
+        loads = np.asarray(self.plan.loads)[1:] > 0
+        alone = np.asarray(self.plan.parent)[1:] < 0
+        self.asked[first:] = loads & alone
+        receiver = down & (to > 0)
+        place = rows["round"][receiver].astype(int) - self._base
+        self.asked[place, to[receiver] - 1] = loads[to[receiver] - 1]
+        self._since = np.broadcast_to(self.starts[first:, None], self.asked[first:].shape).copy()
+        self._since[place - first, to[receiver] - 1] = rows["end"][receiver].astype(float)
+
+    def _cut_off(
+        self,
+        first: int,
+        rows: Events,
+        computed: NDArray[np.bool_],
+        up: NDArray[Any],
+        dropped: NDArray[Any],
+        states: tuple[int, int],
+    ) -> None:
+        """Who was asked and had not been heard when the round ended: late from where its computing began.
+
+        `states`: what such a worker is called, before it has computed and after.
+        """
+        heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
+        for table, mask in ((heard, up), (done, computed), (refused, dropped)):
+            _, r, w = self._places(rows, mask)
+            table[r - first, w] = True
+        self.asked[first:] |= done
+        silent = self.asked[first:] & ~heard
+        self.late[first:] = silent
+        r, w = np.nonzero(silent & ~done)
+        ends = self.ends[first:][r]
+        since = np.minimum(self._since[r, w], ends)
+        self.busy[first + r, w] += ends - since
+        keep = ~refused[r, w]
+        self._fill(first + r[keep], w[keep], since[keep], ends[keep], states[0])
+        r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
+        last = np.zeros(silent.shape)
+        mine, *at = self._places(rows, computed)
+        np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
+        self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
+
+    def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Which of these rows are a worker's; round (from the first) and worker (from 0) of each of those."""
+        mine = mask & (rows["rank"].astype(int) > 0)
+        return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
+
+    def _bars(self, rows: Events, mask: NDArray[np.bool_], since: str, until: str, state: int) -> None:
+        mine, r, w = self._places(rows, mask)
+        start = rows[since][mine].astype(float)
+        end = rows[until][mine].astype(float) if until else self.ends[r]
+        self._fill(r, w, start, end, state)
+        if state == COMPUTES:
+            length = np.clip(end, self.starts[r], self.ends[r]) - np.clip(start, self.starts[r], self.ends[r])
+            np.add.at(self.busy, (r, w), length)
+
+    def _fill(self, r: NDArray[Any], w: NDArray[Any], start: Array, end: Array, state: int) -> None:
+        """Bars of one state; each has at least a slice, but for those outside of their round."""
+        length = np.maximum(self.ends[r] - self.starts[r], 1e-12)
+        a, b = ((moment - self.starts[r]) / length * self.slices for moment in (start, end))
+        inside = (b > 0) & (a < self.slices) & (end > start)
+        low, high = np.floor(a).clip(0, self.slices - 1), np.ceil(b).clip(1, self.slices)
+        for s in range(self.slices):
+            here = inside & (low <= s) & (s < np.maximum(high, low + 1))
+            self.grid[r[here], w[here], s] = state
+
+    # ------------------------------------------------------------------ over the rounds
+
+    def utilisation(self) -> Array:
+        """Of each worker: the share of the time so far in which it computed, whether that was used or not."""
+        total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
+        return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
+
+    def lateness(self) -> Array:
+        """Of each worker: the share of the rounds it was asked in that ended without its answer."""
+        return self._sum("late") / np.maximum(self._sum("asked"), 1)
+
+    def _sum(self, name: str) -> Array:
+        """Of each worker, over the rounds; those that are not drawn again are added up once."""
+        table, (first, sums) = getattr(self, name), self._sums[name]
+        settled = max(len(self) - AGAIN, first)
+        sums = sums + table[first:settled].sum(axis=0, dtype=float)
+        self._sums[name] = settled, sums
+        return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))
+
+
+def _deaths(events: Events) -> list[tuple[int, int]]:
+    dead = events["kind"] == "dead"
+    return [(int(r), int(at)) for r, at in zip(events["rank"][dead], events["round"][dead], strict=True)]

@@ -1,0 +1,211 @@
+"""The one table of a run, and its folder on disk."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import workbench as wb  # its front door: the runners know traces, and not the other way round
+from workbench.core.base.files import atomic_folder, atomic_write, check_sums, write_file, write_sums
+from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
+from workbench.core.base.text import in_seconds, read_json
+from workbench.core.base.types import Array
+from workbench.core.contract.steering import Change
+from workbench.core.engine.timeline import EVENT_COLUMNS
+from workbench.core.experiment import Experiment
+from workbench.core.trace import definitions
+from workbench.core.trace.layout import BOOKS, EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Outcome of a run.
+
+    `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
+    columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
+    (gone through), started (samples of work begun, cut off or not), residual (``|decoding vector - 1|^2``), stale
+    (answers that came too late).
+    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
+    took it), end (all s), to, bytes, messages (how many a row stands for).
+    `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
+
+    `experiment`, `engine`: what was run, and on what. `columns`, `event_rows`: what the two tables are made from.
+    `info`: versions, seed, platform. `folder`: where it lies, if it does.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
+    >>> trace.label, trace.engine, len(trace.rounds), trace.model.shape
+    ('UMW', 'sim', 5, (20,))
+    """
+
+    experiment: Experiment
+    engine: str
+    columns: dict[str, Any]  # of `rounds`
+    event_rows: list[tuple[Any, ...]] | dict[str, Any]  # of `events`, as the engine wrote them or as columns
+    model: Array
+    initial: dict[str, float] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
+    folder: Path | None = None
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row per round."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per compute, send, drop, decode and commit."""
+        import pandas as pd
+
+        return pd.DataFrame(events_as_columns(self.event_rows))
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of scheme of a run that kept steering (`adaptive = True`), each with its reason."""
+        return [Change(**words) for words in self.info.get("changes", [])]
+
+    def __repr__(self) -> str:
+        """A line; the tables would fill the screen."""
+        e, times = self.experiment, self.columns["time"]
+        took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
+        loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
+        return f"<Trace: {e.scheme}, {e.workers} workers, {self.engine}: {took}{loss}>"
+
+    @property
+    def label(self) -> str:
+        """What legends show."""
+        return self.experiment.scheme
+
+    def time_to(self, target: float, metric: str = "loss") -> float:
+        """Seconds until the metric first is at or below the target (NaN: never)."""
+        check_kind("target", target, float)
+        if metric not in self.columns:
+            raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
+        values = np.asarray(self.columns[metric])
+        hits = np.flatnonzero(values <= target)
+        return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.
+
+        It holds spec.json, run.json, rounds and events.parquet, model.npy, their hashes in SHA256SUMS, and what ranks
+        wrote down of a real run.
+        """
+        target = path_of(folder, "folder")
+        check_writable(target, "folder", target.parent)
+        if not target.exists():
+            with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
+                more = []
+                if self.folder is not None and (self.folder / BOOKS).is_file():
+                    write_file(temporary / BOOKS, (self.folder / BOOKS).read_bytes())
+                    more.append(BOOKS)
+                self.write_into(temporary, more)
+                return target
+        raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
+
+    def write_into(self, folder: Path, more: Iterable[str] = ()) -> None:
+        """Write the run folder's files into a folder that is there, with their hashes and those of `more` files in it.
+
+        Each is whole or not there; run.json comes last, and is taken away first where there is an older one.
+        """
+        (folder / RUN).unlink(missing_ok=True)
+        self.experiment.write(folder / SPEC)
+        own = definitions.keep(folder, self.experiment)
+        for name, table in ((ROUNDS, self.rounds), (EVENTS, self.events)):
+            with atomic_write(folder / name) as out:
+                table.to_parquet(out)
+        with atomic_write(folder / MODEL) as out:
+            np.save(out, self.model, allow_pickle=False)
+        run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
+        there = [name for name in FILES if name != RUN]
+        write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
+        write_file(folder / RUN, run.encode())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Trace:
+        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written."""
+        path = path_of(folder, "folder")
+        missing = [f for f in FILES if not (path / f).is_file()]
+        if missing:
+            raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
+        check_sums(path, FILES)
+        import pandas as pd
+
+        run = read_json(path / RUN, "engine", "initial")
+        tables = [_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS)]
+        rounds, events = ({str(name): table[name].to_numpy() for name in table} for table in tables)
+        model = _read(partial(np.load, allow_pickle=False), path / MODEL)
+        e, engine, initial = definitions.experiment_of(path), run.pop("engine"), run.pop("initial")
+        return cls(e, engine, rounds, events, model, initial, run, path)
+
+    def replay(self) -> Trace:
+        """Run the same experiment again; on the virtual clock this gives the same bits.
+
+        Raises `SettingError` where a definition of the user's own is not the one of the run any more.
+        """
+        e = self.experiment.current()
+        definitions.check_same(e, self.info.get("own", {}))
+        options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
+        again: Trace = wb.run(e, engine=self.engine, **options)
+        return again
+
+    def same(self, other: Trace) -> bool:
+        """Are rounds, events and model equal bit by bit?"""
+        if not isinstance(other, Trace):
+            raise SettingError(f"other = {other!r:.60}: give a wb.Trace")
+        tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
+        return all(tables) and np.array_equal(self.model, other.model)
+
+
+def _read(read: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return read(path)
+    except Exception as error:  # Arrow and NumPy have many ways to say so
+        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew") from None
+
+
+def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
+    """What a run folder keeps besides the tables: seed, versions, platform."""
+    own = {source.name: source.digest for source in definitions.sources_of(experiment)}
+    known = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
+    return {**known, **({"own": own} if own else {}), **more}
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that the numbers depend on."""
+    return dict(_versions())
+
+
+@cache  # every look into what is installed takes a millisecond
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a source tree that is not installed
+            found[name] = "not installed"
+    return found
+
+
+def events_as_columns(events: list[tuple[Any, ...]] | dict[str, Any]) -> dict[str, Any]:
+    """Columns of the events, as arrays."""
+    if isinstance(events, dict):
+        return events
+    rows = zip(*events, strict=True) if events else [()] * len(EVENT_COLUMNS)
+    return {name: np.array(column) for name, column in zip(EVENT_COLUMNS, rows, strict=True)}

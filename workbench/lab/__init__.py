@@ -1,0 +1,1 @@
+"""Figures, widgets and sweeps: what a notebook shows."""

@@ -1,0 +1,34 @@
+"""Batches: many experiments, each in a notebook of its own, that can be stopped and gone on with at any time.
+
+>>> plan = Sweep(base={"rounds": 20}, grid={"scheme": ["CR", "UMW"]}, seeds=5)
+>>> len(plan.items())
+10
+
+`sweep(plan, "runs/first", jobs=2)` runs them and waits, `start` runs them in a process of their own, which `attach`
+finds again; `wb.runs("runs/first")` is the table of what came out.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from workbench.lab.batch.jobs import Job, job
+from workbench.lab.batch.sampling import Sample, Span
+from workbench.lab.batch.searches import Crossing, Optimum
+from workbench.lab.batch.sweeps import Item, Sweep
+
+if TYPE_CHECKING:
+    from workbench.lab.batch.background import Progress, SweepRun, attach, start
+    from workbench.lab.batch.run import Summary, sweep
+
+_LATER = dict.fromkeys(("Summary", "sweep"), "run") | dict.fromkeys(
+    ("Progress", "SweepRun", "attach", "start"), "background"
+)
+__all__ = ["Crossing", "Item", "Job", "Optimum", "Progress", "Sample", "Span", "Summary", "Sweep", "SweepRun"]
+__all__ += ["attach", "job", "start", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """`sweep` is loaded when first asked for: a kernel, which only needs `job`, can do without papermill."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
+    return getattr(import_module(f"workbench.lab.batch.{_LATER[name]}"), name)

@@ -1,0 +1,274 @@
+"""A sweep in a process of its own: started, watched, stopped and gone on with from any kernel, by its folder.
+
+`python -m workbench.lab.batch.background` reads one JSON object from its input (see `_begin`), runs the sweep and ends. The
+folder is the truth: who watches reads `sweep.json` and the runs' `status.json`, who stops it puts a file there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import workbench as wb
+from workbench.analysis.tables.status import Status, is_running, read_plan, run_names
+from workbench.analysis.tables.table import Runs, runs
+from workbench.core.base.byvalue import adopt
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_file
+from workbench.core.base.settings import SettingError, check_writable, path_of
+from workbench.core.base.text import duration, read_json
+from workbench.core.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
+from workbench.lab.batch.run import NOTEBOOK, check_options, named, note, opened, own_of, room, sweep
+from workbench.lab.batch.sweeps import Sweep
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a sweep stands.
+
+    `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some, or the
+    sweep itself) or stopped (runs are missing); `counts`: runs by their state; `total`: runs in all (of a search at
+    most); `left`: s until the end, NaN where nobody knows; `failures`: why, by name; `found`: what a search knows.
+
+    >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
+    running: 3 of 10 runs done, 1 running; about 12 s left
+    """
+
+    state: str
+    counts: Mapping[str, int]
+    total: int
+    left: float = math.nan
+    failures: Mapping[str, str] = field(default_factory=dict)
+    found: str = ""
+
+    @property
+    def share(self) -> float:
+        """Of the runs, how many are over; 1 once a search knows enough."""
+        over = self.counts.get("done", 0) + self.counts.get("failed", 0)
+        return 1.0 if self.state == "done" else over / max(self.total, 1)
+
+    def __str__(self) -> str:
+        words = [f"{self.counts.get('done', 0)} of {'at most ' * bool(self.found)}{self.total} runs done"]
+        words += [
+            f"{n} {state}" for state, n in self.counts.items() if n and state not in ("done", "missing")
+        ]
+        left = f"; about {duration(self.left)} left" if math.isfinite(self.left) else ""
+        return f"{self.state}: {', '.join(words)}{left}"
+
+
+class SweepRun:
+    """A sweep that goes on in a process of its own, or has ended; shown live as a cell's value.
+
+    `folder`: the sweep's. Every method may be called from any kernel that sees the folder.
+
+    >>> import tempfile
+    >>> SweepRun(Path(tempfile.mkdtemp())).state
+    'done'
+    """
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.folder, self._process = folder, process
+        self._done: set[str] = set()
+
+    def progress(self) -> Progress:
+        """How it stands now, read from the folder."""
+        noted, alive = read_plan(self.folder), self._alive()
+        states, failures = Counter[str](), {}
+        for name in run_names(self.folder):
+            if name in self._done:
+                states["done"] += 1
+                continue
+            status = Status.read(self.folder / name) or Status("missing")
+            state = "unfinished" if status.state == "running" and not alive else status.state
+            states[state] += 1
+            if state == "done":
+                self._done.add(name)
+            elif state == "failed":
+                failures[name] = status.error
+        total = max(int(noted.get("total", 0)), sum(states.values()))
+        found = self.found
+        state = self._state(alive, states, bool(found.get("over")))
+        if state == "failed" and not failures:
+            failures[self.folder.name] = self._last_words()
+        left = _left(noted, states, total) if state == "running" else math.nan
+        return Progress(state, dict(states), total, left, failures, str(found.get("words", "")))
+
+    def _alive(self) -> bool:
+        begins = self._process is not None and self._process.poll() is None
+        return begins or is_running(self.folder)
+
+    def _state(self, alive: bool, states: Mapping[str, int], over: bool) -> str:
+        if alive and (self.folder / STOP).exists():
+            return "stopping"
+        if alive and not is_running(self.folder):
+            return "starting"
+        if alive:
+            drawing = over or (
+                states and set(states) <= {"done", "failed"} and not (self.folder / FOUND).exists()
+            )
+            return "drawing" if drawing else "running"
+        if states.get("failed") or (self._process is not None and self._process.poll() == 2):
+            return "failed"
+        missing = sum(n for state, n in states.items() if state != "done")
+        searching = (self.folder / FOUND).exists() and not over
+        return "stopped" if missing or searching else "done"
+
+    def _last_words(self) -> str:
+        """What its process said last; a run's own sentence stands with the run."""
+        log = self.folder / SWEEP_LOG
+        lines = log.read_text(errors="replace").split("\n") if log.is_file() else []
+        return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
+
+    @property
+    def state(self) -> str:
+        """See `Progress`."""
+        return self.progress().state
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What a search knows by now: words, over, and its numbers; empty for a sweep without one."""
+        try:
+            return read_json(self.folder / FOUND)
+        except (OSError, SettingError):
+            return {}
+
+    def stop(self) -> None:
+        """Ask it to end now: runs under way are marked as interrupted; returns at once."""
+        if self._alive():
+            whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
+            write_file(self.folder / STOP, whom)
+
+    def go_on(self, jobs: int | None = None, pictures: bool = True) -> SweepRun:
+        """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way."""
+        if self._alive():
+            raise SettingError(
+                f"folder = {str(self.folder)!r}: the sweep is under way; stop it, or wait for its end"
+            )
+        again = start(self.folder, jobs=jobs or int(read_plan(self.folder).get("jobs", 1)), pictures=pictures)
+        self._process = again._process
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is over, at most that many seconds; says whether it is."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while self._alive() and time.monotonic() < until:
+            time.sleep(0.1)
+        return not self._alive()
+
+    def runs(self, target: float | None = None, metric: str = "loss") -> Runs:
+        """The table of all runs, as far as they are done, as `wb.runs` reads it."""
+        return runs(self.folder, target=target, metric=metric, progress=False)
+
+    def __repr__(self) -> str:
+        p = self.progress()
+        lines = [f"{self.folder}: {p}", *([p.found] if p.found else [])]
+        return "\n".join(lines + [f"  {name}: {why}" for name, why in p.failures.items()])
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(wb.watch(self))  # type: ignore[no-untyped-call]
+
+
+def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
+    """Seconds that are left, at the pace since the process began."""
+    over = states.get("done", 0) + states.get("failed", 0)
+    since, ended = time.time() - float(noted.get("begun", math.nan)), over - int(noted.get("before", 0))
+    return (total - over) * since / ended if ended > 0 else math.nan
+
+
+def start(
+    plan: Sweep | Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
+    *,
+    jobs: int = 1,
+    timeout: float | None = None,
+    fresh: bool = False,
+    notebook: str | Path = NOTEBOOK,
+    pictures: bool = True,
+) -> SweepRun:
+    """Start a sweep in a process of its own and return at once; it goes on when this kernel ends.
+
+    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`: as in `wb.batch.sweep`. As a cell's value the
+    sweep is shown live: means and bands that fill in, the time left, failures, Stop and Go on.
+
+    Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
+
+    >>> import tempfile
+    >>> where = tempfile.mkdtemp() + "/two"
+    >>> two = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
+    >>> sweep = start(two, where, pictures=False)
+    >>> sweep.wait(300), sweep.progress().counts
+    (True, {'done': 2})
+    """
+    check_options(jobs, timeout, {"fresh": fresh, "pictures": pictures})
+    room(jobs)
+    chosen, target = opened(plan, folder)
+    items = named(chosen.items(), target)
+    code = own_of(items)
+    check_writable(target, "folder", target)
+    if is_running(target):
+        raise SettingError(f"folder = {str(target)!r}: a sweep is running in it; wb.batch.attach follows it")
+    (target / STOP).unlink(missing_ok=True)
+    note(chosen, target, items, jobs)  # who attaches now sees what there is to do
+    words = {"plan": chosen.model_dump(mode="json", by_alias=True, exclude_unset=True), "folder": str(target)}
+    file = str(path_of(notebook, "notebook").resolve())
+    options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
+    return SweepRun(target, _begin({**words, "options": options, "own": code}, target))
+
+
+def _begin(words: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
+    """Start the process, in a session of its own: it outlives this kernel, and Ctrl-C does not reach it."""
+    command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
+    with (folder / SWEEP_LOG).open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+        )
+    assert process.stdin is not None
+    with process.stdin as pipe:
+        pipe.write(json.dumps(words).encode())
+    return process
+
+
+def attach(folder: str | Path) -> SweepRun:
+    """Watch a sweep by its folder, wherever it was started, under way or not.
+
+    Raises `SettingError` where the folder holds no sweep, or its plan is damaged.
+
+    >>> attach("no-sweep-here")
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: folder = 'no-sweep-here': holds no sweep; give the folder of one
+    """
+    path = path_of(folder, "folder")
+    if not (path / PLAN).is_file() and not is_running(path):
+        raise SettingError(f"folder = {str(folder)!r}: holds no sweep; give the folder of one")
+    read_plan(path)
+    return SweepRun(path)
+
+
+def main() -> int:
+    """Run the sweep that the input says."""
+    words = json.load(sys.stdin)
+    try:
+        if words["own"]:
+            adopt(words["own"])
+        print(sweep(Sweep(**words["plan"]), words["folder"], progress=False, **words["options"]))
+    except KeyboardInterrupt:
+        return 130
+    except (RunError, ValueError, OSError) as error:
+        print(error)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""One run of a sweep: a notebook through papermill, its page, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Semaphore
+from typing import Any
+
+from jupyter_core.utils import ensure_event_loop
+
+from workbench.analysis.tables.status import Status, host
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment
+from workbench.core.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
+from workbench.lab.batch.kernels import Kernels
+from workbench.lab.batch.page import write_page
+from workbench.lab.batch.sweeps import Item
+
+INTERRUPTED = "the sweep was interrupted while it ran"
+
+
+class Slot:
+    """A run's claim to one of the places: `wait` for it; the end of the block gives it back."""
+
+    def __init__(self, places: Semaphore, kernels: Kernels) -> None:
+        self._places, self._kernels, self._mine = places, kernels, False
+
+    def wait(self, **_: Any) -> None:
+        """Called when the kernel is ready, before the first cell; that of a stopped batch is dead."""
+        while not self._mine and not self._kernels.stopping:
+            self._mine = self._places.acquire(timeout=0.2)
+
+    def __enter__(self) -> Slot:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._mine:
+            self._places.release()
+
+
+@dataclass(frozen=True)
+class Executor:
+    """What the runs of a sweep share.
+
+    places: as many as runs may compute at a time; kernels get ready, and pages are written, beside them. timeout:
+    seconds that a cell may take.
+    """
+
+    notebook: Path
+    folder: Path
+    kernels: Kernels
+    places: Semaphore
+    timeout: float | None = None
+
+    def run(self, item: Item) -> Status:
+        """Run one notebook from nothing; what it raised and the files it left say how it ended."""
+        try:
+            return self._run(item)
+        except OSError as error:  # no room left, say: the others may do better
+            return Status("failed", error=reason(error, None))
+
+    def _run(self, item: Item) -> Status:
+        folder = self.folder / item.name
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier attempt left
+        folder.mkdir()
+        spec = item.experiment.model_dump(mode="json")
+        status = Status("running", spec, item.engine, item.cluster, host=host())
+        status.write(folder)
+        start = time.perf_counter()
+        error = self._attempt(item, folder)
+        if error is not None and self.kernels.stopping:
+            error = INTERRUPTED
+        state = {None: "done", INTERRUPTED: "interrupted"}.get(error, "failed")
+        status = replace(status, state=state, error=error or "", seconds=time.perf_counter() - start)
+        status.write(folder)
+        return status
+
+    def _attempt(self, item: Item, folder: Path) -> str | None:
+        """Returns what went wrong, None when all is there. A failed run's page shows where it failed."""
+        why: str | None = None
+        log = folder / LOG
+        try:
+            self._execute(item, folder, log)
+            _check(item, folder)
+        except Exception as error:  # whatever it is, the other runs go on
+            why = reason(error, self.kernels.code(item.name))
+        finally:
+            _forget()
+            if log.is_file() and log.stat().st_size == 0:
+                log.unlink()
+        if (folder / NOTEBOOK).is_file():
+            try:
+                write_page(folder / NOTEBOOK, folder / PAGE)
+            except Exception as error:  # as below
+                why = why or reason(error, None)
+        return why
+
+    def _execute(self, item: Item, folder: Path, log: Path) -> None:
+        import papermill
+
+        from workbench.lab.batch.engine import NAME
+
+        with Slot(self.places, self.kernels) as slot:
+            papermill.execute_notebook(
+                literal(self.notebook),
+                literal(folder / NOTEBOOK),
+                parameters={**item.spec, "folder": str(folder / TRACE)},
+                engine_name=NAME,
+                request_save_on_cell_execute=False,
+                remains=str(folder / NOTEBOOK),
+                progress_bar=False,
+                start_timeout=120,
+                execution_timeout=self.timeout,
+                kernel_name="python3",
+                kernel_manager_class=self.kernels.manager(item.name, log),
+                # Other engines have processes of their own to end; on the virtual clock nothing is lost.
+                shutdown_kernel="immediate" if item.engine == "sim" else "graceful",
+                store_widget_state=False,
+                on_notebook_start=slot.wait,
+            )
+
+
+def _forget() -> None:
+    """Cancel what nbclient leaves waiting for a kernel that died; asyncio would complain about it later."""
+    loop = ensure_event_loop()
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def literal(path: Path) -> str:
+    """Papermill fills in {parameters} in paths: ours have none."""
+    return str(path.resolve()).replace("{", "{{").replace("}", "}}")
+
+
+def _check(item: Item, folder: Path) -> None:
+    """A notebook may end well without having done what it was asked for."""
+    spec = folder / TRACE / SPEC
+    if not spec.is_file():
+        raise RunError(
+            "the notebook came to its end, but there is no run folder: it does not save to `folder`"
+        )
+    if Experiment.read(spec) != item.experiment:
+        raise SettingError("the notebook ran another experiment than it was asked for; see trace/spec.json")
+
+
+def reason(error: Exception, code: int | None) -> str:
+    """One sentence: why a run failed. code: the kernel's exit status, if it has ended."""
+    from nbclient.exceptions import CellTimeoutError
+    from papermill.exceptions import PapermillExecutionError
+
+    if isinstance(error, PapermillExecutionError):
+        return _one_line(f"{error.ename}: {error.evalue}")
+    if isinstance(error, CellTimeoutError):
+        return "a cell took longer than the timeout allows"
+    if isinstance(error, (SettingError, RunError)):
+        return _one_line(error)
+    # nbclient's ways to say that the kernel is gone
+    if isinstance(error, RuntimeError) and "died" in str(error):
+        return f"the kernel {_end(code)}"
+    return _one_line(f"{type(error).__name__}: {error}")
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "gave no sign of life"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}, by hand or for want of memory"
+    return f"ended by itself with status {code}; see {LOG}"
+
+
+def _one_line(text: Any, most: int = 600) -> str:
+    return " ".join(str(text).split())[:most]

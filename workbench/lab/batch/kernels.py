@@ -1,0 +1,265 @@
+"""The kernels of a batch: forked from one warm process where that is possible, spoken to through files.
+
+A kernel takes 2 to 5 s to start and to import what a run needs. A forked one has it all: 0.05 s of computing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from workbench.core.base.byvalue import adopt_file
+from workbench.core.base.errors import RunError
+from workbench.core.base.notebooks import socket_folder
+from workbench.lab.batch.nursery import end
+from workbench.mpi.launch.mpiexec import THREADS
+
+CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
+CODE = "own"  # a file in the folder of the sockets
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """Read when NumPy and plotly are loaded; figures are kept as data, which the page draws."""
+    return {"PLOTLY_RENDERER": "plotly_mimetype", **dict.fromkeys(THREADS, str(threads))}
+
+
+class Kernel:
+    """What jupyter_client needs to know of a process that is no child of ours (see `subprocess.Popen`)."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.code: int | None = None
+        self.born, self.ended = Event(), Event()
+
+    def poll(self) -> int | None:
+        """Exit status, None while it runs."""
+        return self.code
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for its end."""
+        self.ended.wait(timeout)
+        return self.code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it and to its children."""
+        if self.code is None and self.pid > 0:  # 0 would be our own group
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    terminate = kill
+
+    def told(self, message: dict[str, Any]) -> None:
+        """Take note of what the nursery says."""
+        self.pid = message.get("pid", self.pid)
+        if "code" in message:
+            self.code = message["code"]
+            self.ended.set()
+        self.born.set()
+
+
+class Nursery:
+    """Our end of the process that forks kernels; see `nursery.py`.
+
+    sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
+    """
+
+    module = "workbench.lab.batch.nursery"
+
+    def __init__(self, sockets: Path, threads: int) -> None:
+        # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
+        # in a terminal goes to us alone.
+        command = [sys.executable, "-P", "-m", self.module, str(sockets)]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+        self.process = subprocess.Popen(command, **pipes, env=os.environ | _environment(threads))
+        self.kernels: dict[int, Kernel] = {}
+        self.ready = self.gone = False
+        self._numbers = count()
+        self._sending = Lock()
+        Thread(target=self._listen, name="workbench-nursery", daemon=True).start()
+
+    def fork(self, **request: Any) -> Kernel | None:
+        """Ask for a kernel; None when the nursery is gone."""
+        kernel, number = Kernel(), next(self._numbers)
+        self.kernels[number] = kernel
+        try:
+            with self._sending:
+                assert self.process.stdin is not None
+                self.process.stdin.write(json.dumps({"number": number, **request}).encode() + b"\n")
+                self.process.stdin.flush()
+        except OSError:
+            self.gone = True
+            return None
+        kernel.born.wait()
+        return kernel if kernel.pid else None
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                message = json.loads(line)
+                self.ready = True
+                if "number" in message:
+                    self.kernels[message["number"]].told(message)
+        self.gone = True
+        for kernel in list(self.kernels.values()):  # they end with it
+            kernel.told({"code": -signal.SIGKILL} if kernel.code is None else {})
+
+    def close(self) -> None:
+        """End it and its kernels; while it is still importing it has none, and does not listen."""
+        with suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(5.0 if self.ready else 0.0)
+        self.process.kill()
+        self.process.wait()
+
+
+class Kernels:
+    """Makes the kernels of a batch; leaving the block ends them all.
+
+    threads: how many threads of linear algebra each may have. fresh: start every kernel anew. code: classes of the
+    user's own, by value, which lie in the folder of the sockets for as long as the batch lasts.
+    """
+
+    def __init__(self, threads: int, fresh: bool = False, code: str = "") -> None:
+        self.threads, self.fresh, self.code_sent = threads, fresh or not CAN_FORK, code
+        self.processes: dict[str, Any] = {}  # by the name of their run; Kernel or Popen
+        self.numbers = count()
+        self.stopping = False
+        self._nursery: Nursery | None = None
+        self._lock = Lock()
+
+    def __enter__(self) -> Kernels:
+        self.folder = socket_folder("wb-")  # only its owner may enter
+        if self.code_sent:
+            (self.folder / CODE).write_text(self.code_sent)
+        self.home = Path.cwd()  # where runs look for files of the user's
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop(self) -> None:
+        """End all that run now; no more are started."""
+        self.stopping = True
+        for process in list(self.processes.values()):
+            if process.poll() is None and process.pid:
+                end(process.pid)
+        with self._lock:
+            if self._nursery:
+                self._nursery.close()
+
+    def started(self, name: str, process: Any) -> None:
+        """Take note of a kernel; one that comes when all are to stop is ended at once."""
+        self.processes[name] = process
+        if self.stopping:
+            process.kill()
+
+    def fork(self, **request: Any) -> Kernel:
+        """Fork a kernel; a nursery that was killed is replaced."""
+        for _ in range(3):
+            if kernel := self._warm().fork(**request):
+                return kernel
+        raise RunError(
+            "the process that starts the kernels is killed again and again; is there enough memory?"
+        )
+
+    def warm(self) -> None:
+        """Begin to import, some seconds before the first kernel is wanted."""
+        if not self.fresh:
+            self._warm()
+
+    def _warm(self) -> Nursery:
+        with self._lock:
+            if self.stopping:
+                raise RunError("the batch is stopping")
+            if self._nursery is None or self._nursery.gone:
+                self._nursery = Nursery(self.folder, self.threads)
+            return self._nursery
+
+    @property
+    def arguments(self) -> list[str]:
+        """What a kernel is told besides where its sockets are: to take in the classes of the user's own."""
+        words = (
+            f"__import__({adopt_file.__module__!r}, fromlist=['']).adopt_file({str(self.folder / CODE)!r})"
+        )
+        return [f"--IPKernelApp.exec_lines={words}"] if self.code_sent else []
+
+    def code(self, name: str) -> int | None:
+        """Exit status of a run's kernel; None while it runs, or if there never was one."""
+        process = self.processes.get(name)
+        return None if process is None else process.poll()
+
+    def manager(self, name: str, log: Path) -> type[AsyncKernelManager]:
+        """Class of manager (papermill makes the object) of one kernel that writes to that log."""
+        owner = self
+
+        class Manager(AsyncKernelManager):
+            def __init__(self, **options: Any) -> None:
+                super().__init__(**options)
+                if os.name == "posix":  # sockets are files in a folder that only we may enter
+                    self.transport = "ipc"
+                    self.connection_file = str(owner.folder / f"{next(owner.numbers)}.json")
+                self.kernel_id = name
+                self.provisioner = _Provisioner(kernel_id=name, kernel_spec=self.kernel_spec, parent=self)
+                self.provisioner.owner, self.provisioner.log_file = owner, log
+
+        return Manager
+
+
+class _Provisioner(LocalProvisioner):
+    owner: Kernels
+    log_file: Path
+    process: Any  # Kernel or Popen
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        if self.owner.stopping:
+            raise RunError("the batch is stopping")
+        kwargs["env"] = {**kwargs.get("env", os.environ), **_environment(self.owner.threads)}
+        cmd = [*cmd, *self.owner.arguments]
+        if self.owner.fresh:
+            await self._start(cmd, kwargs)
+        else:
+            self._fork(cmd, kwargs)
+        self.owner.started(self.kernel_id, self.process)
+        return self.connection_info
+
+    async def _start(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
+        with self.log_file.open("ab") as out:
+            await super().launch_kernel(cmd, **{**kwargs, "stdout": out, "stderr": out})
+
+    def _fork(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
+        # cmd: python, its options, -m ipykernel_launcher, then what the kernel is told
+        self.process = self.owner.fork(
+            arguments=cmd[cmd.index("-f") :],
+            environment=kwargs["env"],
+            folder=str(kwargs.get("cwd") or self.owner.home),
+            log=str(self.log_file),
+        )
+        self.pid = self.pgid = self.process.pid
+
+    async def kill(self, restart: bool = False) -> None:
+        process = self.process
+        await super().kill(restart)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)  # a few ms; jupyter_client would look again after 100

@@ -1,0 +1,383 @@
+"""Run a sweep: what is missing or failed, several at a time, one bar, and a summary that says what to do next."""
+
+import logging
+import os
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Semaphore
+from typing import Any
+
+from workbench.analysis.tables.rows import Place, read
+from workbench.analysis.tables.status import Status, alone, is_run, read_plan, write_plan
+from workbench.analysis.tables.table import Runs, runs
+from workbench.core.base.bar import Bar
+from workbench.core.base.byvalue import sent
+from workbench.core.base.files import write_json
+from workbench.core.base.notebooks import grammar_put_off, shipped
+from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
+from workbench.core.experiment import Experiment
+from workbench.core.trace.definitions import definitions_of
+from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
+from workbench.core.trace.layout import NOTEBOOK as EXECUTED
+from workbench.lab.batch.execution import Executor, literal
+from workbench.lab.batch.jobs import OTHERS
+from workbench.lab.batch.kernels import Kernels
+from workbench.lab.batch.page import illustrate, rehearse, write_script
+from workbench.lab.batch.sweeps import KEY, Item, Sweep
+
+OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
+NOTEBOOK = shipped("notebooks/run.ipynb")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
+
+    folder: the sweep's. found: what a search found, in words, and why there are no pictures, where some were wanted.
+
+    >>> Summary(Path("runs"), before=3, states={}).failed
+    []
+    """
+
+    folder: Path
+    before: int
+    states: Mapping[str, Status]
+    found: str = ""
+
+    def named(self, *states: str) -> list[str]:
+        """Names of the runs in one of these states."""
+        return [name for name, status in self.states.items() if status.state in states]
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the runs that failed."""
+        return self.named("failed")
+
+    def runs(self) -> Runs:
+        """The table of all runs in the folder."""
+        return runs(self.folder)
+
+    def __str__(self) -> str:
+        """Counts, then for every failure: which, why, how to run it alone."""
+        counts = Counter(status.state for status in self.states.values())
+        words = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
+        words += [f"{self.before} done before"] if self.before else []
+        lines = [f"{self.folder}: {', '.join(words) or 'nothing to do'}"]
+        for name in self.failed:
+            alone = f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
+            lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
+        if self.named("interrupted", "missing"):
+            lines.append(f"go on: workbench sweep {shlex.quote(str(self.folder))}")
+        lines += [self.found] if self.found else []
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def sweep(
+    plan: Sweep | Mapping[str, Any] | str | Path,
+    folder: str | Path | None = None,
+    *,
+    jobs: int = 1,
+    only: str | Sequence[str] = (),
+    timeout: float | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    notebook: str | Path = NOTEBOOK,
+    pictures: bool = False,
+) -> Summary:
+    """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
+
+    - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to go on with it.
+    - `folder`: where the runs go, one folder each; default: runs/ and the file's name.
+    - `jobs`: how many run at a time.
+    - `only`: names of runs, or the digits at their ends; the others are left alone.
+    - `timeout`: seconds that one cell may take.
+    - `fresh`: start every kernel anew, instead of forking it from one that has imported everything (Linux only).
+    - `progress`: show a bar.
+    - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
+    - `pictures`: put a PNG beside every figure once all runs are over: some seconds, and one more a run.
+
+    Raises `SettingError`: something in the plan cannot run, or too few files may be open, and nothing has been started;
+    KeyboardInterrupt: what was done stays, what ran is marked, and the summary is printed.
+
+    >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: jobs = 0: at least one must run at a time
+    """
+    check_options(jobs, timeout, {"fresh": fresh, "progress": progress, "pictures": pictures})
+    names = [only] if isinstance(only, str) else only
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
+    notebook = path_of(notebook, "notebook")
+    getting_ready = room(jobs)
+    plan, target = opened(plan, folder)
+    items = named(plan.items(), target)
+    chosen = _chosen(items, names)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with Kernels(threads, fresh, own_of(chosen)) as kernels:
+        if not all(_done(target, item) for item in chosen):
+            kernels.warm()
+            _check(notebook)
+        check_writable(target, "folder", target)
+        with alone(target):
+            if not _meant(target / STOP):
+                (target / STOP).unlink(missing_ok=True)
+            executor = Executor(notebook.resolve(), target.resolve(), kernels, Semaphore(jobs), timeout)
+            work = partial(_work, executor, getting_ready=getting_ready, progress=progress)
+            if plan.search is not None and not names:
+                summary = _searched(plan, target, jobs, work)
+            else:
+                summary = _all_at_once(plan, target, jobs, items, chosen, work)
+            return _illustrated(summary) if pictures else summary
+
+
+Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and how many there are in all
+
+
+def _illustrated(summary: Summary) -> Summary:
+    """Put pictures into the notebooks of all runs that there are."""
+    why = illustrate(path for path in sorted(summary.folder.glob(f"*/{EXECUTED}")))
+    return replace(summary, found="\n".join(filter(None, (summary.found, why))))
+
+
+def named(items: Iterable[Item], target: Path) -> list[Item]:
+    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
+    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
+    return [replace(item, known_as=known.get(item.key, "")) for item in items]
+
+
+def note(
+    plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
+) -> None:
+    """Write down what there is to do, and what the time that is left is told from."""
+    total = total or (len(items) if plan.search is None else plan.search.budget)
+    noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
+    write_plan(target, noted, [item.name for item in items], **now)
+
+
+def _all_at_once(
+    plan: Sweep, target: Path, jobs: int, items: list[Item], chosen: list[Item], work: Work
+) -> Summary:
+    todo = [item for item in chosen if not _done(target, item)]
+    note(plan, target, items, jobs, len(chosen) - len(todo), len(items))
+    return Summary(target, len(chosen) - len(todo), work(todo, len(chosen)))
+
+
+def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
+    """Run what the search wants, until it wants no more, or a run that it needs has failed."""
+    assert plan.search is not None
+    values, states, before = Values(plan, target), dict[str, Status](), None
+    while True:
+        step = plan.next(values)
+        items = [plan.item(changes) for changes in step.runs]
+        todo = [item for item in items if not _done(target, item)]
+        before = len(items) - len(todo) if before is None else before
+        note(plan, target, items, jobs, before, plan.search.budget)
+        words = {"words": step.words, "over": step.over, **step.numbers}
+        write_json(target / FOUND, words)
+        if step.over or not todo:
+            return Summary(target, before, states, step.words)
+        states |= work(todo, len(items))
+        if failed := [item.name for item in todo if states[item.name].state != "done"]:
+            why = f"{step.words}; the search waits for {len(failed)} of its runs, which did not come to their end"
+            write_json(target / FOUND, {**words, "words": why})
+            return Summary(target, before, states, why)
+
+
+class Values:
+    """Results of the runs in a sweep's folder, each read once."""
+
+    def __init__(self, plan: Sweep, folder: Path) -> None:
+        assert plan.search is not None
+        self.search, self.folder = plan.search, folder
+        self._known: dict[str, float] = {}
+
+    def __call__(self, item: Item) -> float | None:
+        """What a run gave; None where it is not done."""
+        if item.key not in self._known:
+            if not _done(self.folder, item):
+                return None
+            s = self.search
+            home = self.folder / item.name
+            row = read(Place(item.name, home, home / TRACE), s.target, s.metric)
+            if s.of not in row.results:
+                why = row.error or f"it has {', '.join(row.results)}"
+                raise SettingError(f"search.of = {s.of!r}: {item.name} has no such result; {why}")
+            self._known[item.key] = float(row.results[s.of])
+        return self._known[item.key]
+
+
+def own_of(items: Iterable[Item]) -> str:
+    """Definitions of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
+    found: dict[Any, None] = {}
+    for e in (item.experiment for item in items):
+        parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
+        read = {type(part) for name, part in parts.items() if ".py:" in name}
+        found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
+    return sent(list(found)) if found else ""
+
+
+def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
+    """Refuse what no sweep can be run with; raises `SettingError`."""
+    check_kind("jobs", jobs, int)
+    if jobs < 1:
+        raise SettingError(f"jobs = {jobs}: at least one must run at a time")
+    check_kind("timeout", 1.0 if timeout is None else timeout, float)
+    if timeout is not None and not timeout > 0:
+        raise SettingError(f"timeout = {timeout}: take more than 0 s, or None for as long as it takes")
+    for name, flag in flags.items():
+        check_kind(name, flag, bool)
+
+
+def room(jobs: int) -> int:
+    """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
+
+    Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
+    """
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 2 * jobs
+    there = sum(1 for _ in Path("/dev/fd").iterdir())
+    most = (limit - there - SPARE) // OPENED
+    if most < jobs:
+        needed = there + SPARE + OPENED * jobs
+        fewer = f"take jobs = {most}, or " if most > 0 else ""
+        raise SettingError(
+            f"jobs = {jobs}: needs {needed} open files and {limit} are allowed; {fewer}raise it: ulimit -n {needed}"
+        )
+    return min(2 * jobs, most)
+
+
+def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | None) -> tuple[Sweep, Path]:
+    """Read a sweep, and say where it goes; see `sweep`."""
+    if isinstance(plan, Sweep | Mapping):
+        sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
+        return sweep, _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+    path = path_of(plan, "sweep")
+    if not path.is_dir():
+        return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
+    noted = read_plan(path).get("sweep")
+    if noted is None:
+        wanted = "give a .yaml file, or a sweep's folder"
+        raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
+    return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
+
+
+def _no_run(folder: Path) -> Path:
+    """Refuse what lies in the folder of a run: tables take it for one run, and look no further."""
+    for each in (folder, *folder.absolute().parents):
+        if each.is_dir() and is_run([path.name for path in each.iterdir()]):
+            raise SettingError(
+                f"folder = {str(folder)!r}: {each} holds a run; choose another for a sweep's runs"
+            )
+    return folder
+
+
+def _check(notebook: Path) -> None:
+    if missing := sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook))):
+        raise SettingError(
+            f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
+            " cell with the tag 'parameters'"
+        )
+
+
+def parameters(notebook: Path) -> list[str]:
+    """Names that a notebook declares in its parameters cell."""
+    with grammar_put_off():
+        import papermill
+
+    if not notebook.is_file():
+        raise SettingError(
+            f"notebook = {str(notebook)!r}: no such file; sweeps run from a clone of the repository"
+        )
+    return list(papermill.inspect_notebook(literal(notebook)))
+
+
+def _meant(stop: Path) -> bool:
+    """Is this very process to end, before it was ready? Any other word to stop was for an earlier one."""
+    with suppress(OSError):
+        return stop.read_text() == str(os.getpid())
+    return False
+
+
+def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:
+    """All, or those that are named, in full or by the digits at the end."""
+    by_name = {name: item for item in items for name in (item.name, item.key)}
+    for name in only:
+        if name not in by_name:
+            close = get_close_matches(name, [item.name for item in items], n=1)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise SettingError(f"only = {name!r}: the sweep has no such run; {guess}`--dry-run` lists them")
+    return list({by_name[name].key: by_name[name] for name in only}.values()) or items
+
+
+def _done(folder: Path, item: Item) -> bool:
+    status = Status.read(folder / item.name)
+    return status is not None and status.state == "done"
+
+
+def _work(
+    executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
+) -> dict[str, Status]:
+    """Run them, so many under way at a time; on Ctrl-C end those that run, mark them, say how things stand."""
+    from papermill.iorw import local_file_io_cwd
+
+    if not todo:
+        return {}
+    write_script(executor.folder)
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
+    bar = Bar("runs", "run", total, progress, done=total - len(todo))
+    # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
+    with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
+        futures: dict[str, Future[Status]] = {}
+        try:
+            if not executor.kernels.fresh:  # the kernels' process is still importing
+                with suppress(Exception):  # what no page can be made of is said with each run
+                    rehearse(executor.notebook)
+            for item in todo:
+                futures[item.name] = pool.submit(executor.run, item)
+            _watch(futures.values(), bar, total - len(todo), executor.folder / STOP)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            executor.kernels.stop()
+            pool.shutdown()
+            bar.close()
+            states = {item.name: _state(futures.get(item.name)) for item in todo}
+            print(Summary(executor.folder, total - len(todo), states))
+            raise
+    return {name: _state(future) for name, future in futures.items()}
+
+
+def _state(future: Future[Status] | None) -> Status:
+    return Status("missing") if future is None or future.cancelled() else future.result()
+
+
+def _watch(futures: Collection[Future[Status]], bar: Bar, before: int, stop: Path) -> None:
+    failed, ended = 0, SimpleQueue[Future[Status]]()
+    for future in futures:
+        future.add_done_callback(ended.put)
+    left = len(futures)
+    bar.note("failed=0")  # shown at once, before any run is over
+    while left:
+        if stop.exists():  # somebody wants an end, from wherever
+            raise KeyboardInterrupt
+        # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
+        with suppress(Empty):
+            failed += ended.get(timeout=0.5).result().state == "failed"
+            left -= 1
+            bar.note(f"failed={failed}")
+            bar.update(before + len(futures) - left)

@@ -1,0 +1,96 @@
+"""Random draws of an experiment's fields."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from workbench.core.base.settings import SettingError, Settings, setting, within
+from workbench.core.base.text import plain
+
+
+class Span(Settings):
+    """Numbers between two ends, to draw from.
+
+    >>> Span(low=1.0, high=10.0)
+    Span(low=1.0, high=10.0, scale='linear', whole=False)
+    """
+
+    low: float = setting(description="smallest value")
+    high: float = setting(description="largest value")
+    scale: Literal["linear", "log"] = setting("linear", "log: every factor of ten is as likely as another")
+    whole: bool = setting(False, "whole numbers only, both ends included")
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        """One number."""
+        high = self.high + 1 if self.whole else self.high
+        if self.scale == "log":
+            value = float(np.exp(rng.uniform(np.log(self.low), np.log(high))))
+        else:
+            value = float(rng.uniform(self.low, high))
+        return min(int(value), int(self.high)) if self.whole else value
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        """Refuse ends that leave nothing to draw."""
+        if self.low > self.high:
+            raise SettingError(f"low = {self.low:g}: is above high = {self.high:g}")
+        if self.scale == "log" and self.low <= 0:
+            raise SettingError(f"low = {self.low:g}: a logarithmic scale needs low > 0")
+        return self
+
+
+def _span(name: str, values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return listed(name, values)
+    with within(name):
+        return Span(**{str(key): value for key, value in values.items()})
+
+
+def listed(name: str, values: Any) -> Any:
+    """Refuse what is no list, or an empty one."""
+    if not isinstance(values, list | tuple):
+        raise SettingError(f"{name} = {values!r:.60}: give a list of values, such as [{values!r:.40}]")
+    if not len(values):
+        raise SettingError(f"{name} = []: is empty; give at least one value, or drop the field")
+    return values
+
+
+def spans(fields: Any) -> Any:
+    """Make a Span of every dict, so that an error names the field alone."""
+    fields = plain(fields)
+    return (
+        {name: _span(name, values) for name, values in fields.items()} if isinstance(fields, dict) else fields
+    )
+
+
+Spans = Annotated[dict[str, Span | tuple[Any, ...]], BeforeValidator(spans)]
+
+
+class Sample(Settings):
+    """Random draws of some fields, each field on its own.
+
+    >>> Sample(count=3, fields={"workers": [4, 8]}, seed=1)
+    Sample(count=3, seed=1, fields_={'workers': (4, 8)})
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    count: int = setting(description="how many draws", ge=1)
+    seed: int = setting(0, "seed of the draws; more draws keep the first ones", ge=0)
+    fields_: Spans = Field(
+        alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
+    )
+
+    def draws(self) -> list[dict[str, Any]]:
+        """One dict of changes per draw. A field's numbers depend on no other field."""
+        found: list[dict[str, Any]] = [{} for _ in range(self.count)]
+        for name, values in self.fields_.items():
+            rng = np.random.default_rng([self.seed, *name.encode()])
+            for draw in found:
+                if isinstance(values, Span):
+                    draw[name] = values.draw(rng)
+                else:
+                    draw[name] = values[int(rng.integers(len(values)))]
+        return found

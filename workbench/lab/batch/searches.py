@@ -1,0 +1,358 @@
+"""Runs that are chosen by what earlier ones gave: where two schemes cross, which numbers are best.
+
+A search is a rule from the results that there are to the runs that it wants next, without memory or chance of its own
+(the seeds are settings): asked again with the same results it wants the same runs, so a sweep that was stopped goes on,
+and the folder says all.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import ConfigDict, Field, model_validator
+
+from workbench.core.base.intervals import band
+from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.core.base.text import plain
+from workbench.lab.batch.sampling import Span, Spans
+
+REPEATS = 100  # draws in a row that bring nothing new; then all has been tried
+Changes = dict[str, Any]
+Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
+
+
+class Step(NamedTuple):
+    """All runs that a search has wanted so far, what it knows by now, in words and numbers, and whether that is all."""
+
+    runs: list[Changes]
+    words: str
+    numbers: dict[str, Any]
+    over: bool
+
+
+class Search(Settings):
+    """What both kinds share."""
+
+    of: str = setting("time", "the result that counts, a column of the table of runs")
+    target: float | None = setting(None, "of time_to and rounds_to: how low the metric must be")
+    metric: str = setting("loss", "the target's metric")
+    seeds: int = setting(4, "runs of each setting at first, from the base's seed on", ge=2)
+    budget: int = setting(200, "runs at most", ge=4)
+
+    @model_validator(mode="after")
+    def _wanted(self) -> Self:
+        if self.of in ("time_to", "rounds_to") and self.target is None:
+            raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
+        self.model_fields_set.add("kind")  # it is written down with the plan, however the search was made
+        return self
+
+    @abstractmethod
+    def step(self, value: Values, first: int = 0) -> Step:
+        """What is wanted and known, given those values; `first`: the base's seed."""
+
+
+class Crossing(Search):
+    """From where on along a field is the second of two settings ahead of the first? By bisection, on equal seeds.
+
+    At a point both sides run with the same seeds; the mean of the paired differences decides, once its Student t
+    interval lies on one side of 0. Seeds are doubled until it does, or until `most`. The interval's level is such that
+    all decisions of the search are right together with probability `confidence` (Bonferroni). What is said of the
+    places in between supposes that there is one crossing.
+
+    >>> found = Crossing(field="x", span={"low": 0, "high": 1}, sides=[{"s": 1}, {"s": 2}], tolerance=0.3)
+    >>> cost = lambda run: (0.6 if run["s"] == 1 else run["x"]) + 0.001 * run["seed"] * run["s"]
+    >>> print(found.step(cost).words)
+    s=2 has the lower time up to x = 0.5, s=1 from 0.75 on
+    """
+
+    kind: Literal["crossing"] = setting("crossing", "crossing: where the sign of a difference turns")
+    field: str = setting(description="the field along which is searched, such as delays.alpha")
+    span: Span = setting(description="{low, high, scale, whole}: between which values")
+    sides: tuple[Changes, Changes] = setting(description="two settings, such as [{scheme: GC}, {scheme: CR}]")
+    most: int = setting(32, "seeds of each setting at most", ge=2)
+    confidence: float = setting(0.95, "that every decision is right", gt=0, lt=1)
+    tolerance: float = setting(0.05, "how wide the answer may be, as a share of the span", gt=0, lt=1)
+
+    def step(self, value: Values, first: int = 0) -> Step:
+        """Bisect as far as results allow."""
+        bisection = _Bisection(self, value, first)
+        over = True
+        try:
+            words = bisection.answer()
+        except _Never as never:
+            words = str(never)
+        except _Missing as missing:
+            words, over = str(missing), len(bisection.runs) > self.budget
+            if over:
+                words = f"{bisection.so_far()}; the budget of {self.budget} runs is spent"
+                del bisection.runs[bisection.known :]
+        return Step(bisection.runs, words, bisection.numbers(), over)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The sides by what tells them apart."""
+        one, other = self.sides
+        keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
+        first = "scheme" if "scheme" in keys else None
+        told = [first] if first else keys
+        return tuple(  # type: ignore[return-value]
+            ", ".join(
+                str(side[k]) if first else f"{k.rsplit('.', 1)[-1]}={side[k]}" for k in told if k in side
+            )
+            for side in self.sides
+        )
+
+
+class _Missing(Exception):
+    """Results that are not there yet."""
+
+
+class _Never(Exception):
+    """Runs that never reach the target: their difference has no mean."""
+
+
+class _Bisection:
+    """One pass over what is known: `signs` of the second side's mean less the first's, 0 where it is left open."""
+
+    def __init__(self, search: Crossing, value: Values, first: int) -> None:
+        self.search, self.value, self.first = search, value, first
+        self.runs: list[Changes] = []
+        self.known = 0  # runs of them up to the last whole comparison
+        self.signs: dict[float, int] = {}
+        halvings = math.ceil(math.log2(1 / search.tolerance)) + 1
+        looks = math.ceil(math.log2(max(search.most / search.seeds, 1))) + 1
+        self.level = 1 - (1 - search.confidence) / (looks * (2 + 2 * halvings))
+
+    def sign(self, x: float) -> int:
+        """Who is lower at x: -1 the second, 1 the first, 0 nobody can say."""
+        if x not in self.signs:
+            self.signs[x] = self._decided(x)
+        return self.signs[x]
+
+    def _decided(self, x: float) -> int:
+        s, seeds, done = self.search, min(self.search.seeds, self.search.most), 0
+        differences: list[float] = []
+        while True:
+            differences += self._differences(x, range(self.first + done, self.first + seeds))
+            ends = band(differences, self.level)
+            if ends.low > 0 or ends.high < 0:
+                return 1 if ends.low > 0 else -1
+            if not np.any(differences):
+                return 0
+            if seeds == s.most:
+                return 0
+            done, seeds = seeds, min(2 * seeds, s.most)
+
+    def _differences(self, x: float, seeds: range) -> list[float]:
+        s = self.search
+        pairs = [[{**side, s.field: x, "seed": seed} for side in s.sides] for seed in seeds]
+        every = [run for pair in pairs for run in pair]
+        self.runs += every
+        values = [self.value(run) for run in every]
+        if any(v is None for v in values):
+            raise _Missing(
+                f"comparing at {self.at(x)}, with {seeds.stop - self.first} seeds; {self.so_far()}"
+            )
+        self.known = len(self.runs)
+        if any(math.isnan(v) for v in values if v is not None):
+            never = [run for run, v in zip(every, values, strict=True) if v is not None and math.isnan(v)]
+            raise _Never(
+                f"search.target = {s.target}: at {self.at(x)} {len(never)} of {len(every)} runs never get there; take"
+                " more rounds, or a target that all reach"
+            )
+        both = np.array(values, dtype=float).reshape(-1, 2)
+        return list(both[:, 1] - both[:, 0])
+
+    def answer(self) -> str:
+        """Bisect; raises `_Missing` for what has to be run first."""
+        s = self.search
+        low, high = self._cast(s.span.low), self._cast(s.span.high)
+        ends = self.sign(low), self.sign(high)
+        if 0 in ends or ends[0] == ends[1]:
+            return self._no_crossing(*ends)
+        while (x := self._next(ends[0])) is not None:
+            self.sign(x)
+        return self.so_far()
+
+    def _next(self, left: int) -> float | None:
+        """The next point: in the middle, or between an end and what could not be decided."""
+        a, b = self.bracket(left)
+        between = sorted(x for x in self.signs if a < x < b)
+        gaps = [(a, b)] if not between else [(a, between[0]), (between[-1], b)]
+        for one, other in gaps:
+            middle = self._middle(one, other)
+            if self._width(one, other) > self.search.tolerance and middle not in (one, other):
+                return middle
+        return None
+
+    def bracket(self, left: int) -> tuple[float, float]:
+        """The last point at which the left end's side is lower, and the first at which the other is."""
+        a = max(x for x, sign in self.signs.items() if sign == left)
+        b = min(x for x, sign in self.signs.items() if sign == -left and x > a)
+        return a, b
+
+    def _cast(self, x: float) -> float:
+        return round(x) if self.search.span.whole else float(x)
+
+    def _middle(self, a: float, b: float) -> float:
+        return self._cast(math.sqrt(a * b) if self.search.span.scale == "log" else (a + b) / 2)
+
+    def _width(self, a: float, b: float) -> float:
+        span = self.search.span
+        if span.scale == "log":
+            return math.log(b / a) / math.log(span.high / span.low)
+        return (b - a) / (span.high - span.low)
+
+    def at(self, x: float) -> str:
+        return f"{self.search.field.rsplit('.', 1)[-1]} = {x:.4g}"
+
+    def _sides(self, left: int) -> tuple[str, str]:
+        one, other = self.search.names
+        return (one, other) if left > 0 else (other, one)
+
+    def _no_crossing(self, low: int, high: int) -> str:
+        s, one = self.search, self._sides(low or high)[0]
+        if 0 not in (low, high):
+            return f"{one} has the lower {s.of} at both ends, {self.at(s.span.low)} and {s.span.high:.4g}: no crossing"
+        where = [self.at(x) for x, sign in ((s.span.low, low), (s.span.high, high)) if sign == 0]
+        return f"who has the lower {s.of} at {' and '.join(where)} stays open after {s.most} seeds: no crossing is told"
+
+    def _turned(self) -> int:
+        """The sign at the left end, where the right one's is the opposite; else 0."""
+        low, high = (self.signs.get(self._cast(x), 0) for x in (self.search.span.low, self.search.span.high))
+        return low if low == -high else 0
+
+    def so_far(self) -> str:
+        """What is known of the crossing."""
+        if not (left := self._turned()):
+            return "nothing is known yet"
+        (a, b), (one, other) = self.bracket(left), self._sides(left)
+        return f"{one} has the lower {self.search.of} up to {self.at(a)}, {other} from {b:.4g} on"
+
+    def numbers(self) -> dict[str, Any]:
+        """The same in numbers; low and high: between which the crossing lies."""
+        found: dict[str, Any] = {
+            "confidence": self.search.confidence,
+            "level": self.level,
+            "runs": self.known,
+        }
+        if left := self._turned():
+            found["low"], found["high"] = self.bracket(left)
+            found["lower_first"], found["lower_then"] = self._sides(left)
+        return found
+
+
+class Optimum(Search):
+    """The numbers with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
+
+    Numbers that do not fit together (a tree that does not hold the workers) are passed over and cost no run. The best
+    of many looks better than it is: run it again on other seeds before it is quoted.
+
+    >>> Optimum(fields={"scheme_args.stragglers": {"low": 0, "high": 4, "whole": True}}, budget=12).seeds
+    4
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    kind: Literal["optimum"] = setting("optimum", "optimum: the least mean")
+    fields_: Spans = Field(
+        alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
+    )
+    cases: tuple[Changes, ...] = setting(
+        ({},), "changes that are tried with all numbers, such as schemes", min_length=1
+    )
+    greatest: bool = setting(False, "look for the greatest mean instead")
+    sampler_seed: int = setting(0, "seed of the draws", ge=0)
+
+    def step(self, value: Values, first: int = 0) -> Step:
+        """Go through all trials again, with what is known, until one is not known."""
+        optuna = _optuna()
+        samplers = optuna.samplers
+        guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
+        anywhere = samplers.RandomSampler(seed=self.sampler_seed)
+        study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
+        runs: list[Changes] = []
+        tried: list[tuple[float, str, Changes]] = []
+        seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
+        for _ in range(10 * self.budget):  # most may not fit
+            study.sampler = anywhere if repeated else guided  # which comes back to the same few
+            trial = study.ask()
+            changes = self._suggested(trial)
+            repeated = repeated + 1 if repr(changes) in seen else 0
+            if repeated:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                if repeated > REPEATS:
+                    break
+                continue
+            seen.add(repr(changes))
+            wanted = [{**changes, "seed": first + i} for i in range(self.seeds)]
+            try:
+                values = [value(run) for run in wanted]
+            except SettingError:
+                study.tell(trial, worst)  # it would come back to what has only failed
+                continue
+            if len(runs) + len(wanted) > self.budget:
+                break
+            runs += wanted
+            if any(v is None for v in values):
+                return self._step(runs, tried, over=False)
+            mean = float(np.mean(values))  # type: ignore[arg-type]
+            study.tell(trial, worst if math.isnan(mean) else mean)
+            if not math.isnan(mean):
+                tried.append((mean, _interval(values), changes))
+        return self._step(runs, tried, over=True)
+
+    def _suggested(self, trial: Any) -> Changes:
+        place = trial.suggest_categorical("case", list(range(len(self.cases)))) if len(self.cases) > 1 else 0
+        found = dict(self.cases[place])
+        for name, values in self.fields_.items():
+            if not isinstance(values, Span):
+                found[name] = values[trial.suggest_categorical(name, list(range(len(values))))]
+            elif values.whole:
+                log = values.scale == "log"
+                found[name] = trial.suggest_int(name, math.ceil(values.low), math.floor(values.high), log=log)
+            else:
+                found[name] = trial.suggest_float(name, values.low, values.high, log=values.scale == "log")
+        return found
+
+    def _step(self, runs: list[Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
+        if not tried:
+            words = "no numbers fit together" if over else "nothing is known yet"
+            return Step(runs, words, {}, over)
+        mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
+        named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
+        which = "greatest" if self.greatest else "least"
+        words = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
+        return Step(runs, words, {"best": best, "mean": mean, "runs": len(runs)}, over)
+
+
+def _interval(values: list[float | None]) -> str:
+    ends = band(np.array(values, dtype=float))
+    return f"{ends.mean:.4g} ({ends.low:.4g} to {ends.high:.4g}, 95 %)"
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise SettingError(
+            "search.kind = 'optimum': needs the package optuna, which is not installed; pip install"
+            " 'straggler-workbench[search]' brings it"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def searched(search: Any) -> Any:
+    """Build the search that a dict's `kind` names."""
+    if not isinstance(search, Mapping):
+        return search
+    fields = plain(dict(search))
+    kinds: dict[Any, type[Search]] = {"crossing": Crossing, "optimum": Optimum}
+    if (kind := fields.get("kind")) not in kinds:
+        raise SettingError(f"kind = {kind!r:.60}: choose one of {', '.join(kinds)}")
+    return kinds[kind](**fields)

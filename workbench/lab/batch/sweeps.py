@@ -1,0 +1,271 @@
+"""What a sweep runs: a base experiment, and the fields that change, from cases, a grid, a random sample and seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from pydantic import field_validator, model_validator
+
+from workbench.core.base.settings import SettingError, Settings, setting, unknown_name
+from workbench.core.base.text import plain, read_yaml
+from workbench.core.experiment import Experiment, put
+from workbench.core.running.start import ENGINES
+from workbench.core.trace.definitions import sources_of
+from workbench.lab.batch.sampling import Sample, listed
+from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
+from workbench.mpi import clusters
+
+KEY = 10  # digits
+MOST = 100_000  # runs of one sweep: each has a folder and a page
+
+
+class Sweep(Settings):
+    """Many experiments: every case x every point of the grid x every draw of the sample x every seed.
+
+    A field is written as in `workbench run --set`: rounds, scheme_args.stragglers, delays.rate.
+
+    >>> sweep = Sweep(base={"rounds": 5}, grid={"scheme": ["CR", "UMW"]}, seeds=3)
+    >>> [item.label for item in sweep.items()][:2]
+    ['scheme=CR,seed=0', 'scheme=CR,seed=1']
+    """
+
+    base: dict[str, Any] = setting({}, "fields that all runs share")
+    cases: tuple[dict[str, Any], ...] = setting((), "list of changes; fields of one entry change together")
+    grid: dict[str, tuple[Any, ...]] = setting({}, "field -> its values; all combinations are run")
+    sample: Sample | None = setting(None, "random draws")
+    seeds: int | tuple[int, ...] | None = setting(
+        None, "how many seeds, from the base's on, or a list of them; empty = the base's alone"
+    )
+    search: Crossing | Optimum | None = setting(None, "runs that are chosen by what earlier ones gave")
+    engine: str = setting("sim", "engine of all runs; sim: the virtual clock")
+    cluster: str = setting("", "cluster of an engine that has some; empty = its usual one")
+
+    @field_validator("base", "cases", "seeds", mode="before")
+    @classmethod
+    def _built_ins(cls, value: Any) -> Any:
+        """NumPy's numbers and arrays become Python's, which is all that a notebook's parameters can be."""
+        return plain(value) if _size(value) <= MOST else _refuse_many({"": _size(value)})
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _search(cls, value: Any) -> Any:
+        return searched(value)
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _lists(cls, grid: Any) -> Any:
+        if not isinstance(grid, Mapping):
+            return grid
+        _refuse_many({str(name): _size(values) for name, values in grid.items()})
+        return {name: listed(name, values) for name, values in plain(grid).items()}
+
+    @model_validator(mode="after")
+    def _few_enough(self) -> Self:
+        """Count before any list of runs is made."""
+        given = [
+            name for name in ("cases", "grid", "sample", "seeds") if getattr(self, name) not in ((), {}, None)
+        ]
+        if self.search is not None and given:
+            raise SettingError(f"{given[0]}: a search chooses its runs itself; drop one of the two")
+        sections = {"cases": _size(self.cases or 1), "grid": prod(map(_size, self.grid.values()))}
+        sections["sample.count"] = self.sample.count if self.sample else 1
+        sections["seeds"] = self.seeds if isinstance(self.seeds, int) else _size(self.seeds)
+        _refuse_many(sections)
+        return self
+
+    def items(self) -> list[Item]:
+        """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run.
+
+        Of a search: those that it wants first.
+        """
+        cluster = cluster_of(self.engine, self.cluster)
+        found: dict[str, Item] = {}
+        errors: list[str] = []
+        combinations = list(self._changes()) if self.search is None else self.next(lambda item: None).runs
+        for i, changes in enumerate(combinations, 1):
+            try:
+                item = make_item(self.base, changes, self.engine, cluster)
+            except SettingError as error:
+                which = f" ({label(changes)})" if changes else ""
+                errors.append(f"run {i} of {len(combinations)}{which}: {error}")
+                continue
+            found.setdefault(item.key, item)
+        if errors:
+            rest = len(errors) - 1
+            more = f" ({rest} other run{'s' * (rest > 1)} cannot start either)" if rest else ""
+            raise SettingError(errors[0] + more)
+        return list(found.values())
+
+    def next(self, value: Callable[[Item], float | None]) -> Step:
+        """What a search wants and knows, given the results of runs (None: not known)."""
+        assert self.search is not None
+        return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
+
+    def item(self, changes: Changes) -> Item:
+        """One run by what it changes of the base; raises `SettingError`."""
+        return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
+
+    def _changes(self) -> Iterator[Changes]:
+        for picked in product(*(axis for axis in self._axes() if axis is not None)):
+            yield {name: value for changes in picked for name, value in changes.items()}
+
+    def _axes(self) -> list[Sequence[Changes] | None]:
+        grid = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        axes: list[Sequence[Changes] | None]
+        axes = [self.cases or None, grid, self.sample.draws() if self.sample else None, self._seeds()]
+        owner: dict[str, str] = {}  # a field that two sections set would be overwritten in silence
+        for section, axis in zip(("cases", "grid", "sample.fields", "seeds"), axes, strict=True):
+            for name in {name: None for changes in axis or () for name in changes}:
+                if owner.setdefault(name, section) != section:
+                    raise SettingError(
+                        f"{section}: sets {name}, which {owner[name]} sets too; keep one of them"
+                    )
+        return axes
+
+    def _seeds(self) -> list[Changes] | None:
+        if self.seeds is None:
+            return None
+        first = self._first_seed()
+        seeds = range(first, first + self.seeds) if isinstance(self.seeds, int) else self.seeds
+        if not seeds:
+            raise SettingError(f"seeds = {self.seeds!r}: leaves no run; give a number from 1, or a list")
+        return [{"seed": seed} for seed in seeds]
+
+    def _first_seed(self) -> int:
+        first = self.base.get("seed", 0)
+        if not isinstance(first, int) or isinstance(first, bool):
+            raise SettingError(f"base.seed = {first!r:.60}: is no whole number")
+        return first
+
+    @classmethod
+    def read(cls, path: str | Path) -> Sweep:
+        """Read a .yaml or .json file; `base` may name a SPEC file beside it. Raises `SettingError`."""
+        content = read_yaml(path, "base:")
+        if isinstance(content.get("base"), str):
+            spec = Experiment.read(Path(path).parent / content["base"])
+            content["base"] = spec.model_dump(mode="json", exclude_unset=True)
+        try:
+            return cls(**content)
+        except SettingError as error:
+            raise SettingError(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One run of a sweep.
+
+    `changes` of the base give its `experiment`, which runs on `engine` and `cluster`; `known_as` names its folder.
+
+    >>> item = Sweep(base={"workers": 4}, grid={"scheme": ["UMW"]}).items()[0]
+    >>> item.changes, item.experiment.workers, item.engine
+    ({'scheme': 'UMW'}, 4, 'sim')
+    """
+
+    changes: Changes
+    experiment: Experiment
+    engine: str
+    cluster: str
+    known_as: str = ""  # name of its folder, where it has one already
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What a notebook is given and a key is made of: plain Python values, every field."""
+        return {**self.experiment.model_dump(mode="json"), "engine": self.engine, "cluster": self.cluster}
+
+    @cached_property
+    def key(self) -> str:
+        """Digits that change with any setting or definition of one's own; a run is found again by them."""
+        own = {source.name: source.digest for source in sources_of(self.experiment)}
+        spec = {**self.spec, "own": own} if own else self.spec
+        return sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:KEY]
+
+    @property
+    def label(self) -> str:
+        """What differs from the base."""
+        return label(self.changes)
+
+    @property
+    def name(self) -> str:
+        """Name of its folder: what differs, in harmless characters, and the key."""
+        if self.known_as:
+            return self.known_as
+        words = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
+        return f"{words}-{self.key}" if words else self.key
+
+
+def _size(values: Any) -> int:
+    """How many runs a list makes; what is none makes one."""
+    if isinstance(values, np.ndarray):
+        return values.size
+    return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1
+
+
+def _refuse_many(sections: Mapping[str, int]) -> None:
+    """Raise for sections that together make too many runs, naming the one that makes most."""
+    if (runs := prod(sections.values())) > MOST:
+        name, most = max(sections.items(), key=lambda item: item[1])
+        where = f"{name} = {most}: " if name else ""
+        raise ValueError(f"{where}{runs} runs are too many for one sweep; take at most {MOST}")
+
+
+def label(changes: Changes) -> str:
+    """Write changes on one line, with the last word of each field.
+
+    >>> label({"scheme": "CR", "scheme_args.stragglers": 2})
+    'scheme=CR,stragglers=2'
+    """
+    return ",".join(_assigned(name, value) for name, value in changes.items())
+
+
+def _assigned(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return label({str(inner): item for inner, item in value.items()})
+    return f"{name.rsplit('.', 1)[-1]}={f'{value:.6g}' if isinstance(value, float) else value}"
+
+
+def make_item(base: Mapping[str, Any], changes: Changes, engine: str = "sim", cluster: str = "") -> Item:
+    """Apply changes to a base; raises `SettingError`.
+
+    >>> make_item({"workers": 6}, {"scheme": "GC", "scheme_args.stragglers": 2}).experiment.scheme_args
+    {'stragglers': 2}
+    """
+    fields = _copied(base)
+    for name, value in changes.items():
+        put(fields, name, _copied(value))
+    for name in fields:
+        if name not in Experiment.model_fields:
+            raise unknown_name("field", name, list(Experiment.model_fields))
+    return Item(changes, Experiment(**fields), engine, cluster)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def cluster_of(engine: str, cluster: str) -> str:
+    """Where an engine's runs go: the cluster named, else the usual one; the virtual clock has none.
+
+    Refuses an engine or a cluster that does not exist, and a cluster for the virtual clock.
+    """
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    if engine == "sim":
+        if cluster:
+            raise SettingError(
+                f"cluster = {cluster!r}: the virtual clock (engine sim) has none; leave it empty"
+            )
+        return ""
+    clusters.load(cluster or clusters.LOCAL)
+    return cluster or clusters.LOCAL

@@ -1,0 +1,44 @@
+"""Figures: pure functions from traces, plans and experiments to plotly figures in one house style.
+
+To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from workbench.core.base.arguments import kinds_checked
+from workbench.lab.figures import gallery
+from workbench.lab.figures.contest import Contest
+from workbench.lab.figures.round_events import Moment, moments
+from workbench.lab.figures.save import NoBrowser, save
+from workbench.lab.figures.speedups import speedups
+from workbench.lab.figures.style import Style, register, scheme_style
+
+__all__ = ["Contest", "Moment", "NoBrowser", "Style", "moments", "save", "scheme_style", "speedups"]
+
+register()
+
+
+def names() -> list[str]:
+    """Names of all figures.
+
+    >>> "gantt" in names()
+    True
+    """
+    return sorted(module.name for module in iter_modules(gallery.__path__))
+
+
+def __getattr__(name: str) -> Any:
+    """A figure, loaded when first asked for."""
+    if name not in names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    figure = kinds_checked(getattr(import_module(f"{gallery.__name__}.{name}"), name))
+    return globals().setdefault(name, figure)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *names()})
+
+
+__all__ += names()  # for `import *`

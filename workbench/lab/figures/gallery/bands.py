@@ -1,0 +1,102 @@
+"""Means over repetitions with their confidence bands: a result against a setting, and learning curves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.core.base.intervals import Band
+from workbench.core.base.settings import SettingError, unknown_name
+from workbench.lab.figures.lines import Line, about, draw, scale_y
+from workbench.lab.figures.meanings import axis, result, setting, upper
+from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
+
+_RATIO, _RATIO_TIME = 20.0, 6.0  # beyond them, ratios say more than differences: logarithmic axis
+_TIMES = ("time", "round_time", "time_to")
+
+
+def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -> go.Figure:
+    """Draw a result against a setting, one line with its confidence band for each combination of the others.
+
+    `summary`: what `wb.runs(folder).mean(of, by=[...])` returns. `x`: one of its groups' columns; default:
+    the last one with numbers. Texts give points with error bars. `theme`: "light" or "dark".
+
+    Raises `SettingError`: the table is no such summary or is empty, or x is none of its groups' columns.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"rate": [1, 2], "n": 5, "never": 0, "mean": [3.0, 2.0], "low": [2.5, 1], "high": [4, 3]})
+    >>> table.attrs.update(of="time", by=["rate"], level=0.95)
+    >>> [line.name for line in bands(table).data if line.showlegend]
+    ['time']
+    """
+    by = _groups(summary)
+    x = _abscissa(summary, by) if x is None else x
+    if x not in by:
+        raise unknown_name("x", x, by)
+    # Schemes side by side keep their looks: one line, of one point, each.
+    lines = list(_lines(summary, x, [name for name in by if name != x or x == "scheme"]))
+    numbers = all(_is_number(value) for line in lines for value in line.x)
+    of = str(summary.attrs["of"])
+    short, long = result(of)
+    title = f"{upper(short)} {'versus' if numbers else 'by'} {setting(x)}"
+    figure = new_figure(theme, title, about(lines, summary.attrs["level"]))
+    draw(figure, lines, numbers, scale_y(lines, _RATIO_TIME if of in _TIMES else _RATIO))
+    used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
+    _scale_x(figure, lines, axis(x, used), numbers)
+    figure.update_yaxes(title_text=long)
+    return figure.update_layout(showlegend=True, legend_itemwidth=44)
+
+
+def _groups(summary: pd.DataFrame) -> list[str]:
+    by = list(summary.attrs.get("by", []))
+    if not by or "of" not in summary.attrs or not {"mean", "low", "high", *by} <= set(summary):
+        why = "give what wb.runs(folder).mean(of, by=[...]) returns"
+        raise SettingError(f"summary: is no table of means by a setting or more; {why}")
+    if not len(summary):
+        raise SettingError("summary: is empty; no run is done yet")
+    return by
+
+
+def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
+    numeric = [name for name in by if all(_is_number(value) for value in summary[name].dropna())]
+    return (numeric or by)[-1]
+
+
+def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Line]:
+    seen: Counter[str] = Counter()
+    groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
+    for key, group in groups:
+        rows = group.dropna(subset=[x, "mean"])
+        facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
+        scheme = str(facts.pop("scheme", ""))
+        told = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
+        words = ", ".join([scheme, *told] if scheme else told)
+        style = scheme_style(scheme or words or "all", seen[scheme])
+        seen[scheme] += 1
+        if len(rows):
+            ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
+            yield Line(words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max()))
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _scale_x(figure: go.Figure, lines: Sequence[Line], text: str, numbers: bool) -> None:
+    figure.update_xaxes(title_text=text)
+    values = [value for line in lines for value in line.x]
+    if not numbers:
+        figure.update_xaxes(type="category")
+    elif min(values) > 0 and max(values) > _RATIO * min(values):
+        figure.update_xaxes(type="log", tickformat="~g", **log_ticks(min(values), max(values)))
+    elif all(float(value).is_integer() for value in values) and max(values) - min(values) <= 12:
+        figure.update_xaxes(dtick=1)

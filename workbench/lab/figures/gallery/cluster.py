@@ -1,0 +1,211 @@
+"""A measured cluster: its workers' times, the law fitted to them, and its links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.analysis.planning.laws import drawn, straggling
+from workbench.analysis.planning.profile import QUANTILES, ClusterProfile, Recorded
+from workbench.analysis.planning.quantities import quantity_of
+from workbench.core.base.types import Array
+from workbench.lab.figures.inputs import plural
+from workbench.lab.figures.style import (
+    BLUE,
+    GREEN,
+    HUES,
+    ORANGE,
+    VERMILLION,
+    Theme,
+    Unit,
+    error_bars,
+    log_ticks,
+    new_figure,
+    palette,
+    time_unit,
+)
+
+MOST_POINTS = 400
+LINE = 105  # letters of a subtitle's line, on a page that is 1100 px wide
+LAW_ROUNDS, LAW_WORKERS = 40, 500
+PANELS = (
+    "Two workers, round by round",
+    "Every worker",
+    "Distribution and fitted law",
+    "Messages and fitted link",
+)
+Look = dict[str, Any]
+
+
+def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
+    """Draw a cluster as it was measured: four panels.
+
+    The workers that straggle most and least over the rounds, as in figure 1 of paper 4; every worker's times, a colour
+    a host; how many times are longer than a given one, with the fitted law; what messages take by their length.
+
+    Raises `SettingError` for an unknown theme.
+
+    >>> import workbench as wb
+    >>> from workbench.analysis.planning.measuring import simulated
+    >>> figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8))
+    >>> [panel.text for panel in figure.layout.annotations][:2]
+    ['Two workers, round by round', 'Every worker']
+    """
+    shown = measured.recorded[measured.main]
+    unit = time_unit(shown.typical)
+    about = _about(measured)
+    more = 21 * (len(about) - 2)  # px that the subtitle needs beyond two lines
+    figure = new_figure(theme, f"Cluster {measured.cluster}", "<br>".join(about), height=980 + more)
+    figure.set_subplots(rows=2, cols=2, subplot_titles=PANELS, horizontal_spacing=0.1, vertical_spacing=0.16)
+    _over_rounds(figure, shown, unit)
+    _by_worker(figure, measured, shown, unit)
+    _distribution(figure, measured, theme, unit)
+    _messages(figure, measured)
+    figure.update_annotations(font={"size": 17})
+    legend = {"y": -0.09, "x": 0.0, "orientation": "h", "yanchor": "top"}
+    return figure.update_layout(margin_t=130 + more, margin_b=130, legend=legend)
+
+
+def _about(measured: ClusterProfile) -> list[str]:
+    """Lines of the subtitle: plotly breaks none by itself, and cuts what is too long."""
+    notes = measured.notes()
+    when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
+    start = f"measured {when} UTC, {measured.workers} workers, {problem}"
+    more = notes[0] if notes else plural(len(measured.hosts), "host")
+    return [start, *wrap(more, LINE)]
+
+
+# ---------------------------------------------------------------- workers
+
+
+def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any) -> None:
+    figure.add_scatter(**panel, x=x, y=y, mode="lines", name=name, line={"width": 2.8, **look})
+
+
+def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
+    """Medians, with bars from the 5 % to the 95 % quantile; quantiles: (5, dots)."""
+    low, middle, high = quantiles[[0, 2, 4]]
+    bars = error_bars(low, middle, high, thickness=2, width=width)
+    figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)
+
+
+def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
+    """The most and the least straggling worker."""
+    panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
+    most, least = extremes(shown.times)
+    looks = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
+    for worker, words, color, dash in looks:
+        times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {words}"
+        _line(figure, panel, rounds, times, name, color=color, dash=dash, width=2.2)
+    figure.update_xaxes(**panel, title_text="round")
+    figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+
+
+def extremes(times: Array) -> tuple[int, int]:
+    """Places of the worker that straggles most and the one that does least; where none does, of the longest means.
+
+    >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
+    (1, 0)
+    """
+    late = straggling(times)
+    score = times.mean(axis=0) / times.mean() + (0.0 if late is None else 1e3 * late.sum(axis=0))
+    return int(np.argmax(score)), int(np.argmin(score))
+
+
+def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, unit: Unit) -> None:
+    """Median and the middle nine tenths of each worker's times, host by host."""
+    panel, few = {"row": 1, "col": 2}, measured.workers <= 40
+    quantiles = np.quantile(shown.times, QUANTILES, axis=0) * unit.scale
+    hosts = measured.host_of_each()
+    for place, host in enumerate(measured.hosts):
+        here = np.flatnonzero(hosts == place)
+        marker = {"color": HUES[place % len(HUES)], "size": 8 if few else 5}
+        hover = f"worker %{{x}} on {host.name}<br>median %{{y:.4g}} {unit.name}<extra></extra>"
+        look = {"marker": marker, "hovertemplate": hover, "showlegend": len(measured.hosts) <= len(HUES)}
+        _dots(figure, panel, here + 1, quantiles[:, here], 3 if few else 0, name=host.name, **look)
+    figure.update_xaxes(**panel, title_text="worker (bars: 5 to 95 %)")
+    figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
+
+
+# ---------------------------------------------------------------- the law
+
+
+def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
+    """Share of the times that are longer, logarithmic: tails show."""
+    panel, place = {"row": 2, "col": 1}, measured.main
+    shown, best = measured.recorded[place], measured.laws[place][0]
+    law = drawn(best.delays, LAW_ROUNDS, LAW_WORKERS) * shown.typical
+    words = f"{best.delays.kind.replace('_', ' ')}{'' if best.fits else ' (does not fit)'}"
+    ink = palette(theme).text
+    for times, name, color, dash in ((shown.times, "measured", ink, "solid"), (law, words, ORANGE, "dash")):
+        x, y = survival(times)
+        _line(figure, panel, x * unit.scale, y, name, color=color, dash=dash, shape="hv")
+    ticks = [10.0**-k for k in range(5)]
+    figure.update_yaxes(
+        **panel, type="log", title_text="share of tasks that take longer", tickvals=ticks,
+        ticktext=[f"{100 * t:g} %" for t in ticks], range=[np.log10(0.5 / shown.times.size), 0.05],
+    )  # fmt: skip
+    distance = f"Kolmogorov distance {best.distance:.2f}"
+    figure.update_xaxes(**panel, title_text=f"time of a task ({unit.name}); {distance}")
+
+
+def survival(times: Array) -> tuple[Array, Array]:
+    """Some times, and the share of all that are longer.
+
+    >>> survival(np.array([2.0, 1.0]))[1].tolist()
+    [1.0, 0.5]
+    """
+    ordered = np.sort(times, axis=None)
+    shares = 1 - np.arange(len(ordered)) / len(ordered)
+    # Evenly spread over the logarithms of the shares: the tail keeps its points.
+    kept = np.unique(len(ordered) - np.geomspace(1, len(ordered), min(MOST_POINTS, len(ordered))).astype(int))
+    return ordered[kept], shares[kept]
+
+
+# ---------------------------------------------------------------- links
+
+
+def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
+    """Times on the way by length, and what the fitted link charges."""
+    lengths, up, down = by_length(measured.recorded)
+    panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
+    ways = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
+    ways = [way for way in ways if way[-1].any()]  # models of a simulated cluster may take no time at all
+    for name, color, symbol, shift, quantiles in ways:
+        marker = {"color": color, "symbol": symbol, "size": 9}
+        beside = lengths * shift  # not one over the other
+        _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
+    port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
+    x = np.geomspace(low, high, 60) if low < high else lengths[:1]
+    y = np.array([port.latency + port.transfer(float(b)) for b in x]) * unit.scale
+    _line(figure, panel, x, y, link_words(measured), color=VERMILLION, dash="dash")
+    words = "length of a message (bytes; bars: 5 to 95 %)"
+    figure.update_xaxes(**panel, type="log", title_text=words, **log_ticks(low, high), tickformat="~s")
+    times = np.array([way[-1] for way in ways]) * unit.scale
+    times = times[times > 0]  # what no logarithm shows
+    highest = float(times.max(initial=0.0))
+    lowest = max(float(times.min(initial=highest)), highest / 1e4)
+    scale = {"type": "log", **log_ticks(lowest, highest)} if highest > 0 else {"rangemode": "tozero"}
+    figure.update_yaxes(**panel, title_text=f"time on the way ({unit.name})", tickformat="~g", **scale)
+
+
+def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
+    """Lengths of messages (k,), and quantiles of the ways up and down for each, (k, 5): medians over the loads."""
+    lengths = sorted({each.bytes for each in recorded})
+    ups, downs = (
+        [np.median([getattr(each, way) for each in recorded if each.bytes == b], axis=0) for b in lengths]
+        for way in ("up", "down")
+    )
+    return np.array(lengths, dtype=float), np.array(ups), np.array(downs)
+
+
+def link_words(measured: ClusterProfile) -> str:
+    """The fitted link in words; what is too small to see is left out."""
+    port = measured.fitted.port
+    rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
+    each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
+    return f"fitted link: {quantity_of(port.latency)}{each}{rate}"

@@ -1,0 +1,144 @@
+"""The encoding matrix as a heat map."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.core.base.kinds import span
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
+from workbench.core.experiment import Experiment
+from workbench.lab.figures.inputs import plan_of, plural, signed
+from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
+
+MOST_WORKERS, MOST_COLUMNS = 400, 1024
+_PRINTED = 16  # workers and parts up to which the numbers stand in the cells
+_FEW = 40  # up to which cells have gaps and every row a label
+
+
+class Cells(NamedTuple):
+    """What the heat map shows of a plan: rows are workers 1, 2, ..., columns start at parts `first`."""
+
+    values: Array  # (workers, columns)
+    first: Array  # (columns,)
+    width: int  # parts per column
+
+
+def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
+    """Draw the encoding matrix: which worker holds which parts with which coefficients.
+
+    `source`: a plan, or an experiment. `theme`: "light" or "dark".
+
+    Large plans are cut to the first workers; neighbouring parts share a column, which then shows the
+    coefficient largest in size among them. The subtitle says so.
+
+    Raises `SettingError`: neither a plan nor an experiment, or the theme is unknown.
+
+    >>> import workbench as wb
+    >>> figure = code(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12))
+    >>> figure.data[0].z.shape
+    (12, 12)
+    """
+    plan, name = plan_of(source)
+    cells = cells_of(plan)
+    rows, columns = cells.values.shape
+    title = f"Encoding matrix of {name}" if name else "Encoding matrix"
+    figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
+    figure.add_trace(_heat_map(cells))
+    figure.update_layout(coloraxis=coefficient_scale(cells.values, theme))
+    figure.update_xaxes(title_text="part", dtick=1 if columns <= _FEW else None)
+    figure.update_yaxes(title_text="worker", dtick=1 if rows <= _FEW else None, range=[rows + 0.5, 0.5])
+    bare = {"showgrid": False, "showline": False}
+    return figure.update_xaxes(**bare).update_yaxes(**bare)
+
+
+def cells_of(plan: Plan) -> Cells:
+    """Coefficients of the workers shown, without making the whole matrix."""
+    workers = min(plan.workers, MOST_WORKERS)
+    a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
+    parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
+    rows = np.repeat(np.arange(workers), np.diff(plan.indptr[1 : workers + 2]))
+    whole = workers == plan.workers or not len(parts)
+    low, high = (0, plan.parts) if whole else (parts.min(), parts.max() + 1)
+    width = -(-(high - low) // MOST_COLUMNS)
+    values = np.zeros((workers, -(-(high - low) // width)))
+    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last and stays
+    values[rows[order], (parts[order] - low) // width] = coefficients[order]
+    return Cells(values, low + width * np.arange(values.shape[1]), int(width))
+
+
+def _heat_map(cells: Cells) -> go.Heatmap:
+    rows, columns = cells.values.shape
+    small = max(rows, columns) <= _PRINTED
+    gap = 1 if max(rows, columns) <= _FEW else 0
+    part = "part" if cells.width == 1 else f"{cells.width} parts from"
+    return go.Heatmap(
+        z=np.where(cells.values == 0.0, np.nan, cells.values),
+        x=cells.first + (cells.width - 1) / 2,
+        y=np.arange(1, rows + 1),
+        customdata=np.broadcast_to(cells.first, cells.values.shape) if cells.width > 1 else None,
+        coloraxis="coloraxis",
+        xgap=gap,
+        ygap=gap,
+        hoverongaps=False,
+        texttemplate="%{z:.2~g}" if small else None,
+        textfont={"size": 14},
+        hovertemplate=f"worker %{{y}}<br>{part} %{{{'customdata' if cells.width > 1 else 'x'}}}"
+        "<br>coefficient %{z:.5g}<extra></extra>",
+    )
+
+
+def only_coefficient(coefficients: Array) -> float | None:
+    """The one number that all coefficients but zeros are; None where they differ.
+
+    >>> only_coefficient(np.array([1.0, 0.0, 1.0])), only_coefficient(np.array([1.0, -1.0]))
+    (1.0, None)
+    """
+    held = coefficients[coefficients != 0.0]
+    return float(held[0]) if len(held) and np.allclose(held, held[0], rtol=1e-9, atol=0.0) else None
+
+
+def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
+    """Diverging colours around zero, whose grey stands out from the background; of one sign, that half of them.
+
+    A code may hold a few huge coefficients; the scale ends where they would wash out all others, and says so. Where all
+    are one number there is nothing to read off, so no bar is drawn: `one_number` says it in words.
+    """
+    sizes = np.abs(coefficients[coefficients != 0.0])
+    most = float(sizes.max()) if len(sizes) else 1.0
+    limit = min(most, 2.5 * float(np.median(sizes))) if len(sizes) else 1.0
+    low, high = (limit * (np.any(sign * coefficients > 0) or not len(sizes)) for sign in (-1, 1))
+    ticks = np.linspace(-low, high, 5)
+    text = [signed(tick) for tick in ticks]
+    if limit < most:
+        text[0] = f"≤ {text[0]}" if low else text[0]
+        text[-1] = f"≥ {text[-1]}" if high else text[-1]
+    title = {"text": "coefficient<br>\u00a0", "font": {"size": 15}}
+    bar = {"title": title, "tickvals": ticks, "ticktext": text}
+    neutral, share = palette(theme).neutral, low / (low + high)
+    ends = [*([[0.0, BLUE]] if low else []), [share, neutral], *([[1.0, VERMILLION]] if high else [])]
+    shown = only_coefficient(coefficients) is None
+    return {"colorscale": ends, "cmin": -low, "cmax": high, "colorbar": bar, "showscale": shown}
+
+
+def one_number(coefficients: Array) -> list[str]:
+    """Words for a subtitle, where all coefficients are one number."""
+    only = only_coefficient(coefficients)
+    return [] if only is None else [f"every coefficient is {signed(only, 4)}"]
+
+
+def _subtitle(plan: Plan, cells: Cells) -> str:
+    held = np.diff(plan.indptr)[1:]
+    few, most = int(held.min()), int(held.max())
+    words = [
+        f"{plural(plan.workers, 'worker')} × {plural(plan.parts, 'part')}, {span(few, most)} a worker",
+        *one_number(cells.values),
+    ]
+    if len(cells.values) < plan.workers:
+        words.append(f"workers 1 to {len(cells.values)} and their parts shown")
+    if cells.width > 1:
+        words.append(f"a column is {cells.width} parts, largest coefficient shown")
+    return " · ".join(words)

@@ -1,0 +1,208 @@
+"""Convergence: a metric over wall clock, rounds, bytes or samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.analysis.planning.quantities import quantity
+from workbench.core.base.types import Array
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.inputs import Series, named, shared
+from workbench.lab.figures.meanings import metric_words, short, upper
+from workbench.lab.figures.speedups import (
+    AXES,
+    RISING,
+    abscissa,
+    check_target,
+    column,
+    crossing,
+    ratio,
+    reached,
+    reference_of,
+)
+from workbench.lab.figures.style import CLEAR, Theme, log_scale, log_ticks, marks, new_figure, palette
+
+MOST_POINTS = 2000
+MARKERS = 8
+_RATIO_X, RATIO_Y = 6.0, 20.0  # beyond these, ratios say more than differences: logarithmic axis
+
+
+def convergence(
+    traces: Sequence[Trace],
+    metric: str = "loss",
+    x: str = "time",
+    target: float | None = None,
+    theme: Theme = "light",
+) -> go.Figure:
+    """Draw a metric against wall clock, rounds, bytes or samples; one curve per run.
+
+    `traces`: several runs of one scheme are labelled by the settings in which they differ. `metric`: a column of
+    `trace.rounds`, such as loss, accuracy, relative_error. `x`: "time" (s), "round", "bytes" or "samples" (cumulative);
+    time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
+    multiple of CR's (or the fastest's) time.
+
+    Raises `SettingError`: metric, x or theme is unknown, the target is no number, or there are no traces.
+
+    >>> import workbench as wb
+    >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]
+    ['CR']
+    """
+    series = named(traces)
+    column(series[0].trace, metric)  # before they go into the title, both are names of something
+    abscissa(series[0].trace, x)
+    log = log_x([s.trace for s in series], x)
+    figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
+    names = [s.label for s in series]
+    if target is not None:
+        names = _with_target(figure, series, metric, x, target, log, theme)
+    figure.add_traces(_curves(series, names, metric, x, log))
+    figure.update_xaxes(title_text=AXES[x], **_scale_x(series, x, log))
+    figure.update_yaxes(title_text=metric_words(metric), **_scale_y(series, metric))
+    return figure.update_layout(legend_itemwidth=44)
+
+
+def title(metric: str, x: str) -> str:
+    """What is drawn against what.
+
+    >>> title("loss", "time")
+    'Training loss versus wall clock'
+    """
+    return f"{upper(short(metric))} versus {'wall clock' if x == 'time' else _word(x)}"
+
+
+def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
+    """Of metrics that are to fall, ratios may say more than differences."""
+    values = np.concatenate([column(s.trace, metric) for s in series])
+    return {"type": "linear", **({} if metric in RISING else log_scale(values, RATIO_Y))}
+
+
+def _scale_x(series: Sequence[Series], x: str, log: bool) -> dict[str, object]:
+    ends = np.concatenate([abscissa(s.trace, x)[[0, -1]] for s in series])
+    form = "~g" if x == "time" else "~s"  # "~g": no shrunken digits between decades
+    ticks = {"type": "log", **log_ticks(ends.min(), ends.max())} if log else {"type": "linear"}
+    return {"tickformat": form, **ticks}
+
+
+def _curves(
+    series: Sequence[Series], names: Sequence[str], metric: str, x: str, log: bool
+) -> list[go.Scatter]:
+    phases = np.arange(len(series)) / len(series)
+    curves = [_curve(s, metric, x, log, phase) for s, phase in zip(series, phases, strict=True)]
+    for rank, (curve, name) in enumerate(zip(curves, names, strict=True), start=1000):
+        curve.update(name=name, legendrank=rank)
+    # Where curves are equal, a dashed one drawn later lets a solid one show through its gaps.
+    return sorted(curves, key=lambda curve: curve.line.dash != "solid")
+
+
+def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
+    xs, ys = points(s.trace, metric, x, log)
+    # Other points have clear markers: legends show a trace's first colour, and its mean size and opacity.
+    colors = np.where(marked(xs, log, phase), s.style.color, CLEAR)
+    return go.Scatter(
+        x=xs,
+        y=ys,
+        legendgroup=s.label,
+        mode="lines+markers",
+        line={"color": s.style.color, "dash": s.style.dash, "width": 3},
+        marker={"symbol": s.style.symbol, "size": 11, "color": colors},
+        hovertemplate=f"<b>{s.label}</b><br>{metric} %{{y:.5g}}<br>{x} %{{x:.5~g}}<extra></extra>",
+    )
+
+
+def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
+    """Thin a run's curve; it starts at zero, before the first round, where the axis has a zero."""
+    xs, ys = abscissa(trace, x), column(trace, metric)
+    kept = thin(len(xs), MOST_POINTS)
+    xs, ys = xs[kept], ys[kept]
+    if log or metric not in trace.initial:
+        return xs, ys
+    return np.concatenate([[0.0], xs]), np.concatenate([[trace.initial[metric]], ys])
+
+
+def thin(count: int, most: int) -> NDArray[np.int64]:
+    """Choose at most that many of `count` points: the ends, dense at the start, where curves are steep.
+
+    >>> thin(5, 10).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    if count <= most:
+        return np.arange(count)
+    even = np.linspace(0, count - 1, most // 2)
+    dense = np.geomspace(1, count, most - most // 2) - 1
+    return np.unique(np.concatenate([even, dense]).round().astype(np.int64))
+
+
+def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
+    """Choose the few points that carry a marker: the first, and some evenly along the axis.
+
+    The phase (0 to 1) shifts them, so that the markers of equal curves do not hide one another.
+    """
+    along = np.log(xs) if log else xs
+    wanted = along[0] + (along[-1] - along[0]) * (np.arange(MARKERS) + phase) / MARKERS
+    places = np.clip(np.searchsorted(along, wanted), 0, len(xs) - 1)
+    return np.isin(np.arange(len(xs)), [0, *places])
+
+
+def log_x(traces: Sequence[Trace], x: str) -> bool:
+    """Say whether runs differ so much in length that equal speedups should be equal distances."""
+    starts, ends = ([abscissa(trace, x)[at] for trace in traces] for at in (0, -1))
+    return bool(x == "time" and min(starts) > 0 and max(ends) > _RATIO_X * min(ends))
+
+
+# ---------------------------------------------------------------- target
+
+
+def _with_target(
+    figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, log: bool, theme: str
+) -> list[str]:
+    """Draw the target and where each run meets it; returns legend entries that say so."""
+    check_target(target)
+    found = [crossing(s.trace, metric, target, x) for s in series]
+    base = reference_of(series, found)
+    _target_line(figure, metric, target, log, theme)
+    places = [reached(s.trace, metric, target) for s in series]
+    hits = [(s, place) for s, place in zip(series, places, strict=True) if place is not None]
+    figure.add_traces([_met(s, metric, place, x, theme) for s, place in hits])
+    heading = f"{_word(x)} to {short(metric)} {target:.4g}"
+    if base is not None:
+        heading += f"<br>(multiple of {series[base].label}’s)"
+    figure.update_layout(legend_title_text=heading)
+    unit = found[base] if base is not None else float("nan")
+    return [f"{s.label}  {_entry(at, unit, x)}" for s, at in zip(series, found, strict=True)]
+
+
+def _word(x: str) -> str:
+    return "rounds" if x == "round" else x
+
+
+def _entry(at: float, base: float, x: str) -> str:
+    if at != at:
+        return "never"
+    return f"{quantity(at, x)}  ({ratio(at, base):.3g}×)" if base > 0 else quantity(at, x)
+
+
+def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
+    line = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
+    # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
+    # logarithmic axis the slowest only just has, and at the left falling ones are far above.
+    side = "top" if metric in RISING else "bottom"
+    end = "start" if log and metric not in RISING else "end"
+    label = {
+        "text": f"{short(metric)} {target:.4g}",
+        "textposition": end,
+        "yanchor": side,
+        "font": {"size": 15},
+    }
+    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=line, label=label)
+
+
+def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
+    """Ring around the first point of a curve that meets the target."""
+    ring = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
+    at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
+    hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
+    return marks(*at, f"{s.label} meets the target", ring, hover, legendgroup=s.label, showlegend=False)

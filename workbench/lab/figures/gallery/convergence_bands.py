@@ -1,0 +1,88 @@
+"""Learning curves as means over repetitions, with their confidence bands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.core.base.intervals import Band, band
+from workbench.core.base.settings import unknown_name
+from workbench.core.base.types import Array
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.convergence import RATIO_Y, log_x, title
+from workbench.lab.figures.inputs import named, plural, shared
+from workbench.lab.figures.lines import Line, about, draw, scale_y
+from workbench.lab.figures.meanings import metric_words
+from workbench.lab.figures.speedups import AXES, abscissa, column
+from workbench.lab.figures.style import Theme, log_ticks, new_figure
+
+POINTS = 400  # of a curve over time
+
+
+def convergence_bands(
+    traces: Sequence[Trace],
+    metric: str = "loss",
+    x: str = "time",
+    level: float = 0.95,
+    theme: Theme = "light",
+) -> go.Figure:
+    """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
+
+    `traces`: runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
+    `metric`: a column of `trace.rounds`. `x`: "time" (s), at each moment, straight between the updates, until the first
+    of the runs ends, logarithmic where runs differ widely in length; or "round", round by round. `level`: of the
+    confidence interval of the mean.
+
+    Raises `SettingError`: metric, x, level or theme is unknown, or there are no traces.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare([wb.Experiment(rounds=20, seed=seed) for seed in range(3)])
+    >>> [curve.name for curve in convergence_bands(traces).data if curve.showlegend]
+    ['CR (3 runs)']
+    """
+    if x not in ("time", "round"):
+        raise unknown_name("x", x, ["time", "round"])
+    groups = _repetitions(traces)
+    series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
+    log = log_x(traces, x)
+    lines = []
+    for s, group in zip(series, groups, strict=True):
+        words = f"{s.label} ({plural(len(group), 'run')})"
+        lines.append(Line(words, s.style, *_curve(group, metric, x, level, log), len(group)))
+    facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
+    figure = new_figure(theme, title(metric, x), " · ".join(facts))
+    draw(figure, lines, True, scale_y(lines, RATIO_Y), markers=False)
+    figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
+    figure.update_yaxes(title_text=metric_words(metric))
+    return figure.update_layout(showlegend=True, legend_itemwidth=44)
+
+
+def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
+    named(traces)  # refuses what are no traces
+    groups: dict[tuple[str, str], list[Trace]] = {}
+    for trace in traces:
+        key = trace.engine, trace.experiment.replace(seed=0).model_dump_json()
+        groups.setdefault(key, []).append(trace)
+    return list(groups.values())
+
+
+def _log_axis(lines: Sequence[Line]) -> dict[str, object]:
+    low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    return {"type": "log", "tickformat": "~g", **log_ticks(low, high)}
+
+
+def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool) -> tuple[Array, Band]:
+    values = [column(trace, metric) for trace in group]
+    times = [abscissa(trace, x) for trace in group]
+    if x == "round":
+        shortest = min(len(value) for value in values)
+        return times[0][:shortest], band([value[:shortest] for value in values], level)
+    if not log and all(metric in trace.initial for trace in group):
+        times = [np.concatenate([[0.0], time]) for time in times]
+        values = [np.concatenate([[t.initial[metric]], v]) for t, v in zip(group, values, strict=True)]
+    between = np.geomspace if log else np.linspace
+    grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
+    return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)

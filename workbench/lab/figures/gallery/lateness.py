@@ -1,0 +1,53 @@
+"""Who was late when: a recording as a heat map."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.analysis.recordings.card import LATE
+from workbench.analysis.recordings.recording import Recording
+from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
+
+MOST = 2000  # steps; more are taken together, the latest of each few
+
+
+def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
+    """Draw every worker's time over the step's median, steps from left to right.
+
+    `recording`: of one job; long ones show the latest of several steps together, and say so.
+
+    Raises `SettingError` for several jobs at once, or an unknown theme.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.0, 2.0]})
+    >>> lateness(Recording.of_rows(rows, "three")).data[0].z.round(1).tolist()
+    [[0.0], [0.0], [1.0]]
+    """
+    table = recording.table()
+    ratio = table.to_numpy(float) / np.nanmedian(table.to_numpy(float), axis=1, keepdims=True)
+    width = -(-len(table) // MOST)
+    starts = np.arange(0, len(table), width)
+    shown = np.fmax.reduceat(ratio, starts, axis=0).T
+    workers = len(shown)
+    each = "" if width == 1 else f" · each column is the latest of {width} steps"
+    late = float(np.mean(ratio[np.isfinite(ratio)] > LATE))
+    words = f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE:g} medians{each}"
+    height = int(np.clip(230 + 14 * workers, 330, 900))
+    figure = new_figure(theme, f"Who was late when: {recording.names[0]}", words, height)
+    z = np.log2(np.maximum(shown, 2**-6))
+    top = float(np.clip(np.nanmax(np.abs(z)), 0.25, 3.0))
+    ticks = [t for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3) if abs(t) <= top and (top < 1.5 or t % 1 == 0)]
+    ticks = ticks if top >= 0.5 else np.log2([0.9, 1, 1.1]).tolist()
+    bar = {"title": {"text": "over the<br>step's median"}, "tickvals": ticks}
+    bar |= {"ticktext": [f"{2.0**t:.2g} times" for t in ticks]}
+    scale = [[0.0, BLUE], [0.5, palette(theme).neutral], [1.0, VERMILLION]]
+    place = {"x": table.index.to_numpy()[starts], "y": [str(worker) for worker in table.columns]}
+    hover = "worker %{y}<br>step %{x}<br>%{customdata:.3g} times the median<extra></extra>"
+    look = {"zmin": -top, "zmax": top, "colorscale": scale, "colorbar": bar, "hovertemplate": hover}
+    figure.add_heatmap(z=z, **place, customdata=shown, **look)
+    figure.update_xaxes(title_text="step", showgrid=False)
+    figure.update_yaxes(
+        title_text="worker", type="category", autorange="reversed", showgrid=False, nticks=min(workers, 24)
+    )
+    return figure

@@ -1,0 +1,67 @@
+"""All runs of a sweep at once: an axis for each setting that differs, one for the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.analysis.tables.table import Runs
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures.meanings import result, setting, upper
+from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
+
+_RATIO = 20.0
+_FEW = 8  # values of a setting that are all named
+
+
+def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
+    """Draw every run as a line over parallel axes: its settings that differ, then a result, whose colour it has.
+
+    `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result, a column of numbers; where it spans more than
+    a factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page a range of an axis can be chosen.
+
+    Raises `SettingError`: no run has the result.
+
+    >>> import tempfile, workbench as wb
+    >>> folder = tempfile.mkdtemp()
+    >>> for scheme in ["UMW", "GC"]:
+    ...     _ = wb.run(wb.Experiment(scheme=scheme, rounds=5)).save(f"{folder}/{scheme}")
+    >>> [axis.label for axis in parallel(wb.runs(folder)).data[0].dimensions]
+    ['scheme', 'time of the whole run']
+    """
+    done = runs.done
+    if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
+        raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
+    done = done[np.isfinite(done[of].to_numpy(float))]
+    values = done[of].to_numpy(float)
+    log = bool(log_scale(values, _RATIO)) if len(values) else False
+    shown = np.log10(values) if log else values
+    words = result(of)[0]
+    last: dict[str, Any] = {"label": f"{words}{', log₁₀' * log}", "values": shown}
+    look, low = palette(theme), BLUE if theme == "light" else SKY
+    about = "a line is a run; drag along an axis to choose"
+    figure = new_figure(theme, f"{upper(words)} of {len(done)} runs", about)
+    axes = [_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1]
+    figure.add_parcoords(
+        dimensions=[*axes, last],
+        line={"color": shown, "colorscale": [[0, low], [0.5, look.muted], [1, ORANGE]]},
+        labelfont={"size": 15, "color": look.text},
+        tickfont={"size": 13, "color": look.text},
+        rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+        unselected={"line": {"color": look.grid}},
+    )
+    return figure.update_layout(height=480, margin={"t": 140, "l": 110, "r": 110})
+
+
+def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
+    if pd.api.types.is_numeric_dtype(column) and column.notna().all():
+        values = column.to_numpy(float)
+        few = np.unique(values)
+        ticks = {"tickvals": few, "ticktext": [f"{value:g}" for value in few]} if len(few) <= _FEW else {}
+        return {"label": setting(name), "values": values, **ticks}
+    codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
+    ticks = {"tickvals": list(range(len(texts))), "ticktext": list(map(str, texts))}
+    return {"label": setting(name), "values": codes, **ticks}

@@ -1,0 +1,130 @@
+"""What the planner answers: how long each choice takes, how sure that is, and what its rounds are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.analysis.planning.advice import Advice, Choice
+from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    VERMILLION,
+    Theme,
+    error_bars,
+    log_ticks,
+    marks,
+    new_figure,
+    palette,
+    scheme_style,
+    time_unit,
+)
+
+MOST = 14
+COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
+
+
+def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figure:
+    """Draw the best of every scheme, then the next best choices, in order; beside them what their rounds are made of.
+
+    `advice`: what `wb.plan` returned. `most`: choices shown at most. `theme`: "light" or "dark".
+
+    Raises `SettingError`: an unknown theme, or nothing to show.
+
+    >>> import workbench as wb
+    >>> from workbench.analysis.planning.planner import plan
+    >>> from workbench.analysis.planning.measuring import simulated
+    >>> measured = simulated(wb.Experiment(scheme="UMW", workers=3), rounds=8)
+    >>> figure = ranking(plan(measured, rounds=5, schemes=["UMW", "GC"], effort=0))
+    >>> figure.data[0].y[0]
+    'UMW'
+    """
+    if most < 1:
+        raise SettingError(f"most = {most}: take 1 or more")
+    shown = picked(advice, most)
+    unit = time_unit(min(choice.seconds for choice in shown))
+    about = f"expected time {advice.target}, each at its own step; bars: nine in ten runs"
+    if advice.favourite is not advice.best:
+        about = f"most often: {advice.favourite.name}; {about}"
+    figure = new_figure(theme, advice.headline, about, height=230 + 44 * len(shown))
+    figure.set_subplots(
+        rows=1, cols=2, shared_yaxes=True, column_widths=[0.6, 0.4], horizontal_spacing=0.09,
+        subplot_titles=("Time to the target", "A round is made of"),
+    )  # fmt: skip
+    for choice in shown:
+        _add(figure, choice, unit.scale)
+    _parts(figure, shown)
+    for choice in shown:
+        _say(figure, choice, theme)
+    names = [choice.marked for choice in reversed(shown)]
+    figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
+    if not all(choice.exact for choice in shown):
+        figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT}: inexact, rounds simulated")
+    figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
+    figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
+    figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})
+    legend = {"orientation": "h", "x": 1.0, "xanchor": "right", "traceorder": "normal"}
+    legend |= {"y": 0.0, "yref": "container", "yanchor": "bottom"}
+    return figure.update_layout(barmode="stack", margin_t=130, margin_b=110, legend=legend)
+
+
+def picked(advice: Advice, most: int = MOST) -> list[Choice]:
+    """Which choices are shown: the best of every scheme first of all, then the best others; in order."""
+    firsts = {id(choice) for choice in advice.schemes[:most]}
+    others = [choice for choice in advice.choices if id(choice) not in firsts][: max(most - len(firsts), 0)]
+    kept = firsts | {id(choice) for choice in others}
+    return [choice for choice in advice.choices if id(choice) in kept]
+
+
+def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
+    style = scheme_style(choice.scheme)
+    low, middle, high = (seconds * scale for seconds in (choice.low, choice.seconds, choice.high))
+    hover = (
+        f"<b>{choice.name}</b><br>{quantity_of(choice.seconds)} ({quantity_of(choice.low)} to"
+        f" {quantity_of(choice.high)})<br>{quantity_of(choice.per_round)} a round, {choice.rounds:.0f} rounds:"
+        f" {choice.source}<br>{choice.step}"
+    )
+    marker = {"color": style.color, "symbol": style.symbol, "size": 13}
+    bars = error_bars(low, middle, high, thickness=3, width=7, color=style.color)
+    mark = marks([middle], [choice.marked], choice.name, marker, hover, showlegend=False, error_x=bars)
+    figure.add_trace(mark, row=1, col=1)
+
+
+def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
+    """How sure a choice is, beside its bar."""
+    if choice.sure >= 0.005:
+        figure.add_annotation(
+            text=f"wins {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right", y=choice.marked,
+            showarrow=False, font={"size": 14, "color": palette(theme).muted},
+        )  # fmt: skip
+
+
+def _parts(figure: go.Figure, shown: Sequence[Choice]) -> None:
+    known = [choice for choice in shown if choice.parts]
+    for name, color in COLORS.items():
+        seconds = np.array([max(choice.parts[name], 0.0) for choice in known])
+        whole = np.array([sum(max(part, 0.0) for part in choice.parts.values()) for choice in known])
+        figure.add_bar(
+            row=1,
+            col=2,
+            x=seconds / np.maximum(whole, 1e-300),
+            y=[choice.marked for choice in known],
+            orientation="h",
+            name=name,
+            marker={"color": color},
+            customdata=[quantity_of(float(s)) for s in seconds],
+            hovertemplate=f"{name}: %{{customdata}} a round, %{{x:.0%}}<extra></extra>",
+        )
+
+
+def _scale(shown: Sequence[Choice], scale: float) -> dict[str, object]:
+    low, high = min(c.low for c in shown) * scale, max(c.high for c in shown) * scale
+    if low > 0 and high > 6 * low:
+        ends = [float(np.log10(low)) - 0.08, float(np.log10(high)) + 0.25]
+        return {"type": "log", "tickformat": "~g", "range": ends, **log_ticks(low, high)}
+    return {"type": "linear", "range": [0, 1.2 * high]}

@@ -1,0 +1,138 @@
+"""Distribution of the time per round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.forecasting import Forecast
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.style import (
+    Style,
+    Theme,
+    Unit,
+    fade,
+    log_ticks,
+    marks,
+    new_figure,
+    palette,
+    styles,
+    time_unit,
+)
+
+EVEN = 1.01  # times the quickest round, up to which all take equally long
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class _Row(NamedTuple):
+    label: str
+    style: Style
+    seconds: Array
+
+
+def round_times(
+    runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], theme: Theme = "light", skip: int = 0
+) -> go.Figure:
+    """Draw how long rounds take: one box per run, on a logarithmic axis, so that ratios are distances.
+
+    `runs`: traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
+    scheme's (such as "CR forecast") takes the scheme's colour. `theme`: "light" or "dark". `skip`: so many
+    first rounds of each trace are left out: in a real run they may take longer, as caches fill.
+
+    Raises `SettingError`: there is nothing to draw, something that is neither trace nor forecast, or a trace
+    with no more rounds than are left out.
+
+    >>> import workbench as wb
+    >>> e = wb.Experiment(scheme="UMW", workers=4, rounds=20)
+    >>> figure = round_times({"UMW": wb.run(e), "UMW forecast": wb.forecast(e)})
+    >>> [box.name for box in figure.data if box.type == "box"]
+    ['UMW', 'UMW forecast']
+    """
+    rows = _rows(runs, skip)
+    unit = time_unit(min(float(row.seconds.mean()) for row in rows))
+    about = "box: middle half and median · whiskers: 5 to 95 % · diamond: mean"
+    if skip:
+        about += f" · runs without {'their first round' if skip == 1 else f'their first {skip} rounds'}"
+    figure = new_figure(theme, "Time per round", about, height=max(300, 180 + 76 * len(rows)))
+    figure.add_traces([_box(row, unit) for row in rows])
+    figure.add_traces([_mean(row, unit, theme) for row in rows])
+    order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
+    # In one call: plotly checks everything anew in each, and a slider waits for it.
+    return figure.update_layout(
+        xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows, unit)},
+        yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
+        annotations=[_said_mean(row) for row in rows],
+        showlegend=False,
+        margin={"r": 150},
+    )
+
+
+def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
+    """Logarithmic, except where rounds of a scheme that asks nobody take no time at all."""
+    ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
+    low, high = float(ends.min()), float(ends.max())
+    if low <= 0:
+        return {"type": "linear", "rangemode": "tozero"}
+    if high > EVEN * low:
+        return {"type": "log", **log_ticks(low, high)}
+    ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]  # else rounding would fill the axis
+    return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
+
+
+def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
+    runs = [runs] if isinstance(runs, (Trace, Forecast)) else runs
+    if not isinstance(runs, Collection):
+        raise SettingError(f"runs = {runs!r:.60}: is no list; give at least one Trace or Forecast")
+    if not len(runs):
+        raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
+    pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
+    looks = styles(r.experiment.scheme if isinstance(r, Trace) else name.split(" ")[0] for name, r in pairs)
+    found = zip(pairs, looks, strict=True)
+    return [_Row(label, style, _seconds(run, skip)) for (label, run), style in found]
+
+
+def _name(runs: list[Trace | Forecast]) -> list[tuple[str, Trace | Forecast]]:
+    found = iter(labels([r for r in runs if isinstance(r, Trace)]))
+    return [(next(found) if isinstance(r, Trace) else f"forecast {i}", r) for i, r in enumerate(runs, 1)]
+
+
+def _seconds(run: Trace | Forecast, skip: int) -> Array:
+    if isinstance(run, Trace):
+        times = np.asarray(run.columns["time"], dtype=float)
+        if not 0 <= skip < len(times):
+            why = f"{run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
+            raise SettingError(f"skip = {skip}: {why}")
+        return np.diff(times, prepend=0.0)[skip:]
+    if isinstance(run, Forecast):
+        return np.asarray(run.seconds)
+    raise SettingError(f"runs: a {type(run).__name__} has no round times; give Trace or Forecast")
+
+
+def _box(row: _Row, unit: Unit) -> go.Box:
+    """Box from quantiles, so that a figure of a million rounds stays small."""
+    low, q1, median, q3, high = (np.array([q]) for q in np.quantile(row.seconds, QUANTILES) * unit.scale)
+    line, fill = {"color": row.style.color, "width": 2.5}, fade(row.style.color, 0.3)
+    look = {"orientation": "h", "width": 0.5, "line": line, "fillcolor": fill, "hoverinfo": "x+name"}
+    place = {"lowerfence": low, "q1": q1, "median": median, "q3": q3, "upperfence": high}
+    return go.Box(y=[row.label], name=row.label, **place, **look)
+
+
+def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
+    colors = palette(theme)
+    edge = {"color": colors.background, "width": 1.5}
+    marker = {"symbol": "diamond", "size": 11, "color": colors.text, "line": edge}
+    hover = f"<b>{row.label}</b><br>mean %{{x:.4g}} {unit.name}"
+    return marks([row.seconds.mean() * unit.scale], [row.label], f"{row.label} mean", marker, hover)
+
+
+def _said_mean(row: _Row) -> dict[str, object]:
+    unit = time_unit(float(row.seconds.mean()))  # its own: means may differ by orders of magnitude
+    text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
+    place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
+    return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

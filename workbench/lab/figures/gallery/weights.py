@@ -1,0 +1,82 @@
+"""What a parent makes of its children's messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import MASTER
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.decoding import Weights, decode_weights
+from workbench.lab.figures.inputs import plural, runs, signed
+from workbench.lab.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
+
+HEIGHT = 360
+FEW = 24  # bars up to which every number is printed
+
+
+def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "light") -> go.Figure:
+    """Draw the decode weights of a parent in a round: a bar per message used, a cross per sender that was too late.
+
+    Raises `SettingError` as `decode_weights` does, and for an unknown theme.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
+    >>> weights(trace, 1).data[0].name
+    'weight'
+    """
+    found = decode_weights(trace, round, parent)
+    who = "the master" if parent == MASTER else f"rank {parent}"
+    title = f"{trace.label}: decode weights of {who} in round {round}"
+    figure = new_figure(theme, title, _used(found), height=HEIGHT)
+    figure.add_traces([_bars(found, row, trace) for row in range(len(found.weight))])
+    if len(found.late):
+        figure.add_trace(_crosses(found))
+    senders = {*found.rank.tolist(), *found.late.tolist()}
+    step = 1 if len(senders) <= FEW else None
+    figure.update_xaxes(title_text="sender’s rank", dtick=step, showgrid=False)
+    figure.update_yaxes(title_text="weight", zeroline=True, zerolinecolor=palette(theme).muted)
+    figure.update_layout(barmode="group", showlegend=len(found.weight) > 1 or bool(len(found.late)))
+    return figure
+
+
+def _used(found: Weights) -> str:
+    used = np.any(np.abs(found.weight) > 1e-12, axis=0)
+    words = [f"{plural(len(used), 'message')} came in time"]
+    if not used.all():
+        words.append(f"{int(np.sum(~used))} not needed")
+    if len(found.late):
+        words.append(f"too late: {runs(found.late.tolist())}")
+    return " · ".join(words)
+
+
+def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
+    many = len(found.weight) > 1
+    several = max(Counter(found.rank.tolist()).values(), default=1) > 1
+    numbers = [f"message {n + 1}, " if several else "" for n in found.number.tolist()]
+    return numbered(
+        found.rank,
+        found.weight[row],
+        not many,
+        name=f"coordinates {row}, {row + len(found.weight)}, …" if many else "weight",
+        marker={"color": HUES[row % len(HUES)] if many else BLUE, "line": {"width": 0}},
+        customdata=[f"{n}came at {t:.5g} s" for n, t in zip(numbers, found.time.tolist(), strict=True)],
+        hovertemplate="<b>rank %{x}</b><br>weight %{y:.5g}<br>%{customdata}<extra></extra>",
+    )
+
+
+def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
+    """Bars with their numbers above them, where these are to be told and the bars are few."""
+    text = [signed(value) for value in y] if told and len(y) <= FEW else None
+    return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
+
+
+def _crosses(found: Weights) -> go.Scatter:
+    cross = {"symbol": "x-thin", "size": 11, "line": {"width": 2.5, "color": VERMILLION}}
+    at = found.late, np.zeros(len(found.late))
+    return marks(*at, "too late: dropped", cross, "<b>rank %{x}</b>: too late")

@@ -1,0 +1,144 @@
+"""What the figures are given: checked, named, with one look each."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from workbench.analysis.tables.rows import settings_of
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.plan import Plan
+from workbench.core.experiment import Experiment
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.style import Style, styles
+
+_MOST_FACTS = 3  # a legend entry stays readable
+
+
+class Named(Protocol):
+    """What can be labelled: a trace, or a run that is under way."""
+
+    @property
+    def label(self) -> str:
+        """Its own label."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """Its settings."""
+
+    @property
+    def engine(self) -> str:
+        """Where it ran."""
+
+
+class Series(NamedTuple):
+    """A trace with the name and the look that it has in a figure."""
+
+    label: str
+    style: Style
+    trace: Trace
+
+
+def named(traces: Sequence[Trace]) -> list[Series]:
+    """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
+    traces = [traces] if isinstance(traces, Trace) else traces
+    check_traces(traces)
+    looks = styles(trace.experiment.scheme for trace in traces)
+    return [Series(*each) for each in zip(labels(traces), looks, traces, strict=True)]
+
+
+def check_traces(traces: Sequence[Trace]) -> None:
+    """Raise `SettingError` where that is no list of traces, or an empty one."""
+    if not isinstance(traces, Collection):
+        why = "is no list of traces; give what wb.run and wb.compare return"
+        raise SettingError(f"traces = {traces!r:.60}: {why}")
+    if not len(traces):
+        why = "is empty; give at least one Trace, as wb.run and wb.compare return them"
+        raise SettingError(f"traces = []: {why}")
+    for i, trace in enumerate(traces):
+        if not isinstance(trace, Trace):
+            raise SettingError(f"traces[{i}] = {type(trace).__name__}: is no Trace; give what wb.run returns")
+        if not len(trace.columns["time"]):
+            why = f"the run of {trace.label} finished no round; draw one with rounds"
+            raise SettingError(f"traces[{i}]: {why}")
+
+
+def labels(traces: Sequence[Named]) -> list[str]:
+    """Labels, all different: the trace's own, plus the settings in which equal ones differ."""
+    groups: dict[str, list[int]] = {}
+    for i, trace in enumerate(traces):
+        groups.setdefault(trace.label, []).append(i)
+    found = [trace.label for trace in traces]
+    for label, members in groups.items():
+        if len(members) > 1:
+            for i, words in zip(members, _told_apart([traces[i] for i in members]), strict=True):
+                found[i] = f"{label} {words}"
+    return found
+
+
+def _told_apart(traces: Sequence[Named]) -> list[str]:
+    facts = [_facts(trace) for trace in traces]
+    keys = {key: None for fact in facts for key in fact}
+    differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
+    words = [", ".join(f"{k}={f[k]}" for k in differing[:_MOST_FACTS] if k in f) for f in facts]
+    if len(set(words)) == len(words):
+        return words
+    return [f"{text} #{i}".strip() for i, text in enumerate(words, 1)]
+
+
+def _facts(trace: Named) -> dict[str, Any]:
+    """Every setting of a run by name, the scheme's own first, without its group."""
+    found = settings_of(trace.experiment)
+    own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}
+    bare = {name.removeprefix("scheme_args."): value for name, value in own.items()}
+    return {**bare, "engine": trace.engine, **found}
+
+
+def shared(traces: Sequence[Trace]) -> str:
+    """Say what all runs have in common: problem, workers, rounds."""
+    e = [trace.experiment for trace in traces]
+    facts = [
+        {x.problem for x in e},
+        {plural(x.workers, "worker") for x in e},
+        {plural(len(t.columns["time"]), "round") for t in traces},
+    ]
+    return " · ".join(fact.pop().replace("_", " ") for fact in facts if len(fact) == 1)
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "round"), plural(2, "round")
+    ('1 round', '2 rounds')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def signed(number: float, digits: int = 3) -> str:
+    """A number with a minus sign that is as wide as a plus."""
+    return f"{number:.{digits}g}".replace("-", "−")
+
+
+def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:
+    """Plan of an experiment, or the plan itself, and what to call it."""
+    if isinstance(source, Plan):
+        return source, ""
+    if isinstance(source, Experiment):
+        args = ", ".join(f"{key} {value}" for key, value in source.scheme_args.items())
+        return source.plan, f"{source.scheme} ({args})" if args else source.scheme
+    why = "cannot be drawn; give a Plan or an Experiment (such as trace.experiment)"
+    raise SettingError(f"plan = {type(source).__name__}: {why}")
+
+
+def runs(numbers: Sequence[int], most: int = 8) -> str:
+    """Write whole numbers compactly.
+
+    >>> runs([0, 1, 2, 5, 7, 8])
+    '0–2, 5, 7–8'
+    """
+    pieces: list[list[int]] = []
+    for number in numbers:
+        if pieces and number == pieces[-1][1] + 1:
+            pieces[-1][1] = number
+        else:
+            pieces.append([number, number])
+    text = [str(a) if a == b else f"{a}–{b}" for a, b in pieces[:most]]
+    return ", ".join(text) + (", …" if len(pieces) > most else "") if text else "none"

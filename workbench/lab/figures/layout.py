@@ -1,0 +1,102 @@
+"""Where the nodes of a plan stand: layered for few, radial for many, one branch of very many, a circle for a ring."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import Plan
+
+LAYERED = 32  # workers up to which a tree is drawn from the top down
+FAN = 6  # children of a parent, where one branch is drawn
+ON_RING = 40  # workers of a ring too large to draw all of them
+REST = -1  # instead of a rank: a node that stands for its siblings which are not drawn
+
+
+class Layout(NamedTuple):
+    """The nodes drawn, where they stand, and the edges between them."""
+
+    rank: NDArray[np.int64]
+    x: Array
+    y: Array
+    layer: NDArray[np.int64]  # distance from the root
+    edges: NDArray[np.int64]  # (edges, 2) places in `rank`
+    ring: bool
+    number: NDArray[np.int64]  # of ranks that a node stands for: 1, or more for the rest of its siblings
+
+    @property
+    def radial(self) -> bool:
+        """Is it drawn around the master?"""
+        return self.ring or len(self.rank) - 1 > LAYERED
+
+
+def place(plan: Plan, most: int) -> Layout:
+    """Lay out a plan; of one with more than `most` ranks, one branch, or some workers of the ring."""
+    whole = plan.ranks <= most
+    if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):
+        return _ring(plan.workers, plan.workers if whole else ON_RING)
+    if whole:
+        rank, parent, count, layer = np.arange(plan.ranks), plan.parent, np.ones_like(plan.parent), plan.depth
+        slot = _slots(parent, layer)
+    else:
+        rank, parent, count, layer = _branch(plan)
+        slot = _spread(layer)
+    children = np.flatnonzero(parent >= 0)
+    edges = np.stack([parent[children], children], axis=1)
+    if len(rank) - 1 <= LAYERED or not whole:
+        return Layout(rank, slot, -layer.astype(float), layer, edges, False, count)
+    angle = 2 * np.pi * slot / (slot.max() + 1.0)
+    return Layout(rank, layer * np.sin(angle), layer * np.cos(angle), layer, edges, False, count)
+
+
+def _ring(workers: int, drawn: int) -> Layout:
+    """Workers on a circle, each linked to the next one drawn; the master in the middle, linked to nobody."""
+    rank = np.unique(np.linspace(1, workers + 1, drawn, endpoint=False).astype(np.int64))
+    angle = 2 * np.pi * (rank - 1) / workers
+    x, y = (np.concatenate([[0.0], side]) for side in (np.sin(angle), np.cos(angle)))
+    place = np.arange(1, len(rank) + 1)
+    edges = np.stack([place, np.roll(place, -1)], axis=1)
+    layer = np.concatenate([[0], np.ones_like(rank)])
+    return Layout(np.concatenate([[0], rank]), x, y, layer, edges, True, np.ones_like(layer))
+
+
+def _branch(plan: Plan) -> NDArray[np.int64]:
+    """The master's first children, the first one's, and so on down; a last node stands for the rest of them.
+
+    Returns ranks, the places of their parents, how many ranks each stands for, and layers: (4, nodes).
+    """
+    nodes, at, layer = [(0, -1, 1, 0)], 0, 0
+    while kids := plan.children[nodes[at][0]]:
+        shown = kids if len(kids) <= FAN else kids[: FAN - 1]
+        first, layer = len(nodes), layer + 1
+        nodes += [(kid, at, 1, layer) for kid in shown]
+        if len(shown) < len(kids):
+            nodes.append((REST, at, len(kids) - len(shown), layer))
+        at = first
+    return np.array(nodes, dtype=np.int64).T
+
+
+def _spread(layer: NDArray[np.int64]) -> Array:
+    """Place the nodes of every layer side by side over the whole width."""
+    among = np.array([np.sum(layer[:place] == depth) for place, depth in enumerate(layer.tolist())])
+    return FAN * (among + 0.5) / np.bincount(layer)[layer]
+
+
+def _slots(parent: NDArray[np.int64], layer: NDArray[np.int64]) -> Array:
+    """Place along the layer: leaves stand side by side in depth-first order, parents over their children."""
+    children: list[list[int]] = [[] for _ in parent]
+    roots: list[int] = []
+    for rank, above in enumerate(parent.tolist()):
+        (children[above] if above >= 0 else roots).append(rank)
+    slot, free = np.zeros(len(parent)), 0
+    stack = roots[::-1]
+    while stack:
+        rank = stack.pop()
+        stack.extend(reversed(children[rank]))
+        if not children[rank]:
+            slot[rank], free = free, free + 1
+    for rank in np.argsort(-layer, kind="stable").tolist():
+        if children[rank]:
+            slot[rank] = np.mean(slot[children[rank]])
+    return slot

@@ -1,0 +1,102 @@
+"""Settings and results in words: what a column of the table of runs is called in a title and beside an axis."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.analysis.planning.profile import unit_of
+from workbench.core import problems, schemes
+from workbench.core.base.settings import Settings
+from workbench.core.base.text import read_yaml
+from workbench.core.contract import optimisers
+from workbench.core.contract.delays import delay_models
+from workbench.core.contract.links import Link
+from workbench.core.experiment import Experiment
+
+_WORDS = read_yaml(Path(__file__).with_name("words.yaml"), "metrics: {}")
+METRICS: dict[str, str] = _WORDS["metrics"]
+RESULTS: dict[str, list[str]] = _WORDS["results"]
+_WHOSE: dict[str, str] = _WORDS["settings"]
+
+
+def result(name: str) -> tuple[str, str]:
+    """A result in a title, and beside an axis.
+
+    >>> result("round_time")
+    ('time per round', 'mean time per round (s)')
+    """
+    title, beside = RESULTS.get(name, (short(name), metric_words(name)))
+    return title, beside
+
+
+def metric_words(metric: str) -> str:
+    """A metric beside an axis."""
+    return METRICS.get(metric, metric.replace("_", " "))
+
+
+def short(metric: str) -> str:
+    """Name a metric without its formula."""
+    return metric_words(metric).split(" ‖")[0]
+
+
+def upper(text: str) -> str:
+    """With a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def setting(name: str) -> str:
+    """A setting in a title.
+
+    >>> setting("scheme_args.stragglers"), setting("delays.rate"), setting("workers")
+    ('stragglers', 'rate of the delays', 'workers')
+    """
+    group, _, last = name.rpartition(".")
+    text = last.replace("_", " ")
+    return f"{text} {_WHOSE[group]}" if group in _WHOSE and text != group else text
+
+
+def axis(name: str, used: Sequence[str] = ()) -> str:
+    """A setting beside an axis, from the descriptions of the fields themselves.
+
+    One name may be two things: GC's stragglers are workers of all, CodedReduce's are children of every parent. Then the
+    text says what it is for which of the schemes that are `used`.
+
+    >>> axis("link.latency")
+    'latency of the links: time that a message spends on the wire before its transfer (s)'
+    >>> axis("scheme_args.stragglers", ["CR"])
+    'stragglers: children per parent that may be late or dead (s)'
+    >>> print(axis("scheme_args.stragglers", ["GC", "CR"]).replace("<br>", chr(10)))
+    stragglers, not the same for all:
+    GC: workers that may be late or dead (S)
+    CR: children per parent that may be late or dead (s)
+    """
+    group, _, last = name.rpartition(".")
+    found: dict[str, list[str]] = {}
+    units: set[str] = set()
+    for owner, cls in _owners(group, used).items():
+        if (field := cls.model_fields.get(last)) is not None:
+            words, unit = field.description or "kind", unit_of(field)
+            units.add(unit)
+            words = f"{words} ({unit})" if unit and unit not in words.split() else words
+            found.setdefault(words, []).append(owner)
+    if len(found) == 1:
+        return f"{setting(name)}: {next(iter(found))}"
+    if found and group == "scheme_args" and used:
+        each = [f"{', '.join(owners)}: {text}" for text, owners in found.items()]
+        return "<br>".join([f"{setting(name)}, not the same for all:", *each])
+    unit = units.pop() if len(units) == 1 else ""
+    return f"{setting(name)} ({unit})" if unit else setting(name)
+
+
+def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
+    """Who may have settings of a group: name -> class."""
+    if group == "scheme_args":
+        return {name: schemes.get(name) for name in (used or schemes.names())}
+    owners: dict[str, Mapping[str, Any]] = {
+        "": {"": Experiment},
+        "delays": delay_models(),
+        "link": {"": Link},
+        "problem_args": problems.ProblemArgs.catalogue,
+        "optimiser_args": optimisers.Optimiser.catalogue,
+    }
+    return owners.get(group, {})

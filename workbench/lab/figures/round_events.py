@@ -1,0 +1,277 @@
+"""One round of a trace as bars per rank: who did what, from when to when; and moment by moment, for slow motion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.plan import MASTER, Plan
+from workbench.core.trace.trace import Trace
+
+Ranks = NDArray[np.int64]
+
+
+class Rows:
+    """Rows of a table as columns: a round is asked for some of its rows dozens of times, which costs a frame long.
+
+    >>> rows = Rows({"kind": np.array(["send", "drop"]), "end": np.array([1.0, 2.0])})
+    >>> rows[rows["kind"] == "drop"]["end"].tolist()
+    [2.0]
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.columns = columns
+
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: NDArray[np.bool_]) -> Rows: ...
+    def __getitem__(self, key: str | NDArray[np.bool_]) -> NDArray[Any] | Rows:
+        if isinstance(key, str):
+            return self.columns[key]
+        return Rows({name: column[key] for name, column in self.columns.items()})
+
+    def __len__(self) -> int:
+        return len(self.columns["kind"])
+
+
+class Bars(NamedTuple):
+    """Bars of one kind: rows, and times in s since the round's start; `text` says more on hovering."""
+
+    rank: Ranks
+    start: Array
+    end: Array
+    text: Sequence[str]
+
+    @property
+    def lasting(self) -> Bars:
+        """The bars without those that take no time."""
+        return self.where(self.end > self.start)
+
+    def where(self, keep: NDArray[np.bool_]) -> Bars:
+        """Keep some of the bars."""
+        text = [word for word, kept in zip(self.text, keep, strict=True) if kept]
+        return Bars(self.rank[keep], self.start[keep], self.end[keep], text)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round's events, and when it was; 0 s is the commit that ended the round before."""
+
+    plan: Plan
+    rows: Rows  # the round's events, absolute times
+    start: float  # s since the run's start
+    duration: float
+    dead: frozenset[int]
+
+    @cached_property
+    def early(self) -> float:
+        """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
+        return min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
+
+    def bars(self, rows: Rows, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
+        """Bars of some events on the rows of the ranks that a column names, cut at the round's end."""
+        first, last = (
+            np.clip(rows[moment].astype(float) - self.start, self.early, self.duration)
+            for moment in (since, until)
+        )
+        names = ("kind", "start", "begun", "end", "to", "bytes", "messages")
+        events = zip(*(rows[name].tolist() for name in names), strict=True)
+        return Bars(rows[whose].astype(np.int64), first, last, [_words(self.start, *e) for e in events])
+
+    def of(self, kind: str) -> Rows:
+        """Events of a kind."""
+        return self.rows[self.rows["kind"] == kind]
+
+    @cached_property
+    def models(self) -> Rows:
+        """Messages from a parent to its child: models on their way down."""
+        return self.of("send")[_downward(self.plan, self.of("send"))]
+
+    @cached_property
+    def answers(self) -> Rows:
+        """Accepted messages that go up or around."""
+        return self.of("send")[~_downward(self.plan, self.of("send"))]
+
+    # ------------------------------------------------------------ what took time
+
+    def did(self, kind: str) -> Bars:
+        """Events of a kind as bars.
+
+        Of "drop", answers that came too late: from being sent to being refused, or to the round's end. Of "commit":
+        instants at which ranks had a gradient estimate. "decode" is there where the experiment charges it.
+        """
+        return self.bars(self.of(kind))
+
+    @property
+    def waiting(self) -> Bars:
+        """Accepted messages on the wire and in the receiver's queue, on the sender's row."""
+        return self.bars(self.answers, until="begun").lasting
+
+    @property
+    def passing(self) -> Bars:
+        """Accepted messages going through the receiver's port, on the sender's row."""
+        return self.bars(self.answers[self.answers["messages"] == 1], since="begun").lasting
+
+    @property
+    def exchanging(self) -> Bars:
+        """Series of messages that the trace keeps as one event, such as a ring's steps."""
+        return self.bars(self.answers[self.answers["messages"] > 1], since="begun").lasting
+
+    @property
+    def receiving(self) -> Bars:
+        """When the port of a rank with children was busy, on that rank's row."""
+        parents = np.array([bool(kids) for kids in self.plan.children])
+        return self.bars(self.answers[parents[self.answers["to"]]], "to", "begun").lasting
+
+    @property
+    def downloading(self) -> Bars:
+        """Models on their way down, on the receiver's row."""
+        return self.bars(self.models, "to").lasting
+
+    @cached_property
+    def cut_off(self) -> Bars:
+        """Workers whose computing the end of the round cut off: asked, but no compute event."""
+        since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
+        starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
+        return self._open(starts, "still computing when the round ended: cut off")
+
+    @property
+    def silent(self) -> Bars:
+        """Workers that computed, and of which no message was accepted or refused within the round."""
+        spoke = {*self.answers["rank"], *self.of("drop")["rank"]}
+        done = {rank: at for rank, at in self._computed.items() if rank not in spoke and at < self.duration}
+        return self._open(done, "computed, but no answer went out or arrived in this round")
+
+    @cached_property
+    def overlapping(self) -> bool:
+        """Does some rank go on computing after an answer of its own went out?"""
+        return any(
+            at - self.start < self._computed.get(rank, -np.inf)
+            for rows in (self.answers, self.of("drop"))
+            for rank, at in zip(rows["rank"].tolist(), rows["start"].tolist(), strict=True)
+        )
+
+    @property
+    def idle(self) -> int:
+        """How many live workers the scheme let rest in this round."""
+        busy = {*self._asked, *self._computed}
+        return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
+
+    @cached_property
+    def _asked(self) -> dict[int, float]:
+        """Since when each live worker had something to compute; a scheme need not ask everybody."""
+        since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}  # no models
+        since |= self._moments(self.models, "to")
+        return {rank: at for rank, at in since.items() if self.plan.loads[rank] and rank not in self.dead}
+
+    @cached_property
+    def _computed(self) -> dict[int, float]:
+        """When each rank that computed was done, in s since the round's start."""
+        return self._moments(self.of("compute"), "rank")
+
+    def _moments(self, rows: Rows, whose: str) -> dict[int, float]:
+        return dict(zip(rows[whose].tolist(), (rows["end"] - self.start).tolist(), strict=True))
+
+    def _open(self, since: Mapping[int, float], text: str) -> Bars:
+        """Bars that last until the round's end."""
+        ranks, starts = np.array(list(since), dtype=np.int64), np.array(list(since.values()), dtype=float)
+        return Bars(ranks, starts, np.full(len(ranks), self.duration), [text] * len(ranks))
+
+
+def events_of(trace: Trace, round: int) -> Round:
+    """Look up a round; raises `SettingError` when the trace has no such round or kept no events."""
+    if not isinstance(trace, Trace):
+        raise SettingError(f"trace = {type(trace).__name__}: is no Trace; give what wb.run returns")
+    count = len(trace.columns["time"])
+    if not isinstance(round, int | np.integer):
+        raise SettingError(f"round = {round!r}: take a whole number from 0 to {count - 1}")
+    if not 0 <= round < count:
+        raise SettingError(f"round = {round}: the run has rounds 0 to {count - 1}; choose one of them")
+    events = trace.events
+    found = events[(events["round"] == round).to_numpy()]
+    if found.empty:
+        raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
+    plan = trace.experiment.plan
+    rows = Rows({str(name): found[name].to_numpy() for name in found})
+    # Empty messages to children, such as "stop", carry no model and belong to no round.
+    rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
+    times = np.asarray(trace.columns["time"], dtype=float)
+    start = float(times[round - 1]) if round else 0.0
+    dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
+    return Round(plan, rows, start, float(times[round]) - start, dead)
+
+
+def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
+    to = rows["to"].astype(np.int64)
+    return np.asarray((to >= 0) & (plan.parent[to] == rows["rank"]))
+
+
+def _words(
+    origin: float, kind: str, start: float, begun: float, end: float, to: int, size: int, count: int
+) -> str:
+    """Say on hovering what an event was: times in s since the round's start, receiver, bytes."""
+    text = f"{kind}: {start - origin:.4g} s to {end - origin:.4g} s"
+    if to < 0:
+        return text
+    many = f"{count} messages, " if count > 1 else ""
+    port = f", at the port from {begun - origin:.4g} s" if kind == "send" else ""
+    return f"{text}{port}<br>to rank {to}, {many}{size} bytes"
+
+
+class Moment(NamedTuple):
+    """Something happened to a rank, so many seconds after the round's start.
+
+    `time`: s; `text`: what happened.
+
+    >>> Moment(time=0.25, rank=3, text="has computed").rank
+    3
+    """
+
+    time: float
+    rank: int
+    text: str
+
+
+def moments(trace: Trace, round: int) -> list[Moment]:
+    """What happened in a round, in order of time.
+
+    Raises `SettingError` when the trace has no such round, or kept no events of it.
+
+    >>> import workbench as wb
+    >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1))
+    >>> [moment.text for moment in moments(trace, 0)][-1]
+    'the master has the gradient'
+    """
+    r = events_of(trace, round)
+    answers = r.answers
+    ends = answers["end"] - r.start
+    found = [
+        *_each(r.downloading, "the model has come down to {}"),
+        *_each(r.did("compute"), "{} has computed its share"),
+        *_each(r.did("decode"), "{} has decoded"),
+        *_each(r.did("drop"), "the answer of {} is too late: dropped"),
+        *_each(r.cut_off, "{} is still computing: cut off"),
+        *_each(r.did("commit"), "{} has the gradient"),
+    ]
+    pairs = zip(answers["rank"].tolist(), answers["to"].tolist(), ends.tolist(), strict=True)
+    found += [Moment(at, rank, f"{name(to)} has the message of {name(rank)}") for rank, to, at in pairs]
+    order = {moment: place for place, moment in enumerate(found)}
+    return sorted(found, key=lambda moment: (moment.time, "gradient" in moment.text, order[moment]))
+
+
+def _each(bars: Bars, words: str) -> list[Moment]:
+    pairs = zip(bars.rank.tolist(), bars.end.tolist(), strict=True)
+    return [Moment(float(end), int(rank), words.format(name(rank))) for rank, end in pairs]
+
+
+def name(rank: int) -> str:
+    """What a node is called in a sentence."""
+    return "the master" if rank == MASTER else f"worker {rank}"

@@ -1,0 +1,99 @@
+"""Figures to files: HTML that works offline, PNG, SVG and PDF."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from workbench.core.base.files import write_file
+from workbench.core.base.settings import SettingError, path_of
+from workbench.lab.figures.page import Figure
+
+WIDTH, HEIGHT = 1280, 720
+_FORMATS = (".html", ".png", ".svg", ".pdf")
+
+
+class NoBrowser(RuntimeError):
+    """No Chrome or Chromium is there to draw static pictures with.
+
+    >>> issubclass(NoBrowser, RuntimeError)
+    True
+    """
+
+
+def save(figure: go.Figure, path: str | Path) -> Path:
+    """Write a figure; the file appears whole or not at all.
+
+    `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
+    wide, by Chrome or Chromium).
+
+    Raises `SettingError`: the name ends otherwise, or its folder does not exist;
+    `NoBrowser`: no Chrome or Chromium was found for .png, .svg or .pdf.
+
+    >>> import tempfile
+    >>> file = save(go.Figure(), Path(tempfile.mkdtemp()) / "empty.html")
+    >>> "plotly.js" in file.read_text(encoding="utf-8")
+    True
+    """
+    file = path_of(path, "path")
+    if not hasattr(figure, "to_html"):
+        raise SettingError(f"figure = {figure!r:.60}: is none; give what a function of wb.figures returns")
+    if file.suffix not in _FORMATS:
+        why = f"no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"
+        raise SettingError(f"path = {str(path)!r}: {why}")
+    if not file.parent.is_dir():
+        raise SettingError(f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first")
+    content = _html(figure) if file.suffix == ".html" else _picture(figure, file.suffix[1:])
+    write_file(file, content)
+    return file
+
+
+@contextmanager
+def one_browser() -> Iterator[None]:
+    """All pictures meanwhile are drawn by one Chrome or Chromium: to start it takes longer than a picture does."""
+    import kaleido
+    from choreographer.browsers.chromium import Chromium
+
+    found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
+    if not (found and _answers(found)):  # whoever asked a server without one would wait forever
+        yield
+        return
+    kaleido.start_sync_server(n=1, silence_warnings=True)
+    try:
+        with warnings.catch_warnings():  # plotly's, of options that it gives itself
+            warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
+            yield
+    finally:
+        kaleido.stop_sync_server(silence_warnings=True)
+
+
+def _answers(browser: str) -> bool:
+    try:
+        done = subprocess.run([browser, "--version"], capture_output=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _html(figure: go.Figure) -> bytes:
+    html = Figure(figure).to_html(include_plotlyjs=True, config={"responsive": True})
+    return html.encode()
+
+
+def _picture(figure: go.Figure, kind: str) -> bytes:
+    try:
+        return bytes(figure.to_image(format=kind, width=WIDTH, height=figure.layout.height or HEIGHT))
+    except RuntimeError as error:
+        # Plotly turns Kaleido's ChromeNotFoundError into a bare RuntimeError with a paragraph of advice.
+        if "Chrome" not in str(error):
+            raise
+        raise NoBrowser(
+            "no Chrome or Chromium was found to draw PNG, SVG and PDF with: install the package chromium,"
+            " or set BROWSER_PATH to the browser's program; .html works without"
+        ) from None

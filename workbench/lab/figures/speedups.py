@@ -1,0 +1,130 @@
+"""How long each run takes to a target, and how many times faster the reference is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError, check_kind, unknown_name
+from workbench.core.base.types import Array
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.inputs import Series, check_traces, named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Metrics of which more is better; every other one is to fall.
+RISING = frozenset({"accuracy", "test_accuracy", "auc"})
+AXES = {
+    "time": "time since start (s)",
+    "round": "rounds done",
+    "bytes": "gradient bytes received, cumulative (B)",
+    "samples": "samples gone through by all workers, cumulative",
+}
+_NO_METRICS = frozenset({"round", "time"})
+
+
+def speedups(
+    traces: Sequence[Trace], target: float, metric: str = "loss", reference: str | None = None
+) -> pd.DataFrame:
+    """Seconds to a target per run, and how many times faster the reference gets there.
+
+    `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and auc).
+    `metric`: a column of `trace.rounds`. `reference`: label of a trace, or a scheme. None: CR where it meets
+    the target, else the fastest.
+
+    Returns one row per trace, in order: `scheme` (the label), `seconds` (NaN: never reached), `speedup`
+    (seconds divided by the reference's seconds). Raises `SettingError`: the metric or the reference is
+    unknown, or there are no traces.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare([wb.Experiment(scheme=s, workers=12, rounds=20) for s in ("UMW", "GC", "CR")])
+    >>> speedups(traces, target=0.65)["scheme"].tolist()
+    ['UMW', 'GC', 'CR']
+    """
+    series = named(traces)
+    check_target(target)
+    seconds = [crossing(s.trace, metric, target) for s in series]
+    place = reference_of(series, seconds) if reference is None else position(series, reference)
+    base = float("nan") if place is None else seconds[place]
+    labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
+    import pandas as pd
+
+    return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
+
+
+def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
+    """Value of the metric that every trace reaches: the worst of their best.
+
+    `traces` of one problem; `metric`: the column of their rounds.
+
+    >>> import workbench as wb
+    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> bool(common_target(traces) < traces[0].initial["loss"])
+    True
+    """
+    check_traces(traces)
+    return float(max(np.nanmin(column(trace, metric)) for trace in traces))
+
+
+def position(series: Sequence[Series], reference: str) -> int:
+    """Where the reference stands: by its label, else the first run of that scheme."""
+    known = [s.label for s in series]
+    if reference in known:
+        return known.index(reference)
+    schemes = [s.trace.experiment.scheme for s in series]
+    if reference in schemes:
+        return schemes.index(reference)
+    raise unknown_name("reference", reference, known)
+
+
+def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None:
+    """Choose CR where it meets the target, else the fastest, else None."""
+    met = [i for i, at in enumerate(found) if np.isfinite(at)]
+    reduced = [i for i in met if series[i].trace.experiment.scheme == "CR"]
+    return min(reduced or met, key=lambda i: found[i], default=None)
+
+
+def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
+    """Where on the x axis a run first meets the target after a round (NaN: never)."""
+    place = reached(trace, metric, target)
+    return float("nan") if place is None else float(abscissa(trace, x)[place])
+
+
+def reached(trace: Trace, metric: str, target: float) -> int | None:
+    """Round after which a run first meets the target, None for never."""
+    values = column(trace, metric)
+    hits = np.flatnonzero(values >= target if metric in RISING else values <= target)
+    return int(hits[0]) if len(hits) else None
+
+
+def ratio(seconds: float, base: float) -> float:
+    """Divide; where rounds take no time at all, the answer is infinite or no number, not an error."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.divide(seconds, base))
+
+
+def column(trace: Trace, metric: str) -> Array:
+    """Values of a metric after each round."""
+    if not isinstance(metric, str) or metric in _NO_METRICS or metric not in trace.columns:
+        raise unknown_name("metric", metric, [name for name in trace.columns if name not in _NO_METRICS])
+    return np.asarray(trace.columns[metric], dtype=float)
+
+
+def abscissa(trace: Trace, x: str) -> Array:
+    """Where each round's end lies on the x axis."""
+    if not isinstance(x, str) or x not in AXES:
+        raise unknown_name("x", x, list(AXES))
+    if x == "round":
+        return np.asarray(trace.columns["round"], dtype=float) + 1.0
+    values: Any = np.asarray(trace.columns[x], dtype=float)
+    return values if x == "time" else np.cumsum(values)
+
+
+def check_target(target: float) -> None:
+    """Refuse what no metric can reach."""
+    check_kind("target", target, float)
+    if not np.isfinite(target):
+        raise SettingError(f"target = {target}: must be a finite number, a value that the metric can reach")

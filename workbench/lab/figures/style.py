@@ -1,0 +1,226 @@
+"""House style: two plotly templates, one fixed look per scheme, units that fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
+from math import ceil, log10
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.settings import unknown_name
+from workbench.core.base.text import read_yaml
+from workbench.core.base.types import Array
+from workbench.lab.figures.page import PALETTES, Figure, Palette
+
+Theme = Literal["light", "dark"]
+
+FONT = "Open Sans, Arial, Helvetica, DejaVu Sans, sans-serif"
+CLEAR = "rgba(0,0,0,0)"
+
+# Okabe and Ito's colours without yellow and black, which vanish on a white or a dark ground; grey instead.
+BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
+ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
+COLORS = {
+    "blue": BLUE, "vermillion": VERMILLION, "sky": SKY, "orange": ORANGE, "green": GREEN, "pink": PINK, "grey": GREY
+}  # fmt: skip
+HUES = tuple(COLORS.values())
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+class Style(NamedTuple):
+    """How a scheme is drawn, whatever the figure: line colour, line dash, marker symbol.
+
+    `color`, `dash` and `symbol` are plotly's.
+
+    >>> Style("#0072B2", "solid", "circle").dash
+    'solid'
+    """
+
+    color: str
+    dash: str
+    symbol: str
+
+
+_LOOKS = Path(__file__).with_name("looks.yaml")
+_KNOWN = {
+    name: Style(COLORS[color], dash, symbol)
+    for name, (color, dash, symbol) in read_yaml(_LOOKS, "CR: [blue, solid, star]").items()
+}
+_OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
+
+
+@kinds_checked
+def scheme_style(name: str, variant: int = 0) -> Style:
+    """Look of a scheme, the same in every figure and both themes; an unknown name gets one from its hash.
+
+    `name`: the scheme's name as users write it. `variant`: tells apart several experiments of one scheme in a
+    figure: the colour stays, dash and marker change.
+
+    >>> scheme_style("CR")
+    Style(color='#0072B2', dash='solid', symbol='star')
+    >>> scheme_style("CR", 1)
+    Style(color='#0072B2', dash='dash', symbol='star-open')
+    """
+    style = _KNOWN.get(name) or _from_hash(name)
+    dash = DASHES[(DASHES.index(style.dash) + variant) % len(DASHES)]
+    others = [symbol for symbol in _OTHER_SYMBOLS if symbol != style.symbol]
+    symbol = [style.symbol, *others][variant // 2 % (1 + len(others))]
+    return Style(style.color, dash, symbol + ("-open" if variant % 2 else ""))
+
+
+def styles(schemes: Iterable[str]) -> list[Style]:
+    """Looks of what is drawn together; of one scheme, each has dash and marker of its own."""
+    seen: Counter[str] = Counter()
+    found = []
+    for scheme in schemes:
+        found.append(scheme_style(scheme, seen[scheme]))
+        seen[scheme] += 1
+    return found
+
+
+def _from_hash(name: str) -> Style:
+    # Python's own hash changes from process to process; a scheme's colour must not.
+    a, b, c = sha256(name.encode()).digest()[:3]
+    return Style(HUES[a % len(HUES)], DASHES[b % len(DASHES)], _OTHER_SYMBOLS[c % len(_OTHER_SYMBOLS)])
+
+
+def palette(theme: str) -> Palette:
+    """Colours of a theme; raises `SettingError` for another name than light and dark."""
+    if not isinstance(theme, str) or theme not in PALETTES:
+        raise unknown_name("theme", theme, list(PALETTES))
+    return PALETTES[theme]
+
+
+def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) -> go.Figure:
+    """Empty figure in house style; its width follows the page."""
+    colors = palette(theme)
+    heading = {
+        "text": title,
+        "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
+        "y": 1 - 22 / height,  # the same distance from the top whatever the height
+    }
+    template = pio.templates[f"workbench_{theme}"].to_plotly_json()
+    figure = Figure(layout={"template": template, "title": heading, "height": height}, _validate=False)
+    # Plotly takes ten times as long to look through what is right here; what is put in later it does look through.
+    figure._validate = figure._layout_obj._validate = True
+    return figure
+
+
+def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
+    """A figure in house style with traces and layout as plotly.js takes them; None is left out.
+
+    Plotly does not look through them, which takes it longer than everything else: for figures that follow a slider.
+
+    >>> assembled(new_figure("light", "one"), [{"type": "bar", "x": [1], "text": None}]).data[0].x
+    (1,)
+    """
+    plain = [{name: value for name, value in trace.items() if value is not None} for trace in traces]
+    return Figure(data=plain, layout={**figure.layout.to_plotly_json(), **layout}, _validate=False)
+
+
+def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
+    """Markers without a line; `hover`: what is said of one, empty: nothing."""
+    told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
+
+
+def fade(color: str, opacity: float) -> str:
+    """Make a colour see-through.
+
+    >>> fade("#0072B2", 0.5)
+    'rgba(0,114,178,0.5)'
+    """
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def log_ticks(low: float, high: float) -> dict[str, object]:
+    """Choose ticks of a logarithmic axis: 1, 2, 5, 10, ... or powers of ten; 1, 2, 3, 4, ... on a short axis."""
+    if high < 3 * low:
+        return {"nticks": 10}
+    return {
+        "dtick": "D1"
+        if high < 8 * low
+        else "D2"
+        if high / low < 1e4
+        else max(1, ceil(log10(high / low) / 10))
+    }
+
+
+def log_scale(values: Array, ratio: float) -> dict[str, object]:
+    """Axis of such values: logarithmic where ratios say more than differences, else what it is anyway."""
+    values = values[np.isfinite(values)]
+    if not len(values) or values.min() <= 0 or values.max() <= ratio * values.min():
+        return {}
+    low, high = float(values.min()), float(values.max())
+    numbers = {"exponentformat": "power"} if high > 1e4 * low else {"tickformat": "~g"}
+    return {"type": "log", **numbers, **log_ticks(low, high)}
+
+
+def error_bars(low: Any, middle: Any, high: Any, **look: object) -> dict[str, object]:
+    """Plotly's error bars from quantiles (arrays, or a number for each)."""
+    low, middle, high = map(np.atleast_1d, (low, middle, high))
+    return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
+
+
+class Unit(NamedTuple):
+    """A unit of time: multiply seconds by `scale`."""
+
+    scale: float
+    name: str
+
+
+def time_unit(seconds: float) -> Unit:
+    """Choose s, ms or µs so that numbers of this size read well.
+
+    >>> time_unit(0.02)
+    Unit(scale=1000.0, name='ms')
+    """
+    if seconds >= 1.0 or seconds <= 0.0:
+        return Unit(1.0, "s")
+    return Unit(1e3, "ms") if seconds >= 1e-3 else Unit(1e6, "µs")
+
+
+def _axis(colors: Palette) -> dict[str, object]:
+    return {
+        "gridcolor": colors.grid,
+        "zeroline": False,
+        "linecolor": colors.muted,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": colors.muted,
+        "tickfont": {"size": 15},
+        "title": {"font": {"size": 17}, "standoff": 10},
+        "automargin": True,
+        "ticklabeloverflow": "allow",  # margins grow for them; else every label is measured at every drawing
+    }
+
+
+def _template(colors: Palette) -> go.layout.Template:
+    layout = {
+        "font": {"family": FONT, "size": 16, "color": colors.text},
+        "title": {"font": {"size": 22}, "x": 0.0, "xref": "paper", "xanchor": "left", "yanchor": "top"},
+        "paper_bgcolor": colors.background,
+        "plot_bgcolor": colors.background,
+        "colorway": list(HUES),
+        "margin": {"l": 70, "r": 30, "t": 96, "b": 64},
+        "xaxis": _axis(colors),
+        "yaxis": _axis(colors),
+        "legend": {"font": {"size": 15}, "title": {"font": {"size": 15}}, "bgcolor": CLEAR},
+        "hoverlabel": {"font": {"size": 15, "family": FONT}},
+        "coloraxis": {"colorbar": {"outlinewidth": 0, "thickness": 16, "tickfont": {"size": 14}}},
+    }
+    return go.layout.Template(layout=layout)
+
+
+def register() -> None:
+    """Make plotly know the templates workbench_light and workbench_dark; its default stays what it is."""
+    for theme, colors in PALETTES.items():
+        pio.templates[f"workbench_{theme}"] = _template(colors)

@@ -1,0 +1,48 @@
+"""Widgets for JupyterLab and Voila: plots that grow while runs go on, and the explorer.
+
+They only fill an Experiment and draw a Trace; what can be chosen comes from the fields' own metadata.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from workbench.lab.widgets.assets import send_ahead
+
+_LATER = {
+    "Explorer": "explorer.explorer",
+    "explore": "explorer.explorer",
+    "RunsTable": "explorer.runstable",
+    "Form": "forms.form",
+    "LivePlot": "plots.liveplot",
+    "Player": "plots.player",
+    "Plot": "plots.plot",
+    "Rounds": "plots.streamplot",
+    "StreamPlot": "plots.streamplot",
+    "SweepPlot": "plots.sweepplot",
+    "stream": "plots.streamplot",
+    "watch": "plots.liveplot",
+}
+_DRAWING = (
+    "Explorer",
+    "explore",
+    "LivePlot",
+    "Plot",
+    "SweepPlot",
+    "watch",
+)  # by plotly.js, as soon as they are shown
+
+
+def __getattr__(name: str) -> Any:
+    """What is loaded when first asked for: who watches a run needs neither the explorer nor the table of runs."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'workbench.lab.widgets' has no attribute {name!r}")
+    if name in _DRAWING:
+        send_ahead()
+    return globals().setdefault(name, getattr(import_module(f"{__name__}.{_LATER[name]}"), name))
+
+
+__all__ = sorted(_LATER)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -1,0 +1,125 @@
+"""What is known before a run: forecasts of every scheme, and who wins as the setting varies."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import Forecast, forecast
+from workbench.lab.figures.contest import Contest
+from workbench.lab.figures.inputs import labels
+from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
+
+DRAWS = 4_000  # computing times drawn for a forecast, rounds times workers: a slider waits for it
+FEW, MANY = 8, 100  # rounds of a forecast at least and at most
+LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
+MOST_ALPHAS = 8
+CONTEST_ROUNDS = 24
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An experiment that has not been run, as legends name it."""
+
+    experiment: Experiment
+    engine: str = ""
+
+    @property
+    def label(self) -> str:
+        """The scheme's name."""
+        return self.experiment.scheme
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A scheme's forecast, or why there is none."""
+
+    name: str
+    experiment: Experiment
+    forecast: Forecast | None
+    reason: str = ""
+
+
+def names_of(experiments: Sequence[Experiment]) -> list[str]:
+    """Names for legends; experiments of one scheme are told apart by their settings.
+
+    >>> names_of([Experiment(scheme="GC", scheme_args={"stragglers": s}) for s in (1, 2)])
+    ['GC stragglers=1', 'GC stragglers=2']
+    """
+    return labels([Planned(e) for e in experiments])
+
+
+def look_ahead(
+    experiments: Sequence[Experiment], rounds: int | None = None, known: Sequence[Ahead] = ()
+) -> list[Ahead]:
+    """Forecast every experiment on the same draws; deaths are left out, because a forecast knows none.
+
+    `known`: what was found before; an experiment that is among them is not forecast again.
+    """
+    found = []
+    for name, e in zip(names_of(experiments), experiments, strict=True):
+        count = rounds or max(FEW, min(MANY, DRAWS // e.workers))
+        same = next((a for a in known if _holds(a, e, count)), None)
+        found.append(replace(same, name=name) if same else _ahead(name, e, count))
+    return found
+
+
+def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
+    """Is this what a forecast of the experiment would say? A file of recorded times may have changed since."""
+    if known.forecast is None or len(known.forecast.seconds) != rounds:
+        return False
+    same = (
+        known.experiment == e and known.experiment.built_scheme == e.built_scheme
+    )  # its class may be another
+    return same and known.experiment.delays == e.delays and not hasattr(e.delays, "path")
+
+
+def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
+    try:
+        return Ahead(name, e, forecast(e.replace(faults=()) if e.faults else e, rounds=rounds))
+    except (ValueError, OSError) as error:  # data that cannot be had are of these kinds
+        return Ahead(name, e, None, str(error))
+
+
+def alphas_of(shape: Shape) -> list[int]:
+    """Numbers of stragglers to try: all of a parent's few children, or some that are evenly spread."""
+    most = shape.children - 1
+    return sorted({round(s) for s in np.linspace(0, most, min(MOST_ALPHAS, most + 1))})
+
+
+def contest(
+    setup: Setup, shape: Shape, workers: int, told: Callable[[float], bool] = lambda share: True
+) -> Contest | None:
+    """Forecast every scheme over straggler fractions and latencies, on the same draws.
+
+    `told` is called with the share that is done; when it answers False, that is the end of it: None.
+    """
+    able = [
+        (entry, v.experiment) for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment
+    ]
+    names, entries = names_of([e for _, e in able]), [entry for entry, _ in able]
+    tried = alphas_of(shape)
+    seconds = np.full((len(tried), len(LATENCIES), len(entries)), np.nan)
+    link = dict(setup.common.get("link") or {})
+    bare = Setup(tuple(entries), setup.common)
+    for i, s in enumerate(tried):
+        here = with_shape(bare, shape.replace(stragglers=s), workers)
+        for j, latency in enumerate(LATENCIES):
+            if not told((i * len(LATENCIES) + j) / (len(tried) * len(LATENCIES))):
+                return None
+            there = Setup(here.entries, {**here.common, "link": {**link, "latency": latency}, "faults": ()})
+            seconds[i, j] = list(_means(there))
+    alphas = tuple(shape.replace(stragglers=s).alpha for s in tried)
+    return Contest(tuple(names), alphas, LATENCIES, seconds)
+
+
+def _means(setup: Setup) -> Iterator[float]:
+    for verdict in judge(setup):
+        try:
+            if verdict.experiment is None:
+                raise SettingError(verdict.reason)
+            yield forecast(verdict.experiment, rounds=CONTEST_ROUNDS).mean
+        except (ValueError, OSError):
+            yield float("nan")

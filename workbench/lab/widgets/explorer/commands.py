@@ -1,0 +1,45 @@
+"""A setting as text: YAML for `workbench run`, and the papermill command that runs it in a notebook."""
+
+import shlex
+from typing import Any
+
+from workbench.core.base import text
+from workbench.core.experiment import Experiment
+
+NOTEBOOK = "notebooks/run.ipynb"
+
+
+def yaml_of(experiment: Experiment) -> str:
+    """The experiment as `Experiment.read` takes it.
+
+    >>> yaml_of(Experiment(scheme="UMW", workers=4)).splitlines()[0]
+    'scheme: UMW'
+    """
+    return text.dump(experiment.model_dump(mode="json"))
+
+
+def papermill_command(
+    experiment: Experiment, engine: str = "sim", cluster: str = "", output: str = "out.ipynb"
+) -> str:
+    """One line for a shell: notebooks/run.ipynb with every setting of the experiment.
+
+    >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[:3]
+    ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']
+    """
+    dump = experiment.model_dump(mode="json")
+    words = ["papermill", NOTEBOOK, output]
+    told = {name: value for name, value in dump.items() if value or value == 0 or isinstance(value, dict)}
+    where = {"engine": engine, "cluster": cluster}
+    told |= {name: word for name, word in where.items() if word not in ("", "sim")}
+    nested = [name for name, value in told.items() if isinstance(value, dict | list)]
+    for name, value in told.items():
+        words += [] if name in nested else ["-p", name, str(value)]
+    for name in nested:
+        words += ["-y", flow(dump, name)]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def flow(dump: dict[str, Any], name: str) -> str:
+    """One field in YAML on one line."""
+    line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
+    return line.strip().removesuffix("...").strip()

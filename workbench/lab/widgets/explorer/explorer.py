@@ -1,0 +1,126 @@
+"""The explorer: turn knobs, see at once what they would do, run, look into a round, keep what is worth keeping."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import ipywidgets as w
+
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.scheme import Scheme
+from workbench.core.experiment import Experiment
+from workbench.core.presets.codedreduce import rivals
+from workbench.core.problems import ProblemArgs
+from workbench.core.running.run import checked
+from workbench.core.trace.trace import Trace
+from workbench.lab.widgets.assets import Sheet
+from workbench.lab.widgets.explorer import tabs
+from workbench.lab.widgets.explorer.tab import Desk, Tab
+from workbench.lab.widgets.explorer.tabs.preview import Preview
+from workbench.lab.widgets.explorer.tabs.running import Running
+from workbench.lab.widgets.forms.controls import Controls, preset_of
+from workbench.lab.widgets.guard import guarded
+from workbench.lab.widgets.plots.plot import Stills
+
+EXAMPLE: dict[str, Any] = {
+    "problem": "softmax",
+    "problem_args": {"data": "digits", "intercept": True, "l2": 1e-4},
+    "delays": {"kind": "pareto", "shift": 5e-4, "shape": 1.3},  # a heavy tail: stragglers are what one sees
+    "link": {"latency": 1e-3, "bandwidth": 1e6},
+    "rounds": 100,
+}
+
+
+class Explorer(w.VBox):
+    """Controls on the left, tabs on the right, each of which is an attribute of its name."""
+
+    def __init__(
+        self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
+    ) -> None:
+        folder = path_of(folder, "folder")
+        for module in iter_modules(tabs.__path__):
+            import_module(f"{tabs.__name__}.{module.name}")
+        self.controls = Controls(experiments, self.refresh, name)
+        self.desk = Desk(self.controls, folder)
+        for tab in self.desk.tabs:
+            setattr(self, tab.key, tab)
+        self.tabs = w.Tab(self.desk.tabs, titles=[tab.title for tab in self.desk.tabs])
+        self.tabs.observe(self._opened, "selected_index")
+        self.desk.front = self._front
+        body = w.HBox([self.controls, self.tabs])
+        body.add_class("wb-explorer")
+        super().__init__([Sheet(), body])
+        self.refresh()
+        for family in (Scheme, DelayModel, ProblemArgs, Optimiser):
+            family.catalogue.on_change(self._defined)
+
+    def tell(self, text: str) -> None:
+        """Say what went wrong where the user looks first."""
+        self.desk.tabs[0].tell(text)
+
+    @guarded
+    def refresh(self) -> None:
+        """The settings have changed: judge them, look ahead."""
+        self.desk.refresh()
+
+    @guarded
+    def _defined(self) -> None:
+        """A class was defined, as by a notebook's cell: offer it, and look ahead anew where it is chosen."""
+        if self.controls.renew():
+            self.refresh()
+
+    def _opened(self, change: Any) -> None:
+        if change["new"] is not None:
+            self.desk.tabs[change["new"]].opened()
+
+    def _front(self, tab: Tab) -> None:
+        self.tabs.selected_index = self.desk.tabs.index(tab)
+
+    def _ipython_display_(self) -> None:
+        """With pictures of forecast and curves for readers without a kernel."""
+        plots = {
+            "forecast of round times": self.desk.tab(Preview).times,
+            "curves": self.desk.tab(Running).plot,
+        }
+        Stills(plots).show(self._repr_mimebundle_())
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        """What can be run as it stands."""
+        return self.desk.experiments
+
+    @property
+    def traces(self) -> list[Trace]:
+        """Results of the runs that are shown and over."""
+        return self.desk.tab(Running).traces
+
+    def run(self, timeout: float | None = None) -> list[Trace]:
+        """Press Run and wait for the end; raises `SettingError` where the settings cannot be run."""
+        if self.desk.reason:
+            raise SettingError(self.desk.reason)
+        running = self.desk.tab(Running)
+        running.start()
+        running.plot.wait(timeout)
+        return running.traces
+
+
+def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:
+    """Open the explorer.
+
+    `setting`: where to begin: the name of a preset, an experiment, or several; default: CodedReduce and its
+    rivals on the bundled digits. `folder`: where runs and exports are kept.
+
+    Raises `SettingError`: there is no preset of that name.
+
+    >>> explorer = explore("fig8")
+    >>> [e.scheme for e in explorer.experiments]
+    ['UMW', 'GC', 'RAR', 'SGD', 'CR']
+    """
+    if isinstance(setting, str):
+        chosen: Sequence[Experiment] = preset_of(setting) if setting else rivals(4, 3, 1, **EXAMPLE)
+        return Explorer(chosen, setting, folder)
+    return Explorer(checked(setting), "", folder)

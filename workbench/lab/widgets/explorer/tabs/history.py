@@ -1,0 +1,50 @@
+"""The tab of all runs: kept ones, sweeps, and real runs of late."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+
+import workbench as wb
+from workbench.core.base.files import cache_folder
+from workbench.core.running.run import Run
+from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.lab.widgets.explorer.tabs.running import Running
+from workbench.lab.widgets.guard import guarded
+
+
+class History(Tab):
+    """The table is read when the tab is opened: a folder may hold thousands of runs."""
+
+    key, title, place = "history", "Runs", 2.7
+
+    def parts(self) -> list[w.Widget]:
+        self.box = w.VBox()
+        self.table: Any = None  # loaded when it is opened
+        places = [("kept ones, and sweeps", self.desk.folder), ("real runs of late", cache_folder("runs"))]
+        self.where = w.Dropdown(description="Runs", options=places)
+        self.where.observe(lambda _: self.opened(), "value")
+        return [self.where, self.box]
+
+    @guarded
+    def opened(self) -> None:
+        self.tell("")
+        folder = Path(self.where.value)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.table is None or self.table.runs.root != folder:
+            self.table = wb.RunsTable(folder, self._show)
+            self.box.children = [self.table]
+        else:
+            self.table.again()
+
+    def _show(self, shown: Sequence[Run]) -> None:
+        """Beside the runs that are on the live plot, or instead of them."""
+        running = self.desk.tab(Running)
+        running.show(shown, keep=True)
+        self.desk.front(running)
+
+    def figures(self) -> dict[str, Drawing]:
+        if self.table is None:
+            return {}
+        return shown({"kept runs": self.table.plot, "a kept run's round": self.table.player})

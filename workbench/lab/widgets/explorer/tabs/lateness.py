@@ -1,0 +1,100 @@
+"""Who is late: a run or a recording looked at, its culprits, and what would help.
+
+The doctor and its figures are looked up where they are used: they come with SciPy's statistics and pandas, which take a
+second, and the explorer's first figure needs neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import ipywidgets as w
+
+import workbench as wb
+from workbench.analysis.tables.about import About
+from workbench.analysis.tables.rows import places
+from workbench.core.trace.layout import RUN
+from workbench.lab.figures.inputs import labels
+from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.lab.widgets.explorer.tabs.running import Running
+from workbench.lab.widgets.guard import button, guarded, offered, row, seen, sentence, sides
+from workbench.lab.widgets.plots.plot import Plot
+
+
+class Lateness(Tab):
+    """Choose a run that is shown or kept, or type a file; `look` asks the doctor."""
+
+    key, title, place = "lateness", "Who is late?", 2.5
+
+    def parts(self) -> list[w.Widget]:
+        """What is looked at; who was late when, and what that costs; words."""
+        self.run = w.Dropdown(description="Run")
+        self.file = w.Text(
+            description="or a file",
+            placeholder="CSV, trace, folder, name",
+            tooltip="a table of times, a profiler's trace, a run folder, or the name of a public recording",
+            continuous_update=False,
+        )
+        self.button = button("Look", self.start, "ask the doctor")
+        self.map, self.costs = Plot(), Plot()
+        about = (
+            "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
+        )
+        self.words = w.HTML(sentence(about))
+        seen(False, self.map, self.costs)
+        return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
+
+    @guarded
+    def opened(self) -> None:
+        """Offer the runs that there are now."""
+        traces = self.desk.tab(Running).traces
+        self.traces = dict(zip(labels(traces), traces, strict=True))
+        self.kept = {
+            f"kept: {About.read(place.about).name or place.name}": place.folder
+            for place in places(self.desk.folder)
+            if (place.folder / RUN).is_file()
+        }
+        offered(self.run, [*self.traces, *self.kept])
+
+    def over(self) -> None:
+        self.opened()
+
+    def start(self) -> None:
+        """Look in a thread: a doctor takes some seconds."""
+        self.button.disabled = True
+        self.words.value = sentence("looking …")
+        Thread(target=self.look, name="workbench-look", daemon=True).start()
+
+    @guarded
+    def look(self) -> None:
+        """Show card, culprits and remedies of what is chosen; a file goes first."""
+        self.tell("")
+        try:
+            what = self._chosen()
+            recording = what if isinstance(what, wb.traces.Recording) else wb.traces.load(what)
+            found = wb.diagnose(what)
+            lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
+        except Exception:
+            self.words.value = ""
+            raise
+        finally:
+            self.button.disabled = False
+        self.words.value = "".join(sentence(line) for line in lines)
+        self.map.show(lambda theme: wb.figures.lateness(recording, theme))
+        self.costs.show(lambda theme: wb.figures.culprits(found, theme))
+
+    def _chosen(self) -> Any:
+        """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
+        if text := self.file.value.strip():
+            path = Path(text).expanduser()
+            own = any(wb.traces.known()[source].tells(path) for source in ("bytedance", "run"))
+            return path if own else wb.traces.load(path).job()
+        if self.run.value is None:
+            raise ValueError("run: there is none yet; run something, or type a file")
+        return self.traces.get(self.run.value) or self.kept[self.run.value]
+
+    def figures(self) -> Mapping[str, Drawing]:
+        return shown({"who was late when": self.map, "who makes the steps long": self.costs})

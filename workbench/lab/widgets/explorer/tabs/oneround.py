@@ -1,0 +1,114 @@
+"""One round in slow motion, and what its nodes hold and decode."""
+
+from collections.abc import Sequence
+
+import ipywidgets as w
+
+from workbench.core.contract.plan import MASTER
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.held import held
+from workbench.lab.figures.gallery.weights import weights
+from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.round_events import name
+from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.lab.widgets.explorer.tabs.running import Running
+from workbench.lab.widgets.forms.fields import Field, menu
+from workbench.lab.widgets.forms.form import Form
+from workbench.lab.widgets.guard import guarded, seen, sides
+from workbench.lab.widgets.plots.player import Player
+from workbench.lab.widgets.plots.plot import Click, Plot
+
+
+class OneRound(Tab):
+    """Choose a run, a round and a node; a click on the chart chooses the node as well."""
+
+    key, title, place = "round", "One round", 2
+
+    def parts(self) -> list[w.Widget]:
+        """A form to choose with, the chart, and what the node holds and decodes."""
+        self.traces: list[Trace] = []
+        self.form = Form("", [])
+        self.player, self.held, self.decoding = Player(), Plot(), Plot()
+        self.form.on_change(self._changed)
+        self.player.on_click(self._clicked)
+        self._empty()
+        return [self.form, sides(self.player, w.VBox([self.held, self.decoding]))]
+
+    def _empty(self) -> None:
+        seen(False, self.player, self.held, self.decoding)
+        self.tell("run something first: the rounds of a run are shown here")
+
+    @guarded
+    def over(self) -> None:
+        self.traces = self.desk.tab(Running).traces
+        if self.traces:
+            self._show()
+        else:
+            self._empty()
+
+    def _show(self) -> None:
+        names, before = labels(self.traces), self.form.values
+        place = min(int(before.get("run") or len(names)), len(names) - 1)
+        values = {"run": str(place), "round": before.get("round", "0"), "node": "0"}
+        self.form.reshape(self._lines(names, place), values)
+        self._draw()
+
+    def _lines(self, names: Sequence[str], place: int) -> list[Field]:
+        trace, which = self.traces[place], {str(i): name for i, name in enumerate(names)}
+        rounds, ranks = len(trace.columns["time"]), trace.experiment.plan.ranks
+        about = "0 is the master; a click on the chart chooses it too"
+        return [
+            menu("run", "run", which),
+            Field("round", "round", "from 0", kind="whole", default="0", low=0, high=rounds - 1),
+            Field("node", "node", about, kind="whole", default="0", low=0, high=ranks - 1),
+        ]
+
+    @property
+    def trace(self) -> Trace:
+        """The chosen run."""
+        return self.traces[int(self.form.values["run"])]
+
+    def _changed(self, names: set[str]) -> None:
+        if "run" in names:
+            self._show()
+        elif "round" in names:
+            self._draw()
+        else:
+            self._detail()
+
+    @guarded
+    def _draw(self) -> None:
+        round, rounds = self.form.values["round"], len(self.trace.columns["time"])
+        good = round.isdigit() and int(round) < rounds
+        self.form.blame({} if good else {"round": f"round = {round}: the run has rounds 0 to {rounds - 1}"})
+        if good:
+            self.player.play(self.trace, int(round))
+            self._detail()
+
+    @guarded
+    def _clicked(self, click: Click) -> None:
+        if isinstance(click.get("y"), int | float):
+            self.form.fill({"node": str(round(click["y"]))})
+            self._detail()
+
+    @guarded
+    def _detail(self) -> None:
+        """What the chosen node holds, and how it decodes."""
+        self.tell("")
+        trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
+        plan = trace.experiment.plan
+        good = node.isdigit() and int(node) < plan.ranks
+        self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
+        seen(False, self.held, self.decoding)
+        if not good or not number.isdigit():
+            return
+        rank, at = int(node), int(number)
+        if rank != MASTER:
+            self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
+        if plan.children[rank] or rank == MASTER:
+            self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
+
+    def figures(self) -> dict[str, Drawing]:
+        rank = name(int(self.form.values.get("node", "0")))
+        plots = {"one round": self.player, f"what {rank} holds": self.held}
+        return shown({**plots, f"decode weights of {rank}": self.decoding})

@@ -1,0 +1,195 @@
+"""Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock, Thread
+
+import ipywidgets as w
+
+from workbench.core.contract.plan import MASTER
+from workbench.core.experiment import Experiment
+from workbench.lab.figures.contest import Contest
+from workbench.lab.figures.gallery.code import code
+from workbench.lab.figures.gallery.held import held
+from workbench.lab.figures.gallery.round_times import round_times
+from workbench.lab.figures.gallery.tree import tree
+from workbench.lab.figures.gallery.winners import winners
+from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
+from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
+from workbench.lab.widgets.explorer.tables import costs
+from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
+from workbench.lab.widgets.guard import guarded, row, seen, sentence, sides
+from workbench.lab.widgets.plots.plot import Click, Plot, low
+
+Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
+VIEWS = {"Who holds what": tree, "Code": code}
+TIMES, CONTEST = "Time per round", "Who wins"
+HIGHEST = 520  # px of a picture: it is seen whole on a small screen
+
+
+class Preview(Tab):
+    """Pictures that follow the settings as fast as a slider moves."""
+
+    key, title, place = "preview", "Before a run", 0
+
+    def parts(self) -> list[w.Widget]:
+        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right; or one at a time."""
+        self.ahead: list[Ahead] = []
+        self.times, self.picture, self.part = Plot(), Plot(), Plot()
+        self.table = w.HTML()
+        views = [TIMES, *VIEWS, CONTEST]
+        self.view = w.ToggleButtons(options=views, description="Picture", style={"button_width": "auto"})
+        self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
+        self.entry = w.Dropdown(description="Scheme")
+        seen(False, self.part)
+        self._map = _Map(self._show_map, self.tell)
+        self._wanted, self._naming = "", False
+        self.view.observe(lambda _: self._changed_view(), "value")
+        self.entry.observe(lambda _: self._choose(), "value")
+        self.picture.on_click(self._clicked)
+        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.part])
+        self._beside.add_class("wb-behind")
+        return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
+
+    @guarded
+    def changed(self) -> None:
+        """Show what the experiments would do, and why others cannot be used."""
+        self.ahead = look_ahead(self.desk.experiments, known=self.ahead)
+        reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
+        self.tell("; ".join(reasons))
+        known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
+        seen(bool(known), self.times)
+        if known:
+            self.times.show(lambda theme: low(round_times(known, theme=theme), 176 + 38 * len(known)))
+        self.table.value = costs(self.ahead) if self.ahead else ""
+        self._name_entries()
+        self._draw()
+
+    @property
+    def _situation(self) -> Situation | None:
+        """What the map of winners is made of; None where there is none to make."""
+        setup, shape = self.desk.setup, self.desk.controls.shapes.shape()
+        return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
+
+    def _name_entries(self) -> None:
+        """Offer the schemes; the one that the user chose comes back as soon as it can be used again."""
+        names = [a.name for a in self.ahead]
+        if list(self.entry.options) != names:
+            self._naming = True
+            self.entry.options = names
+            self.entry.value = self._wanted if self._wanted in names else next(reversed(names), None)
+            self._naming = False
+
+    def _choose(self) -> None:
+        if not self._naming:
+            self._wanted = self.entry.value
+            self._draw()
+
+    def _changed_view(self) -> None:
+        """Where the page is too narrow for both, what was not chosen is behind the other."""
+        behind, before = self._beside, self._forecast
+        if self.view.value != TIMES:
+            behind, before, self._picture = before, behind, self.view.value
+            seen(False, self.part)
+            self._draw()
+        behind.add_class("wb-behind")
+        before.remove_class("wb-behind")
+
+    @guarded
+    def _draw(self) -> None:
+        """Draw the chosen picture of the chosen scheme, or the map."""
+        who_wins, chosen = self._picture == CONTEST, self._chosen()
+        seen(not who_wins, self.entry)
+        self._map.wanted(self._situation if who_wins else None)
+        if not who_wins and chosen is not None:
+            draw = VIEWS[self._picture]
+            self.picture.show(lambda theme: low(draw(chosen, theme=theme), HIGHEST))
+
+    def _chosen(self) -> Experiment | None:
+        index = self.entry.index
+        return None if index is None or index >= len(self.ahead) else self.ahead[index].experiment
+
+    # ---------------------------------------------------------------- the map of winners
+
+    def _show_map(self, found: Contest | None, share: float) -> None:
+        if found is None:
+            self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
+            return
+        self.note.value = ""
+        if self._picture == CONTEST and (here := self._situation) is not None:
+            setup, shape, _ = here
+            latency = float((setup.common.get("link") or {}).get("latency", 0.0))
+            self.picture.show(lambda theme: low(winners(found, shape.alpha, latency, theme=theme), HIGHEST))
+
+    @guarded
+    def _clicked(self, click: Click) -> None:
+        chosen, here = self._chosen(), self._situation
+        if self._picture == CONTEST:
+            if here is not None and isinstance(click.get("x"), int | float) and click["trace"] == "winners":
+                stragglers = alphas_of(here[1])[round(click["y"])]
+                self.desk.controls.set_alpha_and_latency(stragglers, LATENCIES[round(click["x"])])
+        elif chosen is not None and click["trace"] in ("nodes", "data held"):
+            self.show_part(chosen, int(click["about" if click["trace"] == "nodes" else "y"]))
+
+    def show_part(self, experiment: Experiment, rank: int) -> None:
+        """Show what one worker holds, below the picture."""
+        seen(False, self.part)
+        if rank > MASTER:
+            self.part.show(lambda theme: held(experiment, rank, theme=theme))
+
+    def figures(self) -> dict[str, Drawing]:
+        plots = {"forecast of round times": self.times, self._picture: self.picture}
+        return shown({**plots, "what a worker holds": self.part})
+
+
+class _Map:
+    """Makes the map of winners in a thread; a newer setting ends the work on an older one.
+
+    Where only stragglers and latency differ from the last setting, the map is the same.
+    """
+
+    def __init__(self, told: Callable[[Contest | None, float], None], tell: Callable[[str], None]) -> None:
+        self.told, self.tell, self.lock = told, tell, Lock()
+        self.newest: object = None
+        self.thread: Thread | None = None
+        self.last: tuple[object, Contest] | None = None
+
+    def wanted(self, setting: Situation | None) -> None:
+        """Make the map of this setting; None: none is wanted."""
+        with self.lock:
+            self.newest = token = object()
+            if setting is None:
+                return
+            key = _whatever_the_place(setting)
+            if self.last is not None and self.last[0] == key:
+                self.told(self.last[1], 1.0)
+                return
+            work = partial(self._work, setting, key, token)
+            self.thread = Thread(target=work, name="workbench-map", daemon=True)
+            self.thread.start()
+
+    @guarded
+    def _work(self, setting: Situation, key: object, token: object) -> None:
+        last = -1.0
+
+        def told(share: float) -> bool:
+            nonlocal last
+            if self.newest is not token:
+                return False
+            if share - last >= 0.1:
+                self.told(None, share)
+                last = share
+            return True
+
+        found = contest(*setting, told)
+        if found is not None and self.newest is token and found.names:
+            self.last = key, found
+            self.told(found, 1.0)
+
+
+def _whatever_the_place(setting: Situation) -> object:
+    """A setting without its stragglers and its latency, which are the map's axes."""
+    setup, shape, workers = setting
+    bare = with_shape(setup, shape.replace(stragglers=0), workers)
+    link = {**(bare.common.get("link") or {}), "latency": 0.0}
+    return bare.entries, {**bare.common, "link": link}, shape.children

@@ -1,0 +1,57 @@
+"""Rounds as a stream: what every worker does, while a run goes on and after it."""
+
+from collections.abc import Mapping
+
+import ipywidgets as w
+
+from workbench.core.running.run import Run
+from workbench.lab.figures.gallery.stream import stream
+from workbench.lab.figures.inputs import labels
+from workbench.lab.widgets.explorer.tab import Drawing, Tab
+from workbench.lab.widgets.explorer.tabs.running import Running
+from workbench.lab.widgets.guard import guarded, seen
+from workbench.lab.widgets.plots.streamplot import Rounds
+
+
+class Stream(Tab):
+    """Choose a run; its rounds are drawn as they happen."""
+
+    key, title, place = "stream", "Rounds", 1.5
+
+    def parts(self) -> list[w.Widget]:
+        self.menu, self.rounds = w.Dropdown(description="Run", options=[]), Rounds()
+        self.runs: list[Run] = []
+        seen(False, self.rounds)
+        self.menu.observe(lambda _: self._show(), "value")
+        self.tell("run something first: what its workers do is shown here, round by round")
+        return [self.menu, self.rounds]
+
+    @guarded
+    def opened(self) -> None:
+        runs = self.desk.tab(Running).plot.runs
+        if not runs or runs == self.runs:
+            return
+        self.runs = list(runs)
+        self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
+        self.menu.value = len(self.runs) - 1  # the menu chooses none by itself; this shows it
+        self._show()
+
+    over = opened
+
+    @guarded
+    def _show(self) -> None:
+        if self.menu.value is None or not self.runs:
+            return
+        run = self.runs[self.menu.value]
+        self.tell("")
+        seen(True, self.rounds)
+        if run is not self.rounds.stream.run:
+            self.rounds.show(run)
+
+    def figures(self) -> Mapping[str, Drawing]:
+        """The stream of a run that is over."""
+        run = self.rounds.stream.run
+        if run is None or run.state not in ("finished", "stopped"):
+            return {}
+        trace = run.result()
+        return {"rounds": lambda theme: stream(trace, theme=theme)}

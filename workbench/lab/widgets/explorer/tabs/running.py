@@ -1,0 +1,110 @@
+"""Runs: start them, watch them on one axis, stop them, and say how many times faster one is."""
+
+from collections.abc import Sequence
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from workbench.core.running.run import Run
+from workbench.core.running.start import ENGINES, start_all
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.convergence import convergence
+from workbench.lab.figures.speedups import common_target, speedups
+from workbench.lab.figures.style import Theme
+from workbench.lab.widgets.explorer.tab import Drawing, Tab
+from workbench.lab.widgets.explorer.tables import speeds
+from workbench.lab.widgets.guard import guarded, offered, row, seen, sentence
+from workbench.lab.widgets.plots.liveplot import LivePlot
+from workbench.mpi import clusters
+
+WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
+
+
+class Running(Tab):
+    """The live plot with its buttons."""
+
+    key, title, place = "running", "Run", 1
+
+    def parts(self) -> list[w.Widget]:
+        """Buttons, what the scheme's runs say, and how many times faster one is."""
+        self.plot = LivePlot()
+        self.plot.when_over(self._over)
+        self.plot.observe(lambda _: self._speeds(), "target")
+        engines = [(WORDS.get(name, name), name) for name in ENGINES]
+        self.engine = w.Dropdown(options=engines, description="Engine")
+        self.cluster = w.Dropdown(options=[], description="Cluster")
+        self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)
+        self.button = w.Button(description="Run", button_style="primary", tooltip="run all schemes")
+        self.table = w.HTML()
+        self.engine.observe(lambda _: self._clusters(), "value")
+        self.plot.started_by(self.button, self.start)
+        self._clusters()
+        return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
+
+    def _clusters(self) -> None:
+        """Only what there is: a simulation needs no cluster."""
+        found = clusters_of(self.engine.value)
+        offered(self.cluster, found)
+        seen(bool(found), self.cluster)
+
+    def changed(self) -> None:
+        """Let the user run, or say why not."""
+        reason = self.desk.reason
+        self.button.disabled = bool(reason)
+        self.note.value = sentence(f"cannot run: {reason}" if reason else "", bad=True)
+
+    @guarded
+    def start(self) -> None:
+        """Start all schemes with the chosen engine."""
+        self.tell("")
+        options = {"cluster": self.cluster.value} if self.cluster.value else {}
+        self.show(start_all(self.desk.experiments, self.engine.value, **options))
+
+    def show(self, runs: Sequence[Run], keep: bool = False) -> None:
+        """Show runs, beside those that are drawn if `keep`, or if the user wants that."""
+        self.table.value, keep = "", keep or self.keep.value
+        if not keep:
+            self.plot.target = None
+        self.plot.show(runs, keep=keep)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """Of the runs that are over and have rounds."""
+        ended = [run for run in self.plot.runs if run.state in ("finished", "stopped")]
+        return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
+
+    @guarded
+    def _over(self) -> None:
+        self._warn()
+        if self.traces and self.plot.target is None and self.plot.y == "loss":
+            self.plot.target = common_target(self.traces)
+        self._speeds()
+        self.desk.over()
+
+    def _warn(self) -> None:
+        texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
+        texts += [f"{run.label}: {run.error}" for run in self.plot.runs if run.error is not None]
+        self.tell("; ".join(dict.fromkeys(texts)))
+
+    @property
+    def _measured(self) -> list[Trace]:
+        """Traces that have what the plot shows."""
+        return [trace for trace in self.traces if self.plot.y in trace.columns]
+
+    @guarded
+    def _speeds(self) -> None:
+        target, traces, self.table.value = self.plot.target, self._measured, ""
+        if traces and target is not None:
+            self.table.value = speeds(speedups(traces, target, self.plot.y), target)
+
+    def figures(self) -> dict[str, Drawing]:
+        return {"convergence": self._drawn} if self.traces else {}
+
+    def _drawn(self, theme: Theme) -> go.Figure | None:
+        traces, plot = self._measured, self.plot
+        return convergence(traces, plot.y, plot.x, plot.target, theme) if traces else None
+
+
+def clusters_of(engine: str) -> list[str]:
+    """Clusters on which an engine can run; none where it needs none."""
+    return [] if engine == "sim" else clusters.names()

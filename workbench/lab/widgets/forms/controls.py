@@ -1,0 +1,393 @@
+"""The explorer's left side: every setting, as forms made from the fields' own metadata."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import ipywidgets as w
+
+from workbench.core import schemes
+from workbench.core.base.settings import SettingError, unknown_name
+from workbench.core.contract.delays import delay_models
+from workbench.core.contract.links import Link
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.experiment import Experiment
+from workbench.core.presets.codedreduce import Preset, presets
+from workbench.core.presets.others import others
+from workbench.core.problems import ProblemArgs
+from workbench.core.problems.data import catalogue
+from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
+from workbench.lab.widgets.forms.form import ChoiceForm, Form
+from workbench.lab.widgets.forms.setup import (
+    SHARED,
+    Entry,
+    Setup,
+    Shape,
+    Verdict,
+    added,
+    blamed,
+    judge,
+    nearest,
+    reaches,
+    setup_of,
+    shape_of,
+    with_shape,
+)
+from workbench.lab.widgets.guard import button, sentence
+
+_RUN = ("rounds", "seed", "decode_rate", "faults")
+Reasons = dict[str, str]  # by field
+
+
+class Controls(w.VBox):
+    """All settings: `setup` is what they say, `verdicts` judges it and colours what cannot be used."""
+
+    def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
+        self._told = changed
+        titles = {"": "your own setting", **preset_titles()}
+        published = menu("preset", "published", titles, "an experiment of the papers")
+        self.preset = Form("", [published], {"preset": name})
+        self.shapes = ShapeForm(self._move, self._changed)
+        self.schemes = Entries(
+            self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
+        )
+        self.delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential", opened=False)
+        self.link = Form("Links", fields_of(Link), opened=False)
+        known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
+        self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
+        self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
+        lines = [line for line in fields_of(Experiment) if line.name in _RUN]
+        lines = [replace(line, minor=line.name in _RUN[2:]) for line in lines]
+        self.run = Form("Rounds, seed, faults", lines, opened=False)
+        self.preset.on_change(lambda _: self._take_preset())
+        common = (self.delays, self.link, self.problem, self.optimiser, self.run)
+        for form in common:
+            form.on_change(lambda _: self._changed())
+        self.forms: dict[str, Form] = {  # by the field of an experiment that they fill
+            "delays": self.delays,
+            "link": self.link,
+            "problem_args": self.problem,
+            "optimiser_args": self.optimiser,
+            "": self.run,
+            "shape": self.shapes.form,
+        }
+        super().__init__([self.preset, self.shapes, self.schemes, *common])
+        self.add_class("wb-controls")
+        self.show(given)
+
+    # ---------------------------------------------------------------- what the user does
+
+    def renew(self) -> bool:
+        """Offer every class that there is now, with the fields that it has now. Is one of those that are chosen new?"""
+        return any(form.renew() for form in (self.schemes, self.delays, self.problem, self.optimiser))
+
+    def _changed(self) -> None:
+        """A setting was changed by hand, so it is no longer the published one."""
+        self.preset.fill({"preset": ""})
+        self._told()
+
+    def _take_preset(self) -> None:
+        if name := self.preset.values["preset"]:
+            self.show(preset_of(name))
+            self._told()
+
+    def _move(self, shape: Shape, workers: int) -> None:
+        """Give all schemes the shape's numbers."""
+        self.schemes.show(with_shape(self.setup(), shape, workers).entries)
+
+    def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
+        """Set both, as a click on the map of winners does."""
+        self.link.fill({"latency": show(latency)})
+        self.shapes.set_stragglers(stragglers)
+        self._changed()
+
+    # ---------------------------------------------------------------- what they say
+
+    def setup(self) -> Setup:
+        """What all controls say together, whether it can be used or not."""
+        common = {
+            "workers": self.shapes.form.shown()["workers"],
+            **self.run.read(),
+            "problem": self.problem.chosen,
+            "problem_args": self.problem.settings(),
+            "optimiser": self.optimiser.chosen,
+            "optimiser_args": self.optimiser.settings(),
+            "delays": {"kind": self.delays.chosen, **self.delays.settings()},
+            "link": self.link.read(),
+        }
+        return Setup(self.schemes.entries(), common)
+
+    def verdicts(self) -> list[Verdict]:
+        """One per scheme; fields that cannot be used are coloured, with the reason."""
+        setup, forms = self.setup(), self.forms
+        shared = {name: form.complaints() for name, form in forms.items()}
+        shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
+        wrong = next((text for reasons in shared.values() for text in reasons.values()), "")
+        found = judge(setup)
+        self.shapes.reach()
+        for entry, form, verdict in zip(setup.entries, self.schemes.forms, found, strict=True):
+            form.reach(setup.common["workers"])
+            mine = form.form.complaints()
+            if verdict.experiment is None:
+                _place(verdict, entry, mine, shared, forms)
+            form.form.blame(mine)
+        for name, form in forms.items():
+            form.blame(shared[name])
+        return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
+
+    # ---------------------------------------------------------------- filling them
+
+    def show(self, experiments: Sequence[Experiment]) -> None:
+        """Write experiments into all forms; classes of loose files by their own names, as in the menus."""
+        setup, first = setup_of(experiments), experiments[0]
+        common = dict(setup.common)
+        self.shapes.show(shape_of(experiments), common["workers"])
+        self.schemes.show(setup.entries)
+        delays = {name: value for name, value in common["delays"].items() if name != "kind"}
+        self.delays.choose(type(first.delays).model_fields["kind"].default, delays)
+        self.link.fill(_texts(common["link"]), fresh=True)
+        self.problem.choose(first.problem_spec.name, common["problem_args"])
+        self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
+        self.run.fill(_texts({name: common[name] for name in _RUN}), fresh=True)
+
+
+def preset_titles() -> dict[str, str]:
+    """Every published experiment by name, with what it is, none of which is made for that."""
+    found = presets.titles | others.titles
+    return {name: f"{name}: {title}" for name, title in found.items()}
+
+
+def preset_of(name: str) -> Preset:
+    """A published experiment; raises `SettingError` where there is none of that name."""
+    known = preset_titles()
+    if name not in known:
+        raise unknown_name("preset", name, known)
+    return presets[name] if name in presets else others[name]
+
+
+def _place(
+    verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons], forms: Mapping[str, Form]
+) -> None:
+    """Put a reason at the field where the user can mend it: in the scheme's form, or in one that all share."""
+    form, name, reason = verdict.form, verdict.field, verdict.reason
+    if form == "scheme_args":
+        mine.setdefault(name, reason)
+        if name in SHARED:
+            shared["shape"].setdefault(name, reason)
+    elif form in entry.own or name in entry.own:
+        mine.setdefault("own", reason)
+    elif form:
+        shared[form].setdefault(name, reason)
+    else:
+        for place in (p for p, other in forms.items() if name in {line.name for line in other.lines}):
+            shared[place].setdefault(name, reason)
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: show(value) for name, value in values.items()}
+
+
+# ---------------------------------------------------------------- the tree and the stragglers
+
+
+class ShapeForm(w.VBox):
+    """Children, layers, stragglers and workers. `moved` is called with a shape and a number of workers."""
+
+    def __init__(self, moved: Callable[[Shape, int], None], changed: Callable[[], None]) -> None:
+        self._moved, self._changed = moved, changed
+        workers = next(line for line in fields_of(Experiment) if line.name == "workers")
+        self.form = Form("Tree and stragglers", [*fields_of(Shape), replace(workers, low=None, high=None)])
+        self.nearest = Form("", [_trees({})])
+        self.alpha = w.HTML()
+        self.form.on_change(self._typed)
+        self.nearest.on_change(lambda _: self._choose())
+        super().__init__([self.form, self.alpha, self.nearest])
+        self.add_class("wb-shape")
+
+    def show(self, shape: Shape, workers: int) -> None:
+        """Write the numbers into the form."""
+        self.form.fill({name: str(getattr(shape, name)) for name in SHARED} | {"workers": str(workers)})
+        self._say(shape, workers)
+
+    def _say(self, shape: Shape, workers: int) -> None:
+        tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
+        share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
+        borne = f"; {shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
+        # Of more than there are, the field says that it cannot be.
+        self.alpha.value = sentence(
+            f"{workers} workers{tree}{borne if shape.stragglers < shape.children else ''}"
+        )
+        lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
+        if lines != self.nearest.lines:
+            self.nearest.reshape(lines)
+
+    def _typed(self, names: set[str]) -> None:
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        if names == {"workers"}:
+            if shape is not None and isinstance(workers, int) and workers > 0:
+                self._move(shape, workers)
+        elif shape is not None:
+            self._move(shape, shape.workers)
+        self._changed()
+
+    def _move(self, shape: Shape, workers: int) -> None:
+        self.show(shape, workers)
+        self._moved(shape, workers)
+
+    def _choose(self) -> None:
+        chosen, shape = self.nearest.values["trees"], self.shape() or Shape()
+        self.nearest.fill({"trees": ""})
+        if chosen:
+            children, layers = (int(number) for number in chosen.split(","))
+            late = min(shape.stragglers, children - 1)
+            new = Shape(children=children, layers=layers, stragglers=late)
+            self._move(new, new.workers)
+            self._changed()
+
+    def set_stragglers(self, stragglers: int) -> None:
+        """Set the stragglers per parent, as if they had been typed."""
+        self.form.fill({"stragglers": str(stragglers)})
+        shape, workers = self.shape(), self.form.shown()["workers"]
+        if shape is not None and isinstance(workers, int):
+            self._move(shape, workers)
+
+    def reach(self) -> None:
+        """Let the stragglers' slider go up to all children but one."""
+        children = self.form.shown()["children"]
+        if isinstance(children, int) and children > 0:
+            self.form.reach({"stragglers": children - 1})
+
+    def shape(self) -> Shape | None:
+        """The tree's numbers; None where they make no tree."""
+        return None if self.complaint() else self._read()
+
+    def _read(self) -> Shape:
+        return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED})
+
+    def complaint(self) -> dict[str, str]:
+        """Why the numbers make no tree, by field; empty where they do."""
+        try:
+            self._read()
+        except SettingError as error:
+            return {blamed(str(error))[1]: str(error)}
+        return {}
+
+
+def _trees(words: Mapping[str, str]) -> Field:
+    return menu("trees", "nearest trees", {"": "choose …", **words}, "regular trees of about as many workers")
+
+
+def _words(shape: Shape) -> str:
+    if shape.layers == 1:
+        return f"star of {shape.workers}"
+    return f"{shape.workers} workers: {shape.children} children, {shape.layers} layers"
+
+
+# ---------------------------------------------------------------- the schemes
+
+
+OWN = Field(
+    "own",
+    "differs in",
+    "fields of the experiment in which this scheme differs from the others, such as {optimiser: inverse_time}",
+    kind="list",
+    empty=True,
+    minor=True,
+)
+
+
+class EntryForm(w.VBox):
+    """One scheme: its numbers, and a button that takes it out."""
+
+    def __init__(
+        self, entry: Entry, changed: Callable[[], None], removed: Callable[["EntryForm"], None]
+    ) -> None:
+        cls = self.cls = schemes.get(entry.scheme)
+        self.scheme = entry.scheme
+        self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
+        self.form.on_change(lambda _: changed())
+        words = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
+        self.remove = button(words[0], lambda: removed(self), words[1])
+        self.remove.add_class("wb-remove")
+        self.fill(entry)
+        super().__init__([self.form, self.remove])
+        self.add_class("wb-entry")
+
+    @property
+    def newest(self) -> bool:
+        """Is the scheme still what the form was made from?"""
+        return schemes.get(self.scheme) is self.cls
+
+    def fill(self, entry: Entry) -> None:
+        """Write an entry's numbers into the form."""
+        texts = {name: show(value) for name, value in entry.args.items()}
+        self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
+
+    def reach(self, workers: object) -> None:
+        """Let sliders reach what a cluster of so many workers allows."""
+        if isinstance(workers, int) and workers > 0:
+            self.form.reach(reaches(self.scheme, self.form.shown(), workers))
+
+    def entry(self) -> Entry:
+        """What stands in the form. What is no mapping becomes a field that no experiment has."""
+        values = self.form.read()
+        own = values.pop("own", None) or {}
+        own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
+        whole = {name: value for name, value in self.form.shown().items() if name in SHARED}
+        return Entry(self.scheme, {**whole, **values}, own)
+
+
+def _menu() -> Field:
+    titles = {name: " · ".join(filter(None, [name, schemes.get(name).title])) for name in schemes.names()}
+    return menu("scheme", "add a scheme", {"": "choose …", **titles}, "one more to compare")
+
+
+class Entries(w.VBox):
+    """All schemes that are compared. `wanted` is asked for the entry of a scheme that is to be added."""
+
+    def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
+        self._changed, self._wanted = changed, wanted
+        self.further = Form("", [_menu()])
+        self.further.on_change(lambda _: self._add())
+        self.forms: list[EntryForm] = []
+        self.holder = w.VBox([])
+        super().__init__([w.HTML('<div class="wb wb-heading">Schemes</div>'), self.holder, self.further])
+
+    def show(self, entries: Sequence[Entry]) -> None:
+        """Show these schemes instead of those that are shown; forms of the same schemes stay."""
+        if [form.scheme for form in self.forms] == [entry.scheme for entry in entries]:
+            for form, entry in zip(self.forms, entries, strict=True):
+                form.fill(entry)
+            return
+        self._place([self._form(entry) for entry in entries])
+
+    def _place(self, forms: Sequence[EntryForm]) -> None:
+        self.forms = list(forms)
+        self.holder.children = tuple(forms)
+
+    def renew(self) -> bool:
+        """Offer what there is now, schemes that are defined anew with forms from their fields. Are there such?"""
+        if (choices := _menu()) != self.further.lines[0]:
+            self.further.reshape([choices], {"scheme": ""})
+        old = [form for form in self.forms if not form.newest]
+        if old:
+            self._place([self._form(form.entry()) if form in old else form for form in self.forms])
+        return bool(old)
+
+    def _form(self, entry: Entry) -> EntryForm:
+        return EntryForm(entry, self._changed, self._remove)
+
+    def _add(self) -> None:
+        name = self.further.values["scheme"]
+        self.further.fill({"scheme": ""})
+        if name:
+            self._place([*self.forms, self._form(self._wanted(name))])
+            self._changed()
+
+    def _remove(self, form: EntryForm) -> None:
+        self._place([other for other in self.forms if other is not form])
+        self._changed()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What stands in the forms."""
+        return tuple(form.entry() for form in self.forms)

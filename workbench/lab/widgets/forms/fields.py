@@ -1,0 +1,179 @@
+"""From the metadata of settings to what a form shows, and from what is typed back to values.
+
+A new scheme, delay model, problem or optimiser gets its form from its own fields; nothing here knows any of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic_core import to_jsonable_python
+
+from workbench.core.base.settings import Settings
+from workbench.core.base.text import YAMLError, dump, parse
+
+Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
+
+# What sliders of unbounded numbers cover, by unit; typed values may lie beyond.
+SPANS = {
+    "s": (1e-6, 10.0),
+    "s/sample": (1e-7, 1e-1),
+    "samples/s": (1e1, 1e7),
+    "1/s": (1e-3, 1e3),
+    "bytes/s": (1e4, 1e10),
+    "floats/s": (1e5, 1e12),
+}
+_DECADES = 3.0  # of a slider around a default, where the unit tells nothing
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a form. `low` and `high` are the slider's ends (None: no slider); `empty`: may be left empty."""
+
+    name: str
+    label: str
+    help: str = ""
+    unit: str = ""
+    kind: Kind = "text"
+    default: str = ""
+    empty: bool = False
+    choices: tuple[str, ...] = ()  # of a text: suggestions
+    words: tuple[str, ...] = ()  # what the choices are called, if not by themselves
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    minor: bool = False  # shown on demand
+
+
+def fields_of(cls: type[Settings]) -> list[Field]:
+    """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
+
+    >>> from workbench.core.contract.links import Link
+    >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
+    [('latency', 'number', 's'), ('bandwidth', 'number', 'bytes/s'), ('downloads', 'flag', '')]
+    """
+    others = {"const", "$ref", "oneOf", "discriminator"}
+    specs = [spec for spec in cls.fields() if not others & set(spec) and spec.get("type") != "object"]
+    return [_field(spec) for spec in specs]
+
+
+def _field(spec: Mapping[str, Any]) -> Field:
+    options = [o for o in spec.get("anyOf", [spec]) if o.get("type") != "null"]
+    kind = _kind(options)
+    name, matrix = str(spec["name"]), options[0].get("items", {}).get("type") == "array"
+    return Field(
+        name=name,
+        label=name.replace("_", " "),
+        help=str(spec.get("description", "")),
+        unit=str(spec.get("unit", "")),
+        kind=kind,
+        default=show(spec.get("default")),
+        empty=len(options) < len(spec.get("anyOf", options)),
+        choices=tuple(str(choice) for choice in options[0].get("enum", ())),
+        minor="seed" in name or matrix,
+        **(_span(spec, options[0]) if kind in ("whole", "number") else {}),
+    )
+
+
+def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
+    if len(options) > 1 or options[0].get("type") == "array":
+        return "list"
+    if "enum" in options[0]:
+        return "choice"
+    kinds: dict[str, Kind] = {"integer": "whole", "number": "number", "boolean": "flag"}
+    return kinds.get(options[0].get("type", ""), "text")
+
+
+def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
+    """Ends of a slider and whether it is logarithmic. Empty where it would not help: seeds, sizes of data sets."""
+    least = option.get("minimum", option.get("exclusiveMinimum"))
+    most = option.get("maximum", option.get("exclusiveMaximum"))
+    default = spec.get("default")
+    if least is None or least == most or "seed" in str(spec["name"]):
+        return {}
+    if most is not None:
+        return {"low": least, "high": most}
+    if option["type"] == "integer":
+        if not isinstance(default, int) or spec.get("unit") == "samples":
+            return {}
+        return {"low": least, "high": max(12.0, 4.0 * default)}
+    # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
+    low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
+    if default and not low <= default <= high:
+        low, high = default * 10**-_DECADES, default * 10**_DECADES
+    low = 0.0 if "minimum" in option and least == 0 else max(low, least)
+    return {"low": low, "high": high, "log": True} if high else {}
+
+
+def show(value: Any) -> str:
+    """What stands in a field for a value; `read` gives the value back.
+
+    >>> show(5e-05), show(True), show((6, 8, 10)), show(None)
+    ('5e-05', 'yes', '[6, 8, 10]', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple, dict)):
+        return dump(to_jsonable_python(value), default_flow_style=True, width=10**6).strip()
+    return str(value)
+
+
+def read(field: Field, text: str) -> Any:
+    """Value of what was typed. What is no such value stays text, and whoever gets it says what is wrong with it.
+
+    >>> read(Field("rounds", "rounds", kind="whole"), "100"), read(Field("step", "step", kind="number"), "1e-3")
+    (100, 0.001)
+    """
+    text = text.strip()
+    if not text:
+        return None
+    if field.kind == "flag":
+        return {"yes": True, "no": False}.get(text, text)
+    if field.kind in ("whole", "number"):
+        return number(text)
+    return _listed(text) if field.kind == "list" else text
+
+
+def number(text: str) -> int | float | str:
+    """A whole number, else a number, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _listed(text: str) -> Any:
+    """Lists as YAML; brackets may be left out."""
+    bare = "," in text and text[0] not in "[{"
+    try:
+        return parse(f"[{text}]" if bare else text)
+    except YAMLError:
+        return text
+
+
+def complaint(field: Field, text: str) -> str:
+    """Why a field cannot be used as it stands, if its text alone tells: it may not be empty."""
+    if text.strip() or field.empty or field.kind == "text":
+        return ""
+    example = f", e.g. {field.default}" if field.default else ""
+    return f"{field.name}: is empty; write a value{example}"
+
+
+def menu(name: str, label: str, words: Mapping[str, str], help: str = "") -> Field:
+    """A line with a menu: value -> what it is called."""
+    return Field(name, label, help, kind="choice", choices=tuple(words), words=tuple(words.values()))
+
+
+def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Values of a form, by name; what stands as it does by default is left out.
+
+    >>> from workbench.core.contract.links import Link
+    >>> values_of(fields_of(Link), {"latency": "1e-3", "bandwidth": "", "downloads": "no"})
+    {'latency': 0.001}
+    """
+    typed = [(field, texts.get(field.name, field.default).strip()) for field in fields]
+    return {field.name: read(field, text) for field, text in typed if text != field.default}

@@ -1,0 +1,178 @@
+"""Forms made from fields, with the reason why something cannot be used; some have a menu on top, of what they set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import anywidget
+import traitlets as t
+
+from workbench.core.base.settings import Settings
+from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.forms.fields import Field, complaint, fields_of, read, show, values_of
+
+
+class Form(anywidget.AnyWidget):
+    """Lines of a form; `values` are texts as typed, `reasons` why some of them cannot be used.
+
+    >>> from workbench.core.contract.links import Link
+    >>> from workbench.lab.widgets.forms.fields import fields_of
+    >>> form = Form("link", fields_of(Link), {"latency": "0.001"})
+    >>> form.read()
+    {'latency': 0.001}
+    """
+
+    _esm = t.Unicode(script("form")).tag(sync=True)
+    _css = t.Unicode(style("form")).tag(sync=True)
+    title = t.Unicode().tag(sync=True)
+    opened = t.Bool(True).tag(sync=True)
+    fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
+    values: t.Dict[str, str] = t.Dict().tag(sync=True)
+    reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
+    heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> how many of its messages are in `values`
+
+    def __init__(
+        self, title: str, lines: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
+    ) -> None:
+        self.lines = tuple(lines)
+        super().__init__(title=title, fields=list(map(asdict, lines)), **traits)
+        self._listeners: list[Callable[[set[str]], None]] = []
+        self.fill(values or {})
+        self.on_msg(self._typed)
+
+    def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
+        """Take what the user typed.
+
+        A message keeps its place before a later click on Run. A trait would not: a page holds changes of a trait back
+        as long as the kernel is busy with the one before.
+        """
+        if content.get("kind") != "typed":
+            return
+        texts = {name: text for name, text in content["texts"].items() if name in self.values}
+        changed = {name for name, text in texts.items() if text != self.values[name]}
+        with self.hold_sync():
+            self.heard = {**self.heard, content["view"]: content["count"]}
+            self.values = {**self.values, **texts}
+        for listener in self._listeners if changed else ():
+            listener(changed)
+
+    def on_change(self, listener: Callable[[set[str]], None]) -> None:
+        """Call back with the names of fields that the user changed (not of those that `fill` changes)."""
+        self._listeners.append(listener)
+
+    def reshape(self, lines: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
+        """Show other fields; what is not given stands at its default."""
+        self.lines = tuple(lines)
+        with self.hold_sync():
+            self.fields = list(map(asdict, lines))
+            self.reasons = {}
+            self.fill(values or {}, fresh=True)
+
+    def fill(self, values: Mapping[str, str], fresh: bool = False) -> None:
+        """Write texts into fields; fields that are not named keep theirs, or get their default if `fresh`."""
+        before = {} if fresh else self.values
+        texts = {line.name: before.get(line.name, line.default) for line in self.lines}
+        self.values = texts | {name: text for name, text in values.items() if name in texts}
+
+    def reach(self, ends: Mapping[str, int]) -> None:
+        """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
+        lines = tuple(
+            replace(line, high=float(ends[line.name]))
+            if line.high is not None and line.name in ends
+            else line
+            for line in self.lines
+        )
+        if lines != self.lines:
+            self.lines, self.fields = lines, list(map(asdict, lines))
+
+    def read(self) -> dict[str, Any]:
+        """Values that are not at their default, by name."""
+        return values_of(self.lines, self.values)
+
+    def shown(self) -> dict[str, Any]:
+        """Values of all fields by name, those at their default too; None for empty ones."""
+        return {line.name: read(line, self.values[line.name]) for line in self.lines}
+
+    def complaints(self) -> dict[str, str]:
+        """Fields that cannot be used whatever the others are."""
+        found = {line.name: complaint(line, self.values.get(line.name, "")) for line in self.lines}
+        return {name: reason for name, reason in found.items() if reason}
+
+    def blame(self, reasons: Mapping[str, str]) -> None:
+        """Colour fields and say why; those that are not named are fine."""
+        names = {line.name for line in self.lines}
+        kept = {name: reason for name, reason in reasons.items() if name in names}
+        if kept != self.reasons:
+            self.reasons = kept
+
+
+class ChoiceForm(Form):
+    """A menu of classes of settings and the fields of the chosen one.
+
+    >>> from workbench.core.contract.delays import delay_models
+    >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
+    >>> form.chosen, [line.name for line in form.lines]
+    ('pareto', ['kind', 'fixed', 'shift', 'shape'])
+    """
+
+    def __init__(
+        self,
+        title: str,
+        menu: str,
+        classes: Mapping[str, type[Settings]],
+        chosen: str,
+        suggestions: Mapping[str, Sequence[str]] | None = None,
+        **traits: Any,
+    ) -> None:
+        self.menu, self.classes, self.suggestions = menu, classes, suggestions or {}
+        super().__init__(title, self._lines(chosen), {menu: chosen}, **traits)
+        self.on_change(self._chosen)
+
+    @property
+    def chosen(self) -> str:
+        """The menu's choice."""
+        return self.values[self.menu]
+
+    def _lines(self, chosen: str) -> list[Field]:
+        self.shown_class = self.classes[chosen]
+        about = (self.shown_class.__doc__ or chosen).strip().splitlines()[0]
+        names = tuple(self.classes)
+        head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
+        return [head, *(self._suggesting(line) for line in fields_of(self.shown_class))]
+
+    def _suggesting(self, line: Field) -> Field:
+        words = self.suggestions.get(line.name)
+        return replace(line, choices=tuple(words)) if words and line.kind == "text" else line
+
+    def _chosen(self, names: set[str]) -> None:
+        if self.menu in names:
+            self.choose(self.chosen)
+
+    def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
+        """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
+        lines = self._lines(chosen)
+        texts = self._same(lines) if values is None else {name: show(value) for name, value in values.items()}
+        self.reshape(lines, {**texts, self.menu: chosen})
+
+    def renew(self) -> bool:
+        """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
+        before, lines = self.shown_class, self._lines(self.chosen)
+        if lines != list(self.lines):
+            self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
+        return self.shown_class is not before
+
+    def _same(self, lines: Sequence[Field]) -> dict[str, str]:
+        """Texts of fields that both have, in the same unit, if they were changed."""
+        before = {(line.name, line.unit, line.kind): line.default for line in self.lines}
+        kept = {line.name: (line.name, line.unit, line.kind) for line in lines if line.name in self.values}
+        return {
+            name: self.values[name]
+            for name, key in kept.items()
+            if key in before and self.values[name] != before[key]
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Values that are not at their default, without the menu's."""
+        return {name: value for name, value in self.read().items() if name != self.menu}

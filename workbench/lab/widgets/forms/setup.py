@@ -1,0 +1,197 @@
+"""What the explorer's controls say together: several schemes on the same cluster, data and stragglers.
+
+Some numbers mean the same in many schemes (the vocabulary of the papers): `children` and `layers` of a tree, and
+`stragglers` of those who are decoded together: of the children of a parent in a tree, of a group's workers in a
+grouped scheme, else of all workers. These are set once, by a shape, for every scheme whose fields have those names.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from workbench.core import schemes
+from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.core.contract.scheme import decoded_together
+from workbench.core.experiment import Experiment
+from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
+
+MOST_LAYERS = 8
+SHARED = ("children", "layers", "stragglers")  # fields that mean the same in every scheme that has them
+
+# Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
+COUNTED = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
+
+
+class Shape(Settings):
+    """A regular tree and how many stragglers it bears: n children, L layers, any s late children per parent.
+
+    >>> Shape(children=12, layers=2, stragglers=3).workers
+    156
+    """
+
+    children: int = setting(4, "children of every parent (n); with one layer: all workers", ge=1)
+    layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MOST_LAYERS)
+    stragglers: int = setting(
+        1, "late children per parent that are borne (s); their share is alpha = s/n", ge=0
+    )
+
+    @property
+    def workers(self) -> int:
+        """N + n^2 + ... + n^L."""
+        return tree_size(self.children, self.layers)
+
+    @property
+    def alpha(self) -> Fraction:
+        """Straggler fraction s/n."""
+        return Fraction(self.stragglers, self.children)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scheme with its numbers; `own`: fields of the experiment in which it differs from the others."""
+
+    scheme: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Schemes to compare, and the fields of an experiment that they have in common."""
+
+    entries: tuple[Entry, ...]
+    common: Mapping[str, Any]
+
+    def spec(self, entry: Entry) -> dict[str, Any]:
+        """Fields of an entry's experiment."""
+        return {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An experiment, or why there is none: the form and the field to blame, and a sentence."""
+
+    experiment: Experiment | None
+    form: str = ""
+    field: str = ""
+    reason: str = ""
+
+
+def judge(setup: Setup) -> list[Verdict]:
+    """One verdict per entry, in order; data are not opened."""
+    return [_verdict(setup.spec(entry)) for entry in setup.entries]
+
+
+def _verdict(spec: Mapping[str, Any]) -> Verdict:
+    try:
+        return Verdict(Experiment(**spec))
+    except SettingError as error:
+        return Verdict(None, *blamed(str(error)), str(error))
+
+
+def blamed(sentence: str) -> tuple[str, str]:
+    """The form and the field that a sentence begins with.
+
+    >>> blamed("delays.pareto.shape = 0.5: take a number above 1")
+    ('delays', 'shape')
+    >>> blamed("workers = 13: the (3,2) tree has 12 workers")
+    ('', 'workers')
+    """
+    found = re.match(r"([A-Za-z_][\w.]*)(?: = |: )", sentence)
+    path = [part for part in (found[1] if found else "").split(".") if not part.isdigit()]
+    if len(path) > 1 and path[0] in Experiment.model_fields and path[0] != "faults":
+        return path[0], path[-1]
+    return "", path[0] if path else ""
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
+    """The entry with the shape's numbers, as far as its scheme has fields for them."""
+    names = schemes.get(entry.scheme).model_fields
+    args = dict(entry.args)
+    if {"children", "layers"} <= set(names):
+        args |= {"children": shape.children, "layers": shape.layers}
+    if "stragglers" in names:
+        args["stragglers"] = _late(shape, decoded_together(names, args, workers))
+    return replace(entry, args=args)
+
+
+def _late(shape: Shape, among: int) -> int:
+    """The share alpha of so many, rounded as for gradient coding in paper 1; never all of several."""
+    if among == shape.children:
+        return shape.stragglers
+    return max(0, min(round(shape.alpha * among), among - 1))
+
+
+def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
+    """How far the sliders of a scheme's own numbers go on so many workers, by field.
+
+    >>> reaches("GC", {}, 156), reaches("CR", {"children": 12}, 156)
+    ({'stragglers': 155}, {'children': 156, 'stragglers': 11})
+    """
+    names = schemes.get(scheme).model_fields
+    found = {name: workers for name in names if name in COUNTED}
+    if "stragglers" in names:
+        spared = (
+            0 if "window" in names else 1
+        )  # within several rounds all may be late, in one at least one is not
+        found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
+    return found
+
+
+def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
+    """Every entry with the shape's numbers; the cluster has the tree's size, or that many workers."""
+    count = shape.workers if workers is None else workers
+    entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
+    return Setup(entries, {**setup.common, "workers": count})
+
+
+def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
+    """Entry for a further scheme: with the shape's numbers; with its own defaults where only these work."""
+    count = setup.common.get("workers", shape.workers)
+    names = schemes.get(scheme).model_fields
+    bare = Entry(scheme, {name: names[name].default for name in SHARED if name in names})
+    choices = [shaped(bare, shape, count), bare]
+    fitting = (entry for entry in choices if _verdict(setup.spec(entry)).experiment)
+    return next(fitting, choices[0])
+
+
+def shape_of(experiments: Sequence[Experiment]) -> Shape:
+    """The shape that the experiments have: of the first tree, else of a star with the first's stragglers."""
+    built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
+    for _, args in built:
+        if set(SHARED) <= set(args):
+            return Shape(**{name: args[name] for name in SHARED})
+    late = (args["stragglers"] for _, args in built if "stragglers" in args)
+    return Shape(children=built[0][0], layers=1, stragglers=next(late, 0))
+
+
+def nearest(workers: int, count: int = 5) -> list[Shape]:
+    """Regular trees whose size is nearest to that many workers, and the star of exactly that many.
+
+    >>> [shape.workers for shape in nearest(150)]
+    [155, 156, 132, 126, 150]
+    """
+    shapes = [*(s for s in nearest_trees(workers, count - 1) if s[1] <= MOST_LAYERS), (workers, 1)]
+    return [Shape(children=n, layers=layers, stragglers=0) for n, layers in shapes]
+
+
+# ---------------------------------------------------------------- to and from experiments
+
+
+def setup_of(experiments: Sequence[Experiment]) -> Setup:
+    """What several experiments have in common, and in what each differs from the first."""
+    args = ("scheme_args", "problem_args", "optimiser_args")
+    dumps = [
+        {**e.model_dump(mode="json", exclude=set(args)), **{name: getattr(e, name) for name in args}}
+        for e in experiments
+    ]
+    common = {name: value for name, value in dumps[0].items() if name not in ("scheme", "scheme_args")}
+    entries = (
+        Entry(d["scheme"], d["scheme_args"], {n: d[n] for n in common if d[n] != common[n]}) for d in dumps
+    )
+    return Setup(tuple(entries), common)

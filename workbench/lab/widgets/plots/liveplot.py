@@ -1,0 +1,300 @@
+"""Curves that grow while runs go on: of one or of many, simulated or real, on one axis, with a Stop button.
+
+The kernel sends rows that are new, ten times a second at most; the page draws once per animation frame whatever came
+since the last one. A view that comes late (the page was loaded anew, a second window, Voila) asks for all rows, and
+a view that finds a gap asks for what it lacks, so none is ever wrong for long. Axes, scales and theme are changed
+in the page, without the kernel.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
+from threading import RLock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ipywidgets as w
+import numpy as np
+import traitlets as t
+from numpy.typing import NDArray
+
+import workbench as wb
+from workbench.core.base.settings import SettingError
+from workbench.core.contract.steering import Change
+from workbench.core.engine.timeline import COUNTS
+from workbench.core.running.run import Rows, Run
+from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.meanings import metric_words
+from workbench.lab.figures.speedups import AXES
+from workbench.lab.figures.style import Theme, new_figure, palette, styles
+from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.plots.plot import Drawn, Stills
+
+if TYPE_CHECKING:
+    from workbench.lab.batch.background import SweepRun
+    from workbench.lab.widgets.plots.sweepplot import SweepPlot
+
+PAUSE = 0.1  # s between looks at the runs
+AGAIN = 500  # rows that are sent again at most because their losses came late
+HEIGHT = 480  # px
+OVER = ("finished", "stopped", "failed")
+_SUMS = ("bytes", "samples")  # shown cumulatively
+_COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
+
+
+class Part(NamedTuple):
+    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
+
+    first: int
+    columns: Rows
+
+
+class LivePlot(Drawn):
+    """Metric versus wall clock, rounds, bytes or samples of runs that are under way.
+
+    >>> import workbench as wb
+    >>> runs = wb.start_all([wb.Experiment(scheme=s, workers=12, rounds=5) for s in ("UMW", "CR")])
+    >>> plot = LivePlot(runs)
+    >>> plot.wait()
+    True
+    >>> [curve["name"] for curve in plot.curves]
+    ['UMW', 'CR']
+    """
+
+    _esm = t.Unicode(script("live")).tag(sync=True)
+    _css = t.Unicode(style()).tag(sync=True)
+    curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
+    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, words
+    status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
+    edition = t.Int().tag(sync=True)  # another number: other runs
+    active = t.Bool().tag(sync=True)  # is there something to stop?
+    x = t.Enum(list(AXES), "time").tag(sync=True)
+    y = t.Unicode("loss").tag(sync=True)
+    scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
+    scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
+    target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
+    metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
+    titles = t.Dict(dict(AXES)).tag(sync=True)
+    looks = t.Dict().tag(sync=True)  # theme -> plotly layout
+
+    def __init__(self, runs: Sequence[Run] = (), **traits: Any) -> None:
+        super().__init__(looks={"light": look("light"), "dark": look("dark")}, **traits)
+        self.runs: list[Run] = []
+        self._sent: list[_Sent] = []
+        self._lock = RLock()
+        self._thread: Thread | None = None
+        self._done: list[Callable[[], None]] = []
+        if runs:
+            self.show(runs)
+
+    def show(self, runs: Sequence[Run], keep: bool = False) -> None:
+        """Show these runs, beside those that are shown already if `keep`; returns at once."""
+        with self._lock:
+            self.runs = [*(self.runs if keep else ()), *runs]
+            self._sent = [_Sent(run) for run in self.runs]
+            with self.hold_sync():
+                self.curves = curves_of(self.runs)
+                self.edition += 1
+                self.active = any(run.state not in OVER for run in self.runs)
+            self._look()
+            if self.active and (self._thread is None or not self._thread.is_alive()):
+                self._thread = Thread(target=self._follow, name="workbench-live-plot", daemon=True)
+                self._thread.start()
+        if not self.active:
+            self._tell()
+
+    def _ipython_display_(self) -> None:
+        """With a picture of the curves for readers without a kernel."""
+        Stills({"curves": self}).show(self._repr_mimebundle_())
+
+    def started_by(self, button: w.Button, call: Callable[[], None]) -> None:
+        """Call on a click. From the click on, the page shows a bar that moves, until the call has returned."""
+
+        def clicked(_: w.Button) -> None:
+            try:
+                call()
+            finally:
+                self.send({"kind": "answered"})
+
+        button.add_class("wb-starts").on_click(clicked)
+
+    def stop(self) -> None:
+        """Ask all runs to end after the round that they are in."""
+        for run in self.runs:
+            run.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all runs are over; says whether they are. The plot then shows all of them."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return not self.active
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call back, from a thread, whenever all runs shown are over."""
+        self._done.append(call)
+
+    # ---------------------------------------------------------------- following the runs
+
+    def _follow(self) -> None:
+        over = False
+        while not over:
+            under_way = next((run for run in self.runs if run.state not in OVER), None)
+            if under_way is not None:
+                under_way.wait(PAUSE)  # its end is shown at once
+            with self._lock:
+                over = all(run.state in OVER for run in self.runs)
+                self._look()
+                if over:
+                    self.active = False
+        self._tell()
+
+    def _tell(self) -> None:
+        for call in self._done:
+            call()
+
+    def _look(self) -> None:
+        """Send what is new."""
+        found = {i: part for i, sent in enumerate(self._sent) if (part := sent.news()) is not None}
+        names = {name: None for part in found.values() for name in part.columns if name not in AXES}
+        new = {name: metric_words(name) for name in names if name not in self.metrics}
+        if new:
+            self.metrics = {**self.metrics, **new}
+        self._frame(found)
+        changes = [_change(i, each) for i, run in enumerate(self.runs) for each in run.changes]
+        if changes != self.changes:
+            self.changes = changes
+        status = [sent.status(curve["name"]) for sent, curve in zip(self._sent, self.curves, strict=True)]
+        if status != self.status:
+            self.status = status
+
+    def _frame(self, parts: Mapping[int, Part]) -> None:
+        """One frame. Single precision is more than a screen shows."""
+        if not parts:
+            return
+        heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in parts.items()]
+        buffers = [np.stack(list(p.columns.values())).astype(np.float32).tobytes() for p in parts.values()]
+        self.send({"kind": "rows", "edition": self.edition, "parts": heads}, buffers=buffers)
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """A view wants rows that it lacks, or the user wants to stop."""
+        if content.get("kind") == "stop":
+            self.stop()
+        elif content.get("kind") == "from":
+            with self._lock:
+                have = [*content["rows"], *[0] * len(self._sent)]
+                again = {i: sent.again(int(have[i])) for i, sent in enumerate(self._sent)}
+                self._frame({i: part for i, part in again.items() if part is not None})
+
+
+class _Sent:
+    """What of one run the page has been sent.
+
+    Losses may come later than their rows, so rows are sent again until a later loss is known; those that are made up
+    for at the run's end are sent again then.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = 0
+        self.settled = 0  # rows that are not looked at again before the end
+        self.known = 0  # losses among the rows after them
+        self.sums = dict.fromkeys(_SUMS, 0.0)  # over the settled rows
+        self.holes = self.closed = False
+
+    def news(self) -> Part | None:
+        """Rows that the page lacks, None if there are none."""
+        over = self.run.state in OVER
+        if self.closed:
+            return None
+        if over and self.holes:
+            self.settled, self.known, self.sums, self.rows = 0, 0, dict.fromkeys(_SUMS, 0.0), -1
+        self.closed = over
+        rows = self.run.rows(self.settled)
+        count, losses = len(rows["round"]), np.isfinite(rows["loss"])
+        if self.settled + count == self.rows and losses.sum() == self.known:
+            return None
+        part = Part(self.settled, _cumulative(rows, self.sums))
+        self._settle(part, losses)
+        return part if count else None
+
+    def _settle(self, part: Part, losses: NDArray[np.bool_]) -> None:
+        count = len(losses)
+        self.rows = part.first + count
+        last = int(np.flatnonzero(losses)[-1]) + 1 if losses.any() else 0
+        done = max(last, count - AGAIN)
+        self.holes |= not losses[:done].all()
+        if done:
+            self.sums = {name: float(part.columns[name][done - 1]) for name in _SUMS if name in part.columns}
+        self.settled = part.first + done
+        self.known = int(losses[done:].sum())
+
+    def again(self, first: int) -> Part | None:
+        """All rows from `first` on that were sent before."""
+        rows = _cumulative(self.run.rows(), dict.fromkeys(_SUMS, 0.0))
+        if first >= min(self.rows, len(rows["round"])):
+            return None
+        return Part(first, {name: column[first : self.rows] for name, column in rows.items()})
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What the table under the curves says."""
+        run = self.run
+        share: float | None = max(self.rows, 0) / run.experiment.rounds
+        begins = not share and run.state not in OVER  # the bar moves by itself until the first round
+        if begins and run.state == "running":  # None: nobody knows how far it is
+            share = run.stage
+        shown = None if share is None else round(share, 3)
+        note = f"{run.note}; now {changes[-1].after}" if (changes := run.changes) else run.note
+        return {"name": name, "state": run.state, "note": note, "share": shown, "begins": begins}
+
+
+def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
+    """The columns that are shown, in the order of `Trace.rounds`."""
+    names = [name for name in rows if name in AXES or name not in _COSTS]
+    shown = {name: np.asarray(rows[name], dtype=float) for name in names}
+    added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
+    rounds = {"round": shown["round"] + 1.0} if "round" in shown else {}
+    return {**shown, **added, **rounds}
+
+
+def _change(curve: int, change: Change) -> dict[str, Any]:
+    """A change of scheme, with its reason in lines that fit beside a curve."""
+    lines = [fill(part, 60).replace("\n", "<br>") for part in change.reason.split("; ")]
+    words = "<br>".join([f"{change.before} → {change.after}", *lines])
+    return {"curve": curve, "round": change.round, "words": words}
+
+
+def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Name and look of every run's curve; runs of one scheme have its colour, and dashes of their own."""
+    looks = styles(run.experiment.scheme for run in runs)
+    return [
+        {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
+    ]
+
+
+def look(theme: Theme) -> dict[str, Any]:
+    """House style as plotly's layout."""
+    figure = new_figure(theme, "", height=HEIGHT)
+    figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
+    return dict(json.loads(figure.to_json())["layout"])
+
+
+def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
+    """Show runs while they go on, on one axis, with a Stop button; or a sweep, with what came of it so far.
+
+    `runs`: what `wb.start` and `wb.attach` return, a list of such, or what `wb.batch.start` and `wb.batch.attach` do.
+
+    >>> import workbench as wb
+    >>> plot = wb.watch(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> plot.wait()
+    True
+    """
+    shown = [runs] if isinstance(runs, Run) else runs
+    if not isinstance(shown, Sequence) and isinstance(shown, wb.batch.SweepRun):
+        from workbench.lab.widgets.plots.sweepplot import (
+            SweepPlot,  # who watches runs needs no sweep's pictures
+        )
+
+        return SweepPlot(shown)
+    if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
+        raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
+    return LivePlot(shown)

@@ -1,0 +1,263 @@
+"""Rounds as a stream: a row for every worker, a column for every round, drawn while the run goes on.
+
+Plotly redraws a whole heat map for every new column. Here the page keeps a table of bytes, a canvas draws the part that
+is looked at, and the kernel sends the columns that are new or other, ten times a second at most. Of real runs the round
+under way is drawn too, as far as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import RLock, Thread
+from typing import Any
+
+import numpy as np
+import traitlets as t
+from numpy.typing import NDArray
+
+import workbench as wb
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.running.run import Run, recorded
+from workbench.core.trace.layout import RUN
+from workbench.core.trace.stream import AGAIN, STATES, Stream
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.stream import colors
+from workbench.lab.widgets.assets import script, style
+from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.plots.player import Player
+from workbench.lab.widgets.plots.plot import Drawn, Stills
+
+PAUSE = 0.1  # s from look to look at the run
+ANEW = 2.0  # s that events are behind where their clock has begun anew
+REST = 0.03  # s for others in this process, however long a look takes
+PIECE = 2**20  # bytes in one message at most
+OVER = ("finished", "stopped", "failed")
+
+
+class StreamPlot(Drawn):
+    """The canvas; `show` a run, under way or over. A click, or Enter, tells `on_pick` round and worker.
+
+    >>> import workbench as wb
+    >>> plot = StreamPlot(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> plot.wait()
+    True
+    >>> plot.stream.grid.shape
+    (5, 4, 8)
+    """
+
+    _esm = t.Unicode(script("stream")).tag(sync=True)
+    _css = t.Unicode(style("stream")).tag(sync=True)
+    edition = t.Int().tag(sync=True)  # another number: another table
+    shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices of a round, number of the first round
+    label = t.Unicode("no run yet").tag(sync=True)
+    status = t.Unicode().tag(sync=True)
+    active = t.Bool().tag(sync=True)
+    looks = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
+    states = t.List(list(STATES)).tag(sync=True)
+
+    def __init__(self, run: Run | None = None, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.run: Run | None = None
+        self._whole = False
+        self._lock = RLock()
+        self._thread: Thread | None = None
+        self._picked: list[Callable[[int, int], None]] = []
+        if run is not None:
+            self.show(run)
+
+    def show(self, run: Run) -> None:
+        """Show another run; returns at once."""
+        with self._lock:
+            self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
+            self._whole = False  # does it show the run's own trace?
+            self._ahead = -np.inf  # s that the run's clock, by its newest event, is ahead of this kernel's
+            with self.hold_sync():
+                self.label = (
+                    f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
+                )
+                self._begin(self.stream)
+                self.active = run.state not in OVER
+            if not self.active:
+                self._conclude()
+                return
+            self._thread = Thread(target=self._follow, args=(run,), name="workbench-stream", daemon=True)
+            self._thread.start()
+
+    def _begin(self, table: Stream) -> None:
+        self.stream, self.shape = table, [table.workers, table.slices, table.first]
+        self.edition += 1
+
+    def on_pick(self, listener: Callable[[int, int], None]) -> None:
+        """Call back with the round and the worker that the user wants to look into."""
+        self._picked.append(listener)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run is over; says whether it is. All of it is shown then."""
+        if (thread := self._thread) is not None:
+            thread.join(timeout)
+        return not self.active
+
+    def trace(self) -> Trace | None:
+        """What is known of the run: its trace, or, while it goes on, the events of its newest rounds."""
+        run = self.run
+        if run is None or self._whole:
+            return None if run is None else run.result()
+        with self._lock:
+            events, _ = self.stream.recent()
+            missing = np.full(self.stream.first, np.nan)
+            ends = np.concatenate([missing, self.stream.ends])
+            times = {"round": np.arange(len(ends)), "time": ends}
+            return Trace(run.experiment, run.engine, times, dict(events), np.zeros(0))
+
+    def can_open(self, round: int) -> bool:
+        """Are the round's events at hand?"""
+        with self._lock:
+            return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
+
+    # ---------------------------------------------------------------- following the run
+
+    def _follow(self, run: Run) -> None:
+        over, due = False, time.monotonic()
+        while not over:
+            now = time.monotonic()
+            due = max(due + PAUSE, now + REST)
+            time.sleep(due - now)
+            with self._lock:
+                if self.run is not run:
+                    return
+                over = run.state in OVER
+                if over:
+                    self._conclude()
+                else:
+                    with run.resting:
+                        self._look()
+
+    def _look(self) -> None:
+        """Send what is new."""
+        assert self.run is not None
+        new, now = self._new(), time.monotonic()
+        first = self.stream.add(new)
+        if len(new["end"]) and self.run.engine != "sim":
+            ahead = float(new["end"].max()) - now
+            # Events come within a moment; where a changed plan begins anew, so does their clock.
+            self._ahead = ahead if ahead < self._ahead - ANEW else max(self._ahead, ahead)
+        if self.shape[2] != self.stream.first:
+            self.shape = [*self.shape[:2], self.stream.first]
+        timed = np.isfinite(self._ahead) and self.run.state not in OVER
+        begun = self.stream.under_way(now + self._ahead) if timed else None
+        if first is not None or begun is not None:
+            self._columns(len(self.stream) if first is None else first, begun)
+        if self.status != self.run.note:
+            self.status = self.run.note
+
+    def _conclude(self) -> None:
+        """The run is over: show what its trace has, which is all, unless it was stopped before it had learnt."""
+        assert self.run is not None
+        whole = None if self.run.state == "failed" else Stream.of(self.run.result())
+        if whole is not None and len(whole) >= len(self.stream):
+            self._whole = True
+            self._begin(whole)
+            self._columns(0)
+        else:
+            self._look()
+            self._columns(len(self.stream))  # takes the round away that was under way
+        self.status, self.active = f"{self.run.state}: {self.run.note}", False
+
+    def _columns(self, first: int, begun: NDArray[np.uint8] | None = None) -> None:
+        """Columns from a place on, and the shares of each worker. In pieces, where there are many."""
+        table = self.stream
+        columns = table.grid[first:] if begun is None else np.concatenate([table.grid[first:], begun[None]])
+        shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
+        step = max(1, PIECE // max(1, table.workers * table.slices))
+        words = {"kind": "columns", "edition": self.edition, "rounds": first + len(columns)}
+        for i in range(0, max(len(columns), 1), step):
+            part = columns[i : i + step]
+            head = {**words, "first": first + i, "count": len(part)}
+            self.send(head, buffers=[part.tobytes(), shares])
+
+    def stop(self) -> None:
+        """Ask the run to end after the round that it is in."""
+        if self.run is not None:
+            self.run.stop()
+
+    def hear(self, content: dict[str, Any]) -> None:
+        """A view wants what it lacks, or the user wants to stop, or to look into a round."""
+        kind = content.get("kind")
+        if kind == "stop":
+            self.stop()
+        elif kind == "from" and self.run is not None:
+            with self._lock:
+                self._columns(min(max(int(content["first"]), 0), len(self.stream)))
+        elif kind == "pick":
+            for listener in self._picked:
+                listener(int(content["round"]), int(content["worker"]))
+
+
+class Rounds(Pane):
+    """The stream with the round that was clicked below it, as a Gantt chart in slow motion.
+
+    >>> import workbench as wb
+    >>> rounds = Rounds(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> rounds.look_into(3, 1)
+    >>> rounds.player.drawn
+    True
+    """
+
+    def __init__(self, run: Run | Trace | None = None) -> None:
+        self.stream, self.player = StreamPlot(), Player()
+        self.stream.on_pick(self.look_into)
+        self.round = 0
+        super().__init__(
+            [self.stream]
+        )  # the player comes with plotly.js, for which the page stops for a second
+        if run is not None:
+            self.show(run)
+
+    def show(self, run: Run | Trace) -> None:
+        """Show a run, under way or over."""
+        self.stream.show(recorded(run) if isinstance(run, Trace) else run)
+        self.children = [self.message, self.stream]
+
+    def _ipython_display_(self) -> None:
+        """With pictures for readers without a kernel."""
+        plots = {self.stream.label: self.stream, "the round that was opened": self.player}
+        Stills(plots).show(self._repr_mimebundle_())
+
+    @guarded
+    def look_into(self, round: int, worker: int = 0) -> None:
+        """Look into a round; while the run goes on, into one of the newest."""
+        trace = self.stream.trace()
+        if trace is None:
+            return
+        if not self.stream.can_open(round):
+            last = len(trace.columns["time"]) - 1
+            why = (
+                f"before its end only rounds {max(last - AGAIN + 1, 0)} to {last} can be opened; wait for it"
+            )
+            raise SettingError(f"round = {round}: {why}")
+        self.round = round
+        self.player.play(trace, round)
+        self.children = [self.message, self.stream, self.player]
+        self.tell("")
+
+
+def stream(run: Run | Trace | str | Path) -> Rounds:
+    """Show what every worker does, round by round, while the run goes on or after it; a click opens a round.
+
+    `run`: what `wb.start`, `wb.attach` or `wb.run` return, or a run folder, of a run that is over or under way.
+
+    Raises `SettingError`: this is no run, or no folder of one.
+
+    >>> import workbench as wb
+    >>> rounds = stream(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
+    >>> len(rounds.stream.stream)
+    5
+    """
+    if isinstance(run, str | Path):
+        folder = path_of(run, "folder")
+        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
+    if not isinstance(run, Run | Trace):
+        raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
+    return Rounds(run)

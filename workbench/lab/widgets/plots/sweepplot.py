@@ -1,0 +1,145 @@
+"""A sweep that one watches: means and bands that fill in, the time left, failures in words, Stop and Go on."""
+
+from __future__ import annotations
+
+import time
+from threading import Event, Thread
+
+import ipywidgets as w
+import plotly.graph_objects as go
+
+from workbench.analysis.tables.status import read_plan
+from workbench.analysis.tables.table import Runs
+from workbench.core.base.settings import SettingError
+from workbench.lab.batch.background import Progress, SweepRun
+from workbench.lab.figures.gallery.bands import bands
+from workbench.lab.figures.gallery.importance import importance
+from workbench.lab.figures.gallery.parallel import parallel
+from workbench.lab.figures.meanings import result
+from workbench.lab.figures.style import Theme
+from workbench.lab.widgets.assets import Sheet
+from workbench.lab.widgets.guard import Pane, button, guarded, offered, progress, row, sentence
+from workbench.lab.widgets.plots.plot import Plot, Stills
+
+PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
+VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
+OVER = ("done", "failed", "stopped")
+MOST = 8  # failures that are told
+ALL = "all that differs"
+
+
+class SweepPlot(Pane):
+    """The live figure of a sweep; from any kernel, under way or over.
+
+    >>> import tempfile, workbench as wb
+    >>> plan = {"base": {"rounds": 3, "workers": 4}, "grid": {"scheme": ["UMW", "SGD"]}}
+    >>> plot = SweepPlot(wb.batch.start(plan, tempfile.mkdtemp() + "/two", pictures=False))
+    >>> plot.wait(300), plot.progress.counts, plot.plot.drawn
+    (True, {'done': 2}, True)
+    """
+
+    def __init__(self, sweep: SweepRun) -> None:
+        self.sweep = sweep
+        self.table: Runs | None = None
+        self.progress: Progress = sweep.progress()
+        search = read_plan(sweep.folder).get("sweep", {}).get("search") or {}
+        self._target, self._metric = search.get("target"), search.get("metric", "loss")
+        self.plot = Plot()
+        self.bar, self.failures = w.HTML(), w.HTML()
+        self.stop_button = button("Stop", sweep.stop, "end the sweep; what is done stays")
+        self.go_button = button("Go on", self._go_on, "do what is missing, interrupted or failed")
+        self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
+        self.view = w.Dropdown(description="Picture", options=list(VIEWS.items()))
+        self.along = w.Dropdown(description="Along", options=[ALL])
+        self.stop_button.add_class("wb-stop")
+        for menu in (self.of, self.view, self.along):
+            menu.observe(lambda _: self._draw(), "value")
+        buttons = w.HBox([self.stop_button, self.go_button])
+        buttons.add_class("wb")  # menus keep the page's own look
+        every = row(buttons, self.view, self.of, self.along)
+        super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
+        self._over, self._read, self._took = Event(), -1, 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._over.clear()
+        self._thread = Thread(target=self._follow, name="workbench-sweep", daemon=True)
+        self._thread.start()
+
+    @guarded
+    def _go_on(self) -> None:
+        self.sweep.go_on()
+        self.tell("")
+        if not self._thread.is_alive():
+            self._begin()
+
+    def _ipython_display_(self) -> None:
+        """With a picture of the figure for readers without a kernel."""
+        Stills({"what came of the sweep": self.plot}).show(self._repr_mimebundle_())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the sweep is over and drawn; says whether it is."""
+        return self._over.wait(timeout)
+
+    def _follow(self) -> None:
+        while True:
+            self.look()
+            if self.progress.state in OVER:
+                break
+            time.sleep(PAUSE)
+        self._over.set()
+
+    @guarded
+    def look(self) -> None:
+        """Show how it stands now; read the table where there are more runs, if there is time for it."""
+        self.progress = p = self.sweep.progress()
+        share = None if p.state in ("starting", "stopping") else p.share
+        self.bar.value = progress("progress of the sweep", str(p), share, p.found)
+        self.failures.value = _failures(p)
+        over = p.state in OVER
+        self.stop_button.disabled, self.go_button.disabled = (
+            over or p.state == "stopping",
+            not over or p.state == "done",
+        )
+        done, now = p.counts.get("done", 0), time.monotonic()
+        if done != self._read and (over or now - self._took > 0):
+            self._read = done
+            self.table = self.sweep.runs(self._target, self._metric)
+            self._menus(self.table)
+            self._draw()
+            self._took = time.monotonic() + (time.monotonic() - now) * (1 / SHARE - 1)
+
+    def _menus(self, table: Runs) -> None:
+        numbers = table.done.select_dtypes("number").columns
+        results = [name for name in map(str, numbers) if name not in table.settings]
+        offered(self.of, list(dict.fromkeys([self.of.value, *results])))
+        offered(self.along, [ALL, *(name for name in table.differing if name != "seed")])
+
+    def _drawn(self, theme: Theme) -> go.Figure:
+        assert self.table is not None
+        if self.view.value == "parallel":
+            return parallel(self.table, self.of.value, theme)
+        if self.view.value == "importance":
+            return importance(self.table, self.of.value, theme)
+        means = self.table.mean(self.of.value)
+        if not means.attrs["by"]:
+            means = self.table.mean(self.of.value, by=["scheme"])
+        x = self.along.value if self.along.value in means.attrs["by"] else None
+        return bands(means, x, theme)
+
+    @guarded
+    def _draw(self) -> None:
+        self.along.layout.display = "" if self.view.value == "bands" else "none"
+        if self.table is None or not len(self.table.done):
+            return
+        self.tell("")
+        try:
+            self.plot.show(self._drawn)
+        except SettingError as error:
+            self.tell(f"{result(self.of.value)[0]}: {error}")
+
+
+def _failures(p: Progress) -> str:
+    lines = [sentence(f"{name}: {why}", bad=True) for name, why in list(p.failures.items())[:MOST]]
+    more = len(p.failures) - MOST
+    return "".join(lines) + (sentence(f"and {more} others") if more > 0 else "")

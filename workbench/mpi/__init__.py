@@ -1,0 +1,1 @@
+"""Real runs: ranks over MPI, pools, and the clusters that they are started on."""

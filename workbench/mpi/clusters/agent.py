@@ -1,0 +1,111 @@
+"""The agent on the machine that starts ranks: it does for a client elsewhere what that would do itself beside it.
+
+It is the other end of a connection (see `gateway`) and ends with it. The pools that it opened then end, too, once the
+run that is under way in them is over; that run's folder stays, and another agent finds it again.
+"""
+
+import shutil
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.core.trace.folder import new_folder
+from workbench.core.trace.layout import ENDED, STOP
+from workbench.mpi.clusters.base import placed, rebuilt
+from workbench.mpi.launch.gateway import AGENT
+from workbench.mpi.launch.head.pools import FolderPool
+from workbench.mpi.launch.hosts.host import Host, answer
+from workbench.mpi.launch.mirror import News
+from workbench.mpi.launch.processes import Place, end_one, here
+from workbench.mpi.launch.reports import REPORTS
+from workbench.mpi.launch.site import Holder, Site
+from workbench.mpi.launch.task import Task
+
+SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
+
+
+def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+    """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
+    files = {name: str(placed(name, text)) for name, text in words["files"].items()}
+    agent = Agent(rebuilt({**words["cluster"], **files}).here())
+    try:
+        answer(agent, input, output, SILENCE)
+    finally:  # the client is gone
+        for pool in agent.pools.values():
+            pool.leave()
+
+
+class Agent(Host):
+    """Each `do_...` answers one kind of question."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.pools: dict[str, FolderPool] = {}
+
+    def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
+        """Start a pool; see `Site.open`."""
+        pool = self.site.open(ranks, self.said)
+        assert isinstance(pool, FolderPool)
+        self.pools[pool.folder.name] = pool
+        return {"pool": pool.folder.name, "ranks": pool.ranks, "words": pool.words(), "agent": here()}
+
+    def do_inherit(self, data: bytes, words: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
+        """Take a pool over from another agent, which its client has lost, and end that one; see `do_open`."""
+        pool = self.site.holder(words, Path(words["pool"]))
+        assert isinstance(pool, FolderPool)
+        self.pools[pool.folder.name] = pool
+        if (was := Place(*agent)).host == here().host:
+            end_one(was.pid, AGENT)
+        return {}
+
+    def do_submit(self, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
+        """Hand a run in; answers where its folder is, and who has it."""
+        handed = self.pools[pool]
+        home = new_folder(None)
+        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), self.said)
+        return {"folder": str(home), "words": handed.words()}
+
+    def do_report(self, data: bytes, report: str, **words: Any) -> dict[str, Any]:
+        """One of `REPORTS`, by the method of `Site` of the same name."""
+        found = getattr(self.site, report)(**words, said=self.said)
+        return {"report": REPORTS[report].dump_python(found, mode="json")}
+
+    def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
+        """How a pool is; `places` are there once all ranks are up."""
+        p, files = self.pools[pool], self.pools[pool].files
+        state = {"alive": p.alive, "waiting": p.waiting, "lost": p.lost(), "up": files.up, "note": p.up_note}
+        return {**state, "patience": p.start_patience, "places": p.places if files.ready else []}
+
+    def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
+        """Why a pool did not start."""
+        return {"why": self.pools[pool].why_not()}
+
+    def do_reason(self, data: bytes, folder: str, words: dict[str, Any]) -> dict[str, Any]:
+        """Why the holder of a run is gone."""
+        return {"reason": self._holder(folder, words).reason()}
+
+    def _holder(self, folder: str, words: dict[str, Any]) -> Holder:
+        """Who has a run: a pool of this agent, or of another before it."""
+        mine = self.pools.get(Path(words.get("pool", "")).name)
+        return mine if mine is not None else self.site.holder(words, Path(folder))
+
+    def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
+        """End a pool."""
+        if (held := self.pools.pop(pool, None)) is not None:
+            held.close()
+        return {}
+
+    def do_news(
+        self, data: bytes, folder: str, words: dict[str, Any], news: dict[str, Any], stop: bool
+    ) -> tuple[dict[str, Any], bytes]:
+        """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
+        there, home = self._holder(folder, words).there, Path(folder)
+        if stop and home.is_dir():
+            (home / STOP).touch()
+        answer, more = News(**news).read(home)
+        return {**answer, "there": there}, more
+
+    def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
+        """Take away the folder of a run that has ended and is at home."""
+        if (Path(folder) / ENDED).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        return {}

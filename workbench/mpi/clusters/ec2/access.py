@@ -1,0 +1,161 @@
+"""How the machines on EC2 are reached: keys, what they are told at their first start, and the files that ssh reads.
+
+Four key pairs are made here for every cluster, and thrown away with it:
+
+* this machine opens all machines with one; EC2 is given its public half only;
+* the head opens the workers with another, which `deliver` brings to the head alone; workers hold no key;
+* the head, and the workers together, prove who they are with host keys made here. They travel as user data, so the very
+  first connection can be checked strictly. The other way, reading what EC2's console prints, takes minutes for every
+  machine, at times shows nothing, and an image may not print it. The price: who may read the account's user data can
+  read these host keys; they are worth something only until the cluster ends. A host key that fits also proves that a
+  machine has obeyed its user data, with the time in it at which it ends itself.
+"""
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import atomic_write
+from workbench.core.base.text import dump
+from workbench.mpi.launch.package import tarred
+from workbench.mpi.launch.reports import Said, quiet
+
+# Files of the private halves.
+OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
+CONFIG, KNOWN = "ssh_config", "known_hosts"
+PAUSE = 5.0  # s between two looks
+PATIENCE = 900.0  # s for all machines to be reached
+ANSWER = 900.0  # s for one answer
+_END = "/var/lib/cloud/scripts/per-boot/workbench-end"
+_SCHEDULED = "/run/systemd/shutdown/scheduled"
+
+
+def make_keys(folder: Path) -> None:
+    """Make the four key pairs; those that are there already stay."""
+    for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
+        if (folder / name).exists():
+            continue
+        words = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
+        try:
+            subprocess.run(["ssh-keygen", *words], check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = f"ssh-keygen: no key could be made ({error}); install OpenSSH's client"
+            raise ClusterError(why) from None
+
+
+def public(folder: Path, name: str) -> str:
+    """The public half of a key pair: kind and key."""
+    kind, key, *_ = (folder / f"{name}.pub").read_text(encoding="utf-8").split()
+    return f"{kind} {key}"
+
+
+def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = ()) -> str:
+    """What machines do at their first start: take their host key, let these public keys in, end at the deadline."""
+    end = (
+        "#!/bin/sh\n"
+        "# Ends this machine at the time that was set when it was ordered, after a restart too.\n"
+        f"left=$(( ({int(deadline)} - $(date +%s) + 59) / 60 ))\n"
+        '[ "$left" -gt 0 ] || left=0\n'
+        'exec shutdown -P "+$left" "the hours of this cluster are over"\n'
+    )
+    private = (folder / host).read_text(encoding="utf-8")
+    words: dict[str, object] = {"ssh_deletekeys": True, "ssh_pwauth": False}
+    words |= {"ssh_keys": {"ed25519_private": private, "ed25519_public": public(folder, host)}}
+    words |= {"ssh_authorized_keys": list(opens)}
+    words |= {"write_files": [{"path": _END, "permissions": "0755", "content": end}]}
+    return "#cloud-config\n" + dump(words)
+
+
+def write_access(folder: Path, user: str, address: str, head: str, workers: Sequence[str]) -> None:
+    """Write ssh's files: from here to the head at its public address, and through it to the workers."""
+    known = [f"head,{address},{head} {public(folder, HEAD_HOST)}\n"]
+    known += [f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers]
+    common = _common(user, _quoted(folder / OWN), _quoted(folder / KNOWN))
+    # Not ProxyJump: that cannot hand on a path with a space in it.
+    jump = f"ssh -F {shlex.quote(str(folder / CONFIG)).replace('%', '%%')} -W [%h]:%p head"
+    through = f"Host {' '.join(workers)}\n  ProxyCommand {jump}\n" if workers else ""
+    _write(folder / KNOWN, "".join(known))
+    _write(folder / CONFIG, f"Host head {head}\n  HostName {address}\n{through}Host *\n{common}")
+
+
+def _common(user: str, key: str, known: str) -> str:
+    """Settings for every connection: one key, known hosts only, no questions."""
+    return f"""\
+  User {user}
+  IdentityFile {key}
+  IdentitiesOnly yes
+  UserKnownHostsFile {known}
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  UpdateHostKeys no
+  BatchMode yes
+  ForwardAgent no
+  ConnectTimeout 10
+  ServerAliveInterval 15
+"""
+
+
+def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet) -> None:
+    """Give the head what opens the workers, and wait until all machines are reached and will end themselves.
+
+    Raises `ClusterError` where one is not; it is asked for 15 minutes.
+    """
+    end = time.monotonic() + PATIENCE
+    luggage = _luggage(folder, user, workers)
+    unpack = "umask 077 && mkdir -p .ssh && tar -x -C .ssh"
+    total = len(workers) + 1
+    while (answer := _ssh(folder, unpack, luggage)).returncode:
+        lines = answer.stderr.decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else f"ssh ended with {answer.returncode}"
+        _wait(end, f"the head cannot be reached ({last})")
+        said("reaching machines", 0, total)
+    while waiting := _unready(folder):
+        who = f"{len(waiting)} of {total} cannot be reached, or would not end themselves"
+        _wait(end, f"{who}: {', '.join(waiting[:5])}")
+        said("reaching machines", total - len(waiting), total)
+    said("reaching machines", total, total)
+
+
+def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
+    """The head's .ssh as a tar file."""
+    known = "".join(f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers)
+    common = _common(user, "~/.ssh/workbench", "~/.ssh/workbench_known_hosts")
+    files = {"workbench": (folder / INNER).read_text(encoding="utf-8"), "workbench_known_hosts": known}
+    files |= {"workbench_hosts": "".join(f"{worker}\n" for worker in workers), "config": f"Host *\n{common}"}
+    return tarred({name: text.encode() for name, text in files.items()}, mode=0o600)
+
+
+def _unready(folder: Path) -> list[str]:
+    """Machines that cannot be reached, or whose end is not set; asked by the head, 32 at a time."""
+    look = f"test -e {_SCHEDULED}"
+    each = f'ssh -n "$0" {look} >/dev/null 2>&1 || echo "$0"'
+    every = f"xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts"
+    answer = _ssh(folder, f"{look} || echo head; {every}", b"")
+    return ["head"] if answer.returncode else answer.stdout.decode().split()
+
+
+def _ssh(folder: Path, command: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+    call = ["ssh", "-F", str(folder / CONFIG), "head", command]
+    return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER)
+
+
+def _wait(end: float, why: str) -> None:
+    if time.monotonic() > end:
+        raise ClusterError(f"after {PATIENCE:g} s, {why}")
+    time.sleep(PAUSE)
+
+
+def _quoted(path: Path) -> str:
+    """A path as ssh's configuration takes it."""
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    with atomic_write(path, "w") as out:
+        os.fchmod(out.fileno(), 0o600)
+        out.write(text)

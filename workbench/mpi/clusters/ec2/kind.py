@@ -1,0 +1,226 @@
+"""Machines on Amazon EC2, by the hour: `up` starts them, what runs on them is a cluster of kind ssh, `down` ends them.
+
+EC2 is no way for messages of its own. Once machines are up, this machine reaches their head by ssh, the head reaches
+the workers, and `workbench.mpi.clusters.ssh` does the rest. docs/ec2.md tells the whole story.
+"""
+
+import contextlib
+import getpass
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from typing_extensions import override
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.settings import SettingError, setting
+from workbench.mpi.clusters.base import Cluster
+from workbench.mpi.clusters.ec2 import access
+from workbench.mpi.clusters.ec2 import notes as ec2_notes
+from workbench.mpi.clusters.ec2.aws import whose
+from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
+from workbench.mpi.clusters.ec2.notes import Notes
+from workbench.mpi.clusters.ec2.prices import LATE, bursts, credit_note
+from workbench.mpi.clusters.ec2.requests import HEAD, Order, Part, part_of, state
+from workbench.mpi.clusters.ec2.settings import Ec2Settings
+from workbench.mpi.clusters.ssh import Ssh
+from workbench.mpi.launch.gateway import Gateway
+from workbench.mpi.launch.reports import HostState, Said, Status, quiet
+from workbench.mpi.launch.site import Site
+
+_LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
+
+
+class Ec2(Ec2Settings):
+    """Machines on Amazon EC2."""
+
+    kind: Literal["ec2"] = setting("ec2", "machines on Amazon EC2")
+
+    elsewhere: ClassVar[bool] = True
+
+    @property
+    def folder(self) -> Path:
+        """Notes and keys on this machine, while the cluster is up; raises `SettingError` where it has no name."""
+        if not self.name:
+            raise SettingError("name: is missing; write the cluster into a file clusters/NAME.yaml")
+        return ec2_notes.folder_of(self.name)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The machines as EC2 knows them."""
+        try:
+            login = getpass.getuser()
+        except (OSError, KeyError):  # some containers have none
+            login = "user"
+        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # those that a tag may have
+        return Fleet(f"{self.owner or letters}/{self.name}", self.region)
+
+    def up(self, said: Said = quiet) -> None:
+        """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
+
+        Where they are up, it only opens ssh for the present address. When it raises, for a Ctrl-C too, nothing is left
+        of what it has started. Raises `SettingError`, `ClusterError`.
+
+        >>> cluster = clusters.load("fleet")  # doctest: +SKIP
+        >>> cluster.up()  # prints what it costs at most, asks, starts, waits  # doctest: +SKIP
+        >>> wb.run(experiment, engine="mpi", cluster="fleet", emulate="nothing")  # doctest: +SKIP
+        >>> cluster.down()  # doctest: +SKIP
+        """
+        with ec2_notes.alone(self.folder):
+            notes = self._noted(said) or self._agreed()
+            try:
+                self.fleet.up(self._order(notes), said, lambda m: self._reach(notes, m, said), notes.complete)
+            except BaseException:
+                with contextlib.suppress(ClusterError):
+                    if not notes.complete and not self.fleet.left():
+                        ec2_notes.forget(self.folder)
+                raise
+        print(f"log in to the head: ssh -F {shlex.quote(str(self.folder / access.CONFIG))} head")
+
+    def down(self, said: Said = quiet) -> None:
+        """End all machines, and all that came with them; raises `ClusterError` if anything is left."""
+        with ec2_notes.alone(self.folder):
+            with contextlib.suppress(ec2_notes.Damaged):
+                self._moved(ec2_notes.read(self.folder))
+            self.fleet.down(said)
+            ec2_notes.forget(self.folder)
+
+    def _noted(self, said: Said) -> Notes | None:
+        """Notes of machines that are up, or were on their way when this program was killed; None: start anew."""
+        notes = ec2_notes.read(self.folder)
+        self._moved(notes)
+        if notes is not None and not self.fleet.machines():
+            self.fleet.down(said)  # they ended themselves, the group and the key are still there
+            ec2_notes.forget(self.folder)
+            return None
+        if notes is None:
+            if left := self.fleet.left():
+                raise ClusterError(
+                    f"{self.fleet!r}: {sum(map(len, left.values()))} things are there that this machine"
+                    " knows nothing of; end them first (workbench cluster down)"
+                )
+        elif changed := [key for key, value in self._asked().items() if notes.asked.get(key) != value]:
+            raise SettingError(
+                f"{changed[0]} = {self._asked()[changed[0]]!r}: {self.name} is up with {notes.asked.get(changed[0])!r};"
+                f" put that back, or end it first (workbench cluster down {self.name})"
+            )
+        return notes
+
+    def _moved(self, notes: Notes | None) -> None:
+        """Machines are found by region and owner, so those have to be the ones that they were started with."""
+        if notes is None:
+            return
+        for field in ("region", "owner"):
+            if (then := notes.asked[field]) != (now := getattr(self, field)):
+                raise SettingError(f"{field} = {now!r}: {self.name} is up with {then!r}; put that back first")
+
+    def _asked(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude=_LATER)
+
+    def _agreed(self) -> Notes:
+        """Notes of a new launch that the user has agreed to."""
+        bill, account = self.bill(), whose(self.region)
+        words = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
+        print(f"{words}Type {self.name} to start them: ", end="", flush=True)
+        try:
+            typed = input()
+        except EOFError:
+            typed = ""
+        if typed.strip() != self.name:
+            raise ClusterError(f"{typed.strip()!r}: is not {self.name!r}; nothing was started")
+        now = time.time()
+        asked, end = self._asked(), now + 3600 * self.hours
+        notes = Notes(secrets.token_hex(8), now, end, asked, dict(bill.prices), bill.ceiling)
+        ec2_notes.write(self.folder, notes)
+        return notes
+
+    def _order(self, notes: Notes) -> Order:
+        """What EC2 is asked for: the same words for the same notes, so that asking twice starts nothing twice."""
+        access.make_keys(self.folder)
+        words = access.user_data(self.folder, access.HEAD_HOST, notes.deadline)
+        inner = [access.public(self.folder, access.INNER)]
+        worker = access.user_data(self.folder, access.WORKERS_HOST, notes.deadline, inner)
+        parts = [Part(HEAD, self.head_type, 1, words, f"{notes.launch}-{HEAD}")]
+        for k, first in enumerate(range(0, self.workers, AT_ONCE)):
+            count, name = min(AT_ONCE, self.workers - first), f"workers-{k:03}"
+            parts.append(Part(name, self.worker_type, count, worker, f"{notes.launch}-{name}"))
+        key = access.public(self.folder, access.OWN)
+        return Order(self.fleet.tag, notes.launch, tuple(parts), key, self)
+
+    def _reach(self, notes: Notes, machines: list[Machine], said: Said) -> None:
+        """Have ssh reach all machines, see that runs can start, and write down where they are."""
+        head = next(m for m in machines if part_of(m) == HEAD)
+        if (address := head.get("PublicIpAddress")) is None:
+            address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
+        workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
+        access.write_access(self.folder, self.user, address, head["PrivateIpAddress"], workers)
+        access.deliver(self.folder, self.user, workers, said)
+        notes = replace(notes, address=address, head=head["PrivateIpAddress"], workers=workers)
+        if workers:
+            self._ssh(notes).checked("runs cannot start", said)
+        ec2_notes.write(self.folder, notes)
+
+    @property
+    def machines(self) -> Ssh:
+        """The cluster of kind ssh that the machines are; raises `ClusterError` where they are not up."""
+        notes = ec2_notes.read(self.folder)
+        if notes is None or not notes.complete:
+            raise ClusterError(f"{self.name}: is not up; `workbench cluster up {self.name}` starts it")
+        if not notes.workers:
+            raise ClusterError(f"{self.name}: has no workers, only a head to make an image on")
+        if time.time() > notes.deadline:
+            why = f"`workbench cluster up {self.name}` starts it anew"
+            raise ClusterError(f"{self.name}: has ended itself after {notes.asked['hours']:g} h; {why}")
+        return self._ssh(notes)
+
+    def _ssh(self, notes: Notes) -> Ssh:
+        config = str(self.folder / access.CONFIG)
+        return Ssh(name=self.name, head=notes.head, hosts=notes.workers, python=self.python, config=config)
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """To the head."""
+        return self.machines.gateway
+
+    @override
+    def without(self, hosts: Sequence[str]) -> Cluster | None:
+        return self.machines.without(hosts)
+
+    def carried(self) -> dict[str, Any]:
+        """To the head it is a cluster of kind ssh, and nothing there knows of EC2."""
+        return self.machines.carried()
+
+    @override
+    def here(self) -> Site:
+        return self.machines.here()
+
+    def status(self, said: Said = quiet) -> Status:
+        """Machines, what they cost so far at most, when they end, and their CPU credits."""
+        notes, found = ec2_notes.read(self.folder), self.fleet.machines()
+        kinds = [f"{m['InstanceId']}, {m['InstanceType']}" for m in found]
+        hosts = [HostState(str(m.get("PrivateIpAddress", "")), state(m)) for m in found]
+        rows = tuple(replace(host, note=kind) for host, kind in zip(hosts, kinds, strict=True))
+        if notes is None or not found:
+            left = ", ".join(f"{len(ids)} {sort}" for sort, ids in self.fleet.left().items())
+            nothing = f"nothing is there of {self.fleet!r}"
+            return Status(rows, note=f"not up, but there are: {left}" if left else nothing)
+        if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
+            known = {row.host: row.note for row in rows}
+            seen = super().status(said).hosts  # by ssh: ranks, cores and memory
+            rows = tuple(replace(host, note=host.note or known.get(host.host, "")) for host in seen)
+        hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
+        burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]
+        ahead = (notes.deadline - time.time()) / 3600
+        ends = f"ends itself in {ahead:.1f} h, for {notes.ceiling:.2f} $ at most"
+        if ahead < 0:
+            ends = f"SHOULD HAVE ENDED ITSELF {-ahead:.1f} h ago: `workbench cluster down {self.name}`"
+        credits = credit_note(self.region, burst) if burst else ""
+        lines = (self.described, ends, credits)
+        cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
+        return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))

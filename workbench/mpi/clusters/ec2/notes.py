@@ -1,0 +1,87 @@
+"""What this machine remembers of a cluster on EC2 while it is up: until when, for how much, and at which addresses.
+
+A folder of the user's cache that nobody else can read. Nothing in it opens AWS: credentials are never written anywhere.
+"""
+
+import json
+import os
+import shutil
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import atomic_write
+from workbench.core.base.locks import Lock
+from workbench.core.problems.data.cache import root
+from workbench.mpi.clusters.ec2.prices import Price
+
+_FILE = "machines.json"
+
+
+class Damaged(ClusterError):
+    """Notes that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is known of a launch. Times: seconds since 1970.
+
+    `launch`: its tag; `asked`: the settings it was started with; `ceiling`: dollars; `address`: the head's public one;
+    `head`, `workers`: private ones, there once everything is up.
+    """
+
+    launch: str
+    created: float
+    deadline: float
+    asked: dict[str, Any]
+    prices: dict[str, Price]
+    ceiling: float
+    address: str = ""
+    head: str = ""
+    workers: tuple[str, ...] = field(default=())
+
+    @property
+    def complete(self) -> bool:
+        """Has everything been up once?"""
+        return bool(self.address)
+
+
+def folder_of(name: str) -> Path:
+    """Where the notes and keys of a cluster are; it need not be there."""
+    return root() / "clusters" / name
+
+
+def read(folder: Path) -> Notes | None:
+    """The notes; None: there are none. Raises `Damaged`."""
+    try:
+        words = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        priced = {what: Price(**price) for what, price in words.pop("prices").items()}
+        return Notes(**{**words, "prices": priced, "workers": tuple(words["workers"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start anew"
+        raise Damaged(f"{folder / _FILE}: {why}") from None
+
+
+def write(folder: Path, notes: Notes) -> None:
+    """Write the notes into a folder that only the user can read."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    with atomic_write(folder / _FILE, "w") as out:
+        os.fchmod(out.fileno(), 0o600)
+        json.dump(asdict(notes), out, indent=1)
+
+
+def forget(folder: Path) -> None:
+    """Delete notes and keys."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def alone(folder: Path) -> AbstractContextManager[None]:
+    """One at a time starts or ends the machines of a cluster; raises `ClusterError` where somebody does already."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    other = f"{folder.name}: is being started or ended by another program on this machine; wait for it"
+    return Lock(folder.with_name(f".{folder.name}.lock"), 0o600).alone(ClusterError(other))

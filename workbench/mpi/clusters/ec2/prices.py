@@ -1,0 +1,182 @@
+"""What a fleet costs at most, and the CPU credits that some of its machines (t2, t3, ...) live on.
+
+Prices are stated by the user, or come from AWS's price list, with its date. A machine without credits is a straggler.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any, Literal
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.settings import SettingError
+from workbench.mpi.clusters.ec2.aws import client, slices, spoken
+
+DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
+MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
+LATE = 0.1  # h that a machine may take to be gone after its time
+STANDARD: Literal["standard"] = "standard"
+"""Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
+LOW = 1.0  # credits: a minute of a whole core
+_AT_ONCE = 500  # metrics in one question to CloudWatch
+_BACK = timedelta(minutes=20)  # a balance comes every five minutes, and late
+_LIST = "us-east-1"  # where the price list of all regions is asked
+_LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
+
+
+@dataclass(frozen=True)
+class Price:
+    """Dollars, per hour or per GB and month, and where they come from."""
+
+    usd: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What machines cost. `counts`: machines by type; `disk`: GB of all; `addresses`: public ones; `hours`: at most."""
+
+    counts: Mapping[str, int]
+    disk: int
+    addresses: int
+    hours: float
+    prices: Mapping[str, Price]
+
+    @property
+    def lines(self) -> list[tuple[str, float, Price]]:
+        """What is paid for: what it is, dollars per hour, and the price behind it."""
+        priced = [(n, kind, self.prices[kind]) for kind, n in self.counts.items()]
+        rows = [(f"{n} x {kind}", n * price.usd, price) for n, kind, price in priced]
+        disk = self.prices[DISK]
+        rows.append((f"{self.disk} GB of disks", self.disk * disk.usd / MONTH, disk))
+        if self.addresses:
+            address = self.prices[ADDRESS]
+            rows.append((f"{self.addresses} public address", self.addresses * address.usd, address))
+        return rows
+
+    @property
+    def hourly(self) -> float:
+        """Dollars per hour."""
+        return sum(row[1] for row in self.lines)
+
+    @property
+    def ceiling(self) -> float:
+        """Dollars, if nobody ends the machines before they end themselves."""
+        return self.hourly * (self.hours + LATE)
+
+    def text(self) -> str:
+        """The bill as a table for people."""
+        rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
+        most = f"{self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
+        rows += [f"  at most {most}", "  without traffic out of the region, and without taxes"]
+        return "\n".join(rows)
+
+
+def bursts(kind: str) -> bool:
+    """Does this type of machine live on CPU credits?
+
+    >>> bursts("t2.micro"), bursts("t4g.small"), bursts("trn1.2xlarge"), bursts("c7i.large")
+    (True, True, False, False)
+    """
+    return re.match(r"t\d", kind) is not None
+
+
+def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> dict[str, Price]:
+    """Prices of types of machines, of a disk and of an address: those stated, the others from AWS's price list.
+
+    Raises `SettingError`, naming all that neither has, so that they can be stated.
+
+    >>> stated = {"t2.micro": 0.5, "disk": 0.25, "address": 0.125}  # no real ones
+    >>> prices(["t2.micro"], stated, "us-east-1")["disk"]
+    Price(usd=0.25, source='stated')
+    """
+    found = {what: Price(usd, "stated") for what, usd in stated.items()}
+    wanted = [what for what in dict.fromkeys([*kinds, DISK, ADDRESS]) if what not in found]
+    why = "" if not wanted else _ask(wanted, region, found)
+    missing = [what for what in wanted if what not in found]
+    if missing:
+        example = ", ".join(f"{what}: ..." for what in missing)
+        raise SettingError(
+            f"prices: no price of {', '.join(missing)} in {region} is known{why}; look them up and state them,"
+            f" prices: {{{example}}} (machines and address: $ per hour, disk: $ per GB and month)"
+        )
+    return found
+
+
+def _ask(wanted: Sequence[str], region: str, found: dict[str, Price]) -> str:
+    """Add what AWS's price list has; why not, if it cannot be asked."""
+    try:
+        pricing = client("pricing", _LIST)
+        for what in wanted:
+            with spoken():
+                answer = _look_up(pricing, what, region)
+            if answer is not None:
+                found[what] = answer
+    except ClusterError as error:
+        return f" ({error})"
+    return " (AWS's price list has none, or several)"
+
+
+def _look_up(pricing: Any, what: str, region: str) -> Price | None:
+    """The one price that the list has; None: it has none, or several."""
+    service, fields = "AmazonEC2", {"instanceType": what, **_LINUX}
+    if what == DISK:
+        fields = {"productFamily": "Storage", "volumeApiName": "gp3"}
+    elif what == ADDRESS:
+        service, fields = "AmazonVPC", {"group": "VPCPublicIPv4Address"}
+    fields["regionCode"] = region
+    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
+    pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
+    products = [json.loads(product) for page in pages for product in page["PriceList"]]
+    if what == ADDRESS:  # the list has those that lie idle, too, and whole blocks
+        facts = [(each, each.get("product", {}).get("attributes", {})) for each in products]
+        products = [each for each, known in facts if "InUse" in str(known.get("usagetype", ""))]
+    unit = "GB-Mo" if what == DISK else "Hrs"
+    amounts = {usd for product in products for usd in _amounts(product, unit) if usd > 0}
+    if len(amounts) != 1:
+        return None
+    date = max(str(product.get("publicationDate", "of unknown date"))[:10] for product in products)
+    return Price(amounts.pop(), f"AWS price list, {date}")
+
+
+def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:
+    """Prices on demand in a product of the list."""
+    terms = product.get("terms", {}).get("OnDemand", {}).values()
+    sizes = [size for term in terms for size in term["priceDimensions"].values()]
+    return [float(size["pricePerUnit"]["USD"]) for size in sizes if size["unit"] == unit]
+
+
+def credit_note(region: str, machines: Sequence[str]) -> str:
+    """One sentence on the newest balances, or on why they cannot be read."""
+    try:
+        found = balances(region, machines)
+    except ClusterError as error:
+        return f"CPU credits cannot be read ({error})"
+    if not found:
+        return f"CPU credits: CloudWatch has no balance of the {len(machines)} machines yet (it takes ten minutes)"
+    low, values = sum(value < LOW for value in found.values()), list(found.values())
+    return (
+        f"CPU credits: {min(values):.3g} to {max(values):.3g}, median {median(values):.3g} ({len(found)} of"
+        f" {len(machines)} machines), {low} below {LOW:g}: those run at their baseline and straggle"
+    )
+
+
+def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
+    """The newest CPUCreditBalance of each machine that CloudWatch has one of; raises `ClusterError`."""
+    cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
+    found: dict[str, float] = {}
+    for ids in slices(machines, _AT_ONCE):
+        which = [[{"Name": "InstanceId", "Value": machine}] for machine in ids]
+        metrics = [{"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": d} for d in which]
+        stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
+        queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
+        words = {"MetricDataQueries": queries, "StartTime": now - _BACK, "EndTime": now}
+        with spoken():
+            paginator = cloudwatch.get_paginator("get_metric_data")
+            pages = paginator.paginate(**words, ScanBy="TimestampDescending")
+            answers = [answer for page in pages for answer in page["MetricDataResults"]]
+        found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
+    return found

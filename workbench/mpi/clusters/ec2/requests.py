@@ -1,0 +1,117 @@
+"""What is asked of EC2, as plain data: the call that starts machines, their tags, and who may talk to whom."""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
+from workbench.mpi.clusters.ec2.settings import Ec2Settings
+
+CLUSTER, LAUNCH, PART = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
+"""Names of the tags: whose cluster a thing belongs to, which launch made it, which part of the fleet it is."""
+HEAD = "head"
+_STARTED = ["instance", "volume", "network-interface"]  # what one call makes
+_METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Machines that one call starts; its `token` makes it start them once, however often it is sent."""
+
+    name: str  # "head", "workers-0", "workers-1" and so on
+    type: str
+    count: int
+    user_data: str
+    token: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to start. `launch`: who starts them, as a tag; `wanted`: what the machines are to be."""
+
+    tag: str
+    launch: str
+    parts: tuple[Part, ...]
+    public_key: str
+    wanted: Ec2Settings
+
+    @property
+    def label(self) -> str:
+        """Name of what is made."""
+        return f"workbench-{self.tag.replace('/', '-')}"
+
+    @property
+    def count(self) -> int:
+        """How many machines."""
+        return sum(part.count for part in self.parts)
+
+
+def tagged(order: Order, *sorts: str, part: str = "") -> list[dict[str, Any]]:
+    """Tags that things of these sorts have from the moment they exist."""
+    words = {"Name": f"{order.label}-{part}".rstrip("-"), CLUSTER: order.tag, LAUNCH: order.launch}
+    words |= {PART: part} if part else {}
+    listed = [{"Key": key, "Value": value} for key, value in words.items()]
+    return [{"ResourceType": sort, "Tags": listed} for sort in sorts]
+
+
+def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[str, Any]:
+    """The call that starts all machines of a part, or none; `root` names the image's root disk."""
+    spot = order.wanted.spot and part.name != HEAD
+    disk = {"VolumeSize": order.wanted.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
+    sorts = [*_STARTED, *["spot-instances-request"] * spot]
+    call = {
+        **{"ImageId": order.wanted.image, "InstanceType": part.type, "UserData": part.user_data},
+        **{"MinCount": part.count, "MaxCount": part.count, "ClientToken": part.token, "KeyName": order.label},
+        "InstanceInitiatedShutdownBehavior": "terminate",  # so that powering off ends the bill
+        "MetadataOptions": _METADATA,
+        "NetworkInterfaces": [_port(order, part, subnet, group)],
+        "BlockDeviceMappings": [{"DeviceName": root, "Ebs": disk}],
+        "TagSpecifications": tagged(order, *sorts, part=part.name),
+    }
+    if bursts(part.type):
+        call["CreditSpecification"] = {"CpuCredits": STANDARD}
+    if spot:
+        once = {"SpotInstanceType": "one-time"}
+        call["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
+    return call
+
+
+def _port(order: Order, part: Part, subnet: str, group: str) -> dict[str, Any]:
+    """A machine's network interface: only the head can be reached from outside, at an address like the caller's."""
+    six = ipaddress.ip_network(order.wanted.ssh_from).version == 6
+    public: dict[str, Any] = {"AssociatePublicIpAddress": part.name == HEAD and not six}
+    if part.name == HEAD and six:
+        public["Ipv6AddressCount"] = 1
+    return {"DeviceIndex": 0, "SubnetId": subnet, "Groups": [group], "DeleteOnTermination": True, **public}
+
+
+def rules(group: str, ssh_from: str) -> list[dict[str, Any]]:
+    """Who may open connections: ssh from one address, and the group's members among themselves."""
+    caller = ipaddress.ip_network(ssh_from)
+    ranges, word = ("IpRanges", "CidrIp") if caller.version == 4 else ("Ipv6Ranges", "CidrIpv6")
+    ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, ranges: [{word: str(caller)}]}
+    members = [{"GroupId": group}]
+    return [ssh, {"IpProtocol": "tcp", "FromPort": 0, "ToPort": 65535, "UserIdGroupPairs": members}]
+
+
+def plain(rule: dict[str, Any]) -> tuple[Any, ...]:
+    """What a rule says, whatever else EC2 tells with it; equal rules give equal answers."""
+    sources = [*rule.get("IpRanges", []), *rule.get("Ipv6Ranges", []), *rule.get("UserIdGroupPairs", [])]
+    who = frozenset(each.get("CidrIp") or each.get("CidrIpv6") or each.get("GroupId") for each in sources)
+    lists = len(rule.get("PrefixListIds", []))
+    return rule["IpProtocol"], rule.get("FromPort"), rule.get("ToPort"), who, lists
+
+
+def tags(machine: dict[str, Any]) -> dict[str, str]:
+    """Tags of a machine, volume, group, in EC2's words, as a dict."""
+    return {tag["Key"]: tag["Value"] for tag in machine.get("Tags", [])}
+
+
+def part_of(machine: dict[str, Any]) -> str:
+    """Which part a machine belongs to."""
+    return tags(machine).get(PART, "")
+
+
+def state(machine: dict[str, Any]) -> str:
+    """pending, running, shutting-down, stopping, stopped or terminated."""
+    return str(machine["State"]["Name"])

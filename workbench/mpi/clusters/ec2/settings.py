@@ -1,0 +1,117 @@
+"""What a user says about machines on EC2, checked before anything is asked of AWS; and what such machines cost."""
+
+import ipaddress
+import re
+from collections import Counter
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, model_validator
+
+from workbench.core.base.settings import setting, unknown_name
+from workbench.mpi.clusters.base import Cluster, Word, matching
+from workbench.mpi.clusters.ec2.prices import STANDARD, Bill, bursts, prices
+
+# The papers' fleets. Paper 1's master was a t2.micro too; its 1 GiB does not hold 156 connections and a run.
+PRESETS: dict[str, dict[str, Any]] = {
+    "codedreduce-84": {"workers": 84, "worker_type": "t2.micro", "head_type": "m5.large"},
+    "codedreduce-156": {"workers": 156, "worker_type": "t2.micro", "head_type": "m5.large"},
+    "cegc-10": {"workers": 10, "worker_type": "t2.micro", "head_type": "c3.8xlarge"},
+    "cegc-15": {"workers": 15, "worker_type": "t2.micro", "head_type": "c3.8xlarge"},
+    "cegc-20": {"workers": 20, "worker_type": "t2.micro", "head_type": "c3.8xlarge"},
+    "agc-20": {"workers": 20, "worker_type": "t2.micro", "head_type": "m5.large"},
+}
+
+
+def _like(pattern: str, example: str) -> AfterValidator:
+    return matching(pattern, f"is not of the form {example}")
+
+
+def _one_address(text: str) -> str:
+    """A single address: nobody else on the internet may even try."""
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}; write your own address, such as 203.0.113.7/32") from None
+    if network.num_addresses > 1:
+        many = f"lets {network.num_addresses} addresses in"
+        raise ValueError(f"{text!r}: {many}; write your own only, with /32 or /128")
+    if network.is_unspecified or network.is_loopback or network.is_multicast:
+        raise ValueError(f"{text!r}: is nobody's address on the internet; write your own")
+    return str(network)
+
+
+Kind = Annotated[str, _like(r"[a-z0-9-]+\.[a-z0-9-]+", "t2.micro")]
+Image = Annotated[str, _like(r"ami-[0-9a-f]{8,17}", "ami-0123456789abcdef0")]
+Subnet = Annotated[str, _like(r"subnet-[0-9a-f]{8,17}", "subnet-0123456789abcdef0")]
+User = Annotated[str, _like(r"[a-z_][a-z0-9_-]*", "admin")]
+Owner = Annotated[str, _like(r"[a-z0-9-]{1,40}|", "ada")]
+Address = Annotated[str, AfterValidator(_one_address)]
+
+
+class Ec2Settings(Cluster):
+    """The fields of kind ec2."""
+
+    preset: str | None = setting(None, f"a paper's fleet: {', '.join(PRESETS)}")
+    workers: int = setting(..., "worker machines; 0: a head alone, for making an image", ge=0, le=5000)
+    worker_type: Kind = setting(..., "type of the workers' machines")
+    head_type: Kind = setting(..., "type of the master's machine")
+    region: Annotated[str, _like(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
+    image: Image = setting(
+        ..., "the machines' image, with Python and the packages; docs/ec2.md says how to make it"
+    )
+    ssh_from: Address = setting(..., "your own address: alone it may use ssh")
+    hours: float = setting(..., "after which the machines end themselves", "h", gt=0, le=168)
+    disk: int = setting(16, "each machine's disk", "GB", ge=1, le=1000)
+    prices: dict[str, float] = setting(
+        {},
+        "$ per hour by type of machine and of a public `address`, $ per GB and month of `disk`; others are looked up",
+    )
+    subnet: Subnet | None = setting(
+        None, "where the machines are; by default the region's default one in its first zone"
+    )
+    spot: bool = setting(False, "spot machines as workers: cheaper, and AWS may take them away in a run")
+    cpu_credits: Literal["standard"] = setting(
+        STANDARD,
+        "of machines such as t2 and t3: without any they get slow, not dear, and straggle; nothing else",
+    )
+    user: User = setting("admin", "login name in the image")
+    python: Word = setting("/opt/workbench/bin/python", "the Python in the image that has the packages")
+    owner: Owner = setting("", "whose machines they are, for their tags; by default your login name here")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, data: Any) -> Any:
+        """What a preset says, unless said otherwise."""
+        chosen = data.get("preset") if isinstance(data, dict) else None
+        if chosen is not None and chosen not in list(PRESETS):  # a list has no hash
+            raise unknown_name("preset", chosen, list(PRESETS))
+        return {**PRESETS[chosen], **data} if chosen else data
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        # EC2's filters take * and ? for any letters: a name with one would sweep up other clusters.
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}|", self.name):
+            raise ValueError(f"name = {self.name!r}: use lower-case letters, digits and hyphens (40 at most)")
+        if self.price is not None:
+            example = f"{{{self.worker_type}: ...}}"
+            raise ValueError(f"price = {self.price}: machines differ; write prices: {example}")
+        if bad := {what: usd for what, usd in self.prices.items() if usd < 0}:
+            raise ValueError(f"prices = {bad}: a price is not negative")
+        return self
+
+    @property
+    def described(self) -> str:
+        """What the machines are, for people and for records."""
+        kinds = " + ".join(f"{count} {kind}" for kind, count in self.kinds().items())
+        burst = f", CpuCredits={self.cpu_credits}" if any(map(bursts, self.kinds())) else ""
+        return f"{kinds} in {self.region}{burst}{', workers on spot' if self.spot else ''}"
+
+    def kinds(self) -> Counter[str]:
+        """How many machines of each type."""
+        return Counter({self.worker_type: self.workers}) + Counter({self.head_type: 1})
+
+    def bill(self) -> Bill:
+        """What the machines cost at most; raises `SettingError` where a price is known to nobody."""
+        kinds = self.kinds()
+        disk, six = self.disk * kinds.total(), ipaddress.ip_network(self.ssh_from).version == 6
+        return Bill(kinds, disk, 0 if six else 1, self.hours, prices(list(kinds), self.prices, self.region))

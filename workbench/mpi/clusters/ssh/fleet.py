@@ -1,0 +1,148 @@
+"""All hosts of a cluster at the same time: what is wrong where, what runs need to know of them, their data."""
+
+import ipaddress
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.core.base.errors import ClusterError
+from workbench.mpi.launch.gateway import HOST, Connection, Gateway
+from workbench.mpi.launch.hosts.host import Host
+from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK
+from workbench.mpi.launch.prepared import have, ship
+from workbench.mpi.launch.reports import Finding, Said, quiet, unreached
+
+AT_ONCE = 32  # connections that are opened at the same time
+SKEW = 2.0  # s that wall clocks may differ by
+EXCHANGES = 3
+LEAST = 0.25  # GiB that have to be free on every host
+Facts = dict[str, Any]  # see `Host.do_facts`; with `skew`, s
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Hosts and how each is reached; `cache`: their cache folder, where it is not the usual one."""
+
+    ways: dict[str, Gateway]
+    cache: str | None = None
+
+    def visit(self, work: Callable[[Connection], Any], said: Said, what: str) -> dict[str, Any]:
+        """Connect to each host and do something there; its result, or the `ClusterError` that came of it, by host."""
+        found: dict[str, Any] = dict.fromkeys(self.ways)
+        said(what, 0, len(found))
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            waiting = {threads.submit(self._one, way, work): host for host, way in self.ways.items()}
+            for done, future in enumerate(as_completed(waiting), 1):
+                found[waiting[future]] = future.result()
+                said(what, done, len(found))
+        return found
+
+    def _one(self, way: Gateway, work: Callable[[Connection], Any]) -> Any:
+        try:
+            with way.connect(HOST, cache=self.cache) as link:
+                return work(link)
+        except ClusterError as error:
+            return error
+
+    def each(self, question: str, said: Said, what: str, **words: Any) -> dict[str, dict[str, Any]]:
+        """Ask each host the same; answers of those that are reached."""
+        found = self.visit(lambda link: link.ask(question, **words)[0], said, what)
+        return {host: answer for host, answer in found.items() if not isinstance(answer, ClusterError)}
+
+    def bring(self, data: Any, said: Said) -> None:
+        """Have prepared data on this host and on all others; raises `ClusterError`."""
+        if not have(**data):
+            why = "they should have been brought here"
+            raise ClusterError(f"the data are not on this host ({data['key']}); {why}")
+        found = self.visit(lambda link: ship(link, data, quiet), said, "bringing data to hosts")
+        for host, error in found.items():
+            if isinstance(error, ClusterError):
+                raise ClusterError(f"the data could not be brought to {host} ({error})")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found; `facts` by the hosts' names in the cluster's file, the head's first."""
+
+    facts: dict[str, Facts]
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def subnets(self) -> str:
+        """The networks in which the head reaches the others, for MPI; empty: unknown, or nobody else is there."""
+        found = {subnet for facts in self.facts.values() for subnet in _reached(facts)}
+        return ",".join(sorted(found))
+
+    def room(self, places: Sequence[str]) -> list[Finding]:
+        """Hosts without memory for the ranks that go there."""
+        found = []
+        known = Counter(place for place in places if place in self.facts)
+        for host, ranks in known.items():
+            need, free = ranks * MEGABYTES_PER_RANK / 1024, float(self.facts[host]["free"])
+            if need > free:
+                fit = int(free * 1024 // MEGABYTES_PER_RANK)
+                wanted = f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
+                found.append(Finding(host, "memory", f"{free:.1f} GiB free", wanted))
+        return found
+
+
+def survey(fleet: Fleet, first: str, said: Said, known_hosts: str | None) -> Survey:
+    """Look at all hosts; bring the package to those that lack it."""
+    head = {**Host().do_facts(b""), "skew": 0.0}
+    answers = fleet.visit(_facts, said, "checking hosts")
+    facts: dict[str, Facts] = {first: head}
+    findings = [*_wrong(first, head, head)]
+    for host, answer in answers.items():
+        if isinstance(answer, ClusterError):
+            findings.append(unreached(host, str(answer), known_hosts))
+        else:
+            facts[host] = answer
+            findings += _wrong(host, answer, head)
+    return Survey(facts, findings + _twice(facts))
+
+
+def _facts(link: Connection) -> Facts:
+    facts, _ = link.ask("facts")
+    skews = []
+    for _ in range(EXCHANGES):
+        before = time.time()
+        theirs = link.ask("time")[0]["time"]
+        after = time.time()
+        skews.append((after - before, theirs - (before + after) / 2))
+    return {**facts, "skew": min(skews)[1]}
+
+
+def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
+    """What differs from the head, or is not enough."""
+    found = []
+    if facts["python"].rsplit(".", 1)[0] != head["python"].rsplit(".", 1)[0]:
+        found.append(Finding(host, "Python", facts["python"], f"{head['python']}, as on the head"))
+    for name, version in head["versions"].items():
+        if (theirs := facts["versions"][name]) != version or version == "missing":
+            wanted = "installed" if version == "missing" else f"{version}, as on the head"
+            found.append(Finding(host, name, theirs, wanted))
+    if abs(facts["skew"]) > SKEW:
+        found.append(Finding(host, "clock", f"{facts['skew']:+.1f} s", f"within {SKEW:g} s of the head's"))
+    if facts["free"] < LEAST:
+        found.append(Finding(host, "memory", f"{facts['free']:.2f} GiB free", f"{LEAST:g} GiB"))
+    return found
+
+
+def _twice(facts: dict[str, Facts]) -> list[Finding]:
+    """Hosts with the same name for themselves: ranks could not tell them apart."""
+    names = {host: known["name"] for host, known in facts.items()}
+    counts, wanted = Counter(names.values()), "a host name of its own, and each host named once"
+    return [Finding(host, "name", name, wanted) for host, name in names.items() if counts[name] > 1]
+
+
+def _reached(facts: Facts) -> list[str]:
+    """The network of the address at which a host was reached."""
+    words = facts["came"].split()
+    for network in facts["networks"]:
+        found = ipaddress.ip_interface(network)
+        if len(words) == 4 and str(found.ip) == words[2]:
+            return [str(found.network)]
+    return []

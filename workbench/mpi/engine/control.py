@@ -1,0 +1,86 @@
+"""Word between rank 0 and the others beside a run's own traffic: jobs, go, over, reports.
+
+A word is a JSON object, followed perhaps by bytes. It travels on a communicator of its own, whatever its length.
+"""
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from workbench.mpi.engine.bell import WORD, Bell
+
+TAG = 2
+IDLE = 2e-5  # s between looks at what all ranks do together, for each of them
+
+
+class Control:
+    """The channel of one rank of a world; it never blocks. All ranks of the world make theirs at the same time."""
+
+    def __init__(self, world: MPI.Intracomm, bell: Bell | None = None) -> None:
+        world.Set_errhandler(MPI.ERRORS_RETURN)
+        self.world, self.comm, self.rank, self.size = world, twin(world), world.rank, world.size
+        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.bell = bell or Bell()
+        self.dead: set[int] = set()
+        self._out: list[tuple[MPI.Request, Any]] = []
+
+    def send(self, to: int | Iterable[int], word: dict[str, Any], data: bytes = b"") -> None:
+        """Send a word to one rank or to several."""
+        text = json.dumps(word).encode()
+        message = np.frombuffer(len(text).to_bytes(8, "little") + text + data, dtype=np.uint8)
+        ranks = [to] if isinstance(to, int) else list(to)
+        for rank in ranks:
+            if rank in self.dead:
+                continue
+            try:
+                self._out.append((self.comm.Isend([message, MPI.BYTE], rank, TAG), message))
+            except MPI.Exception:
+                self.dead.add(rank)
+        self.bell.ring(ranks, WORD)
+
+    def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
+        """Words that have come in: sender, word, bytes behind it."""
+        self.bell.words = False
+        if self._out:
+            self._out = [entry for entry in self._out if not _sent(entry[0])]
+        found = []
+        status = MPI.Status()
+        while message := self._probe(status) or self._probe(status):  # the first look may only move it on
+            buffer = np.empty(status.Get_count(MPI.BYTE), dtype=np.uint8)
+            message.Recv([buffer, MPI.BYTE])
+            text = buffer.tobytes()
+            end = 8 + int.from_bytes(text[:8], "little")
+            found.append((status.Get_source(), json.loads(text[8:end]), text[end:]))
+        return found
+
+    def _probe(self, status: MPI.Status) -> MPI.Message | None:
+        try:
+            return self.comm.Improbe(MPI.ANY_SOURCE, TAG, status)
+        except MPI.Exception:
+            self.comm.Ack_failed()  # from now on, receiving from anybody is possible again
+            return None
+
+    @property
+    def quiet(self) -> bool:
+        """Is everything sent?"""
+        self._out = [entry for entry in self._out if not _sent(entry[0])]
+        return not self._out
+
+
+def twin(comm: MPI.Intracomm) -> MPI.Intracomm:
+    """A communicator with the same ranks; all of them call it, and burn no cores while they wait for each other."""
+    found, request = comm.Idup()
+    while not request.Test():
+        time.sleep(max(2e-4, IDLE * comm.size))
+    return found
+
+
+def _sent(request: MPI.Request) -> bool:
+    try:
+        return bool(request.Test())
+    except MPI.Exception:
+        return True  # its receiver is dead

@@ -1,0 +1,94 @@
+"""What a rank of a real run computes: the same numbers as on the virtual clock, in pieces that can be given up.
+
+Pieces end at part borders that depend on the plan alone, so that the same work gives the same bits every time.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import Keyed
+from workbench.core.contract.optimisers import Optimiser, State
+from workbench.core.contract.plan import Blend, Plan, Work
+from workbench.core.contract.protocol import Compute
+from workbench.core.engine.virtual.arithmetic import BATCHES, Numbers
+from workbench.core.problems.base import Problem, Slice
+
+PIECE = 2**21  # numbers of data that a rank goes through before it looks whether its work is still wanted
+
+
+class Learner(Numbers):
+    """One rank's arithmetic; a committer also owns the model and the optimiser's state."""
+
+    def __init__(
+        self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int, model: Array, state: State
+    ) -> None:
+        self.plan, self.problem, self.optimiser = plan, problem, optimiser
+        self.model, self.state = model, state
+        self.gradient: Array | None = None  # the newest that was committed
+        self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
+        self._keyed = Keyed(seed, BATCHES)
+        self._blocks: dict[int, tuple[Work, list[Array]]] = {}
+        self._newest: tuple[Work, list[Slice]] | None = None
+
+    def _slices(self, work: Work) -> list[Slice]:
+        """The very same list for the same work, so that the problem can tell."""
+        if self._newest is None or self._newest[0] is not work:
+            self._newest = work, super()._slices(work)
+        return self._newest[1]
+
+    def turn(self, plan: Plan) -> None:
+        """Go on with another plan."""
+        self.plan, self._newest = plan, None
+
+    def start(self) -> Array:
+        """The model with which the run starts."""
+        return self.model
+
+    @property
+    def finite(self) -> bool:
+        """Is the model? The squares may overflow where it still is."""
+        return math.isfinite(np.vdot(self.model, self.model)) or bool(np.isfinite(self.model).all())
+
+    def pieces(self, effect: Compute) -> list[Compute]:
+        """Cut work into consecutive parts; most work is one piece."""
+        work = effect.work
+        if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= PIECE:
+            return [effect]
+        samples = np.cumsum(self.plan.sizes[work.parts])
+        number = (samples - 1) * self.problem.size // PIECE  # of the piece that each part ends in
+        cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
+        return [effect._replace(work=self._stretch(work, slice(a, b))) for a, b in pairwise(cuts)]
+
+    def _stretch(self, work: Work, which: slice) -> Work:
+        parts = work.parts[which]
+        return Work(parts, work.coefficients[..., which], int(self.plan.sizes[parts].sum()))
+
+    def steps(self, rank: int, effect: Compute) -> Iterator[Any]:
+        """Sums over the first piece, the first two, ..., all of them."""
+        first, *others = self.pieces(effect)
+        total = self.compute(rank, first)
+        yield total
+        for piece in others:
+            total = total + self.compute(rank, piece)
+            yield total
+        self.latest = (effect.round, effect.model, total)
+
+    def whole(self, rank: int, effect: Compute) -> Any:
+        """The last of `steps`."""
+        total: Any = None
+        for total in self.steps(rank, effect):  # noqa: B007 - the last one counts
+            pass
+        return total
+
+    def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
+        """Update the model. A scheme that got nothing may commit 0."""
+        estimate = np.empty(self.model.shape)
+        estimate[...] = gradient
+        self.model, self.state = self.optimiser.update(self.state, self.model, estimate, self.problem, round)
+        self.gradient = estimate
+        return self.model, residual

@@ -1,0 +1,184 @@
+"""What one rank of a real run writes down: counts per round and events; and how all ranks' books become one.
+
+Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
+"""
+
+import math
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from workbench.core.base.arrays import from_bytes, joined
+from workbench.core.contract.links import BYTES_PER_FLOAT
+from workbench.core.contract.protocol import LOST, MODEL, Message
+from workbench.core.engine.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
+
+COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
+TALLIES = (
+    *COUNTS,
+    "computed",
+    "overrun",
+    "rejected",
+    "abandoned",
+    "busy",
+    "worked",
+)  # us of a processor: in all; in computing
+
+
+class Ledger:
+    """Counts and events of one rank; `record`: keep the events; `width`: bytes of a number in a message."""
+
+    def __init__(self, rank: int, rounds: int, record: bool = True, width: int = BYTES_PER_FLOAT) -> None:
+        self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
+        self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
+        self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
+        self.end = 0  # rounds from here on nobody came to
+        self.events: list[Event] = []
+        self.handled = 0
+        self.used = 0.0  # of a processor, when last noted, s
+        self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
+        # Who wants to hear at once: round, seconds and samples of work; sender, floats, sent, begun and end of answers.
+        self.done: Callable[[int, float, int], None] | None = None
+        self.came: Callable[[int, int, float, float, float], None] | None = None
+
+    def add(self, name: str, round: int, amount: int = 1) -> None:
+        """Raise a count of a round."""
+        self.counts[name][self._place(round, self.rounds)] += amount
+
+    def spent(self, round: int, worked_from: float = math.inf) -> None:
+        """Note what this rank has taken of a processor since it last did so, and of that in computing."""
+        used, self.used = self.used, time.process_time()
+        self.add("busy", round, int(1e6 * (self.used - used)))
+        self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
+
+    def _place(self, round: int, last: int) -> int:
+        """Where a round is written down: what follows on the last one counts as of that round."""
+        place = round if 0 <= round <= last else max(0, min(round, last))
+        if place >= self.end:
+            self.end = place + 1
+        return place
+
+    def computed(self, round: int, samples: int, start: float, end: float) -> None:
+        """Some work was done."""
+        counts, place = self.counts, self._place(round, self.rounds - 1)
+        self.handled += 1
+        counts["computed"][place] += 1
+        counts["samples"][place] += samples
+        if self.done is not None:
+            self.done(round, end - start, samples)
+        if self.record:
+            self.events.append((place, self.rank, "compute", start, start, end, -1, 0, 0))
+
+    def log(self, *event: Any) -> None:
+        """Keep an event: see `EVENT_COLUMNS`."""
+        if self.record:
+            self.events.append(event)
+
+    def commit(self, round: int, when: float, residual: float) -> None:
+        """Note that this node committed a round."""
+        place = self._place(round, self.rounds)
+        self.commits[place, 0], self.commits[place, 1] = when, residual
+
+    def received(
+        self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False
+    ) -> None:
+        """A message was taken in, or dropped as too late."""
+        src, kind, round, _, _ = message
+        if kind in (LOST, COMMITTED) or (kind == MODEL and round >= self.rounds):
+            return
+        if late and kind == MODEL:
+            return
+        place, counts = self._place(round, self.rounds - 1), self.counts
+        if late:
+            self.handled += 1
+            counts["stale"][place] += 1
+            begun = end
+        elif kind == MODEL:
+            self.handled += 2
+            counts["downloads"][place] += floats > 0
+        else:
+            self.handled += 2
+            counts["messages"][place] += 1
+            counts["bytes"][place] += self.width * floats
+            if self.came is not None:
+                self.came(src, floats, sent, begun, end)
+        if self.record:
+            what, bytes_ = "drop" if late else "send", self.width * floats
+            self.events.append((place, src, what, sent, begun, end, self.rank, bytes_, 1))
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """A message was not fit to be used."""
+        self.refusals.append((round, sender, reason))
+        self.add("rejected", round)
+
+    def pack(self) -> bytes:
+        """All of it as one run of bytes; rounds that nobody came to are left out."""
+        columns = list(zip(*self.events, strict=True)) or [()] * len(EVENT_COLUMNS)
+        events = {f"event_{name}": np.array(c) for name, c in zip(EVENT_COLUMNS, columns, strict=True)}
+        counts = {f"count_{name}": row[: self.end] for name, row in self.counts.items()}
+        kinds = {"round": np.int64, "sender": np.int64, "reason": str}
+        rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
+        arrays: Any = map(np.array, rows, kinds.values())
+        refusals = dict(zip((f"refusal_{name}" for name in kinds), arrays, strict=True))
+        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[: self.end]}
+        return joined({**own, **counts, **events, **refusals})
+
+
+class Books:
+    """All ranks' ledgers of a run, put together."""
+
+    def __init__(self, packed: Iterable[bytes]) -> None:
+        self.books = [from_bytes(text) for text in packed]
+
+    @property
+    def ranks(self) -> list[int]:
+        """Whose books came in."""
+        return [int(book["rank"]) for book in self.books]
+
+    def count(self, name: str, rounds: int) -> list[int]:
+        """Sum over the ranks, for the first so many rounds."""
+        total = np.zeros(rounds, dtype=np.int64)
+        for book in self.books:
+            mine = book.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
+            total[: len(mine)] += mine
+        return [int(n) for n in total]
+
+    def events(self, zero: float) -> dict[str, Any]:
+        """Columns of all events in order of their end; times count from `zero`."""
+        joined = {
+            name: np.concatenate([b[f"event_{name}"] for b in self.books if len(b["event_round"])] or [[]])
+            for name in EVENT_COLUMNS
+        }
+        order = np.lexsort((joined["rank"], joined["end"]))
+        kept = {name: column[order] for name, column in joined.items()}
+        for name in ("start", "begun", "end"):
+            kept[name] = kept[name].astype(float) - zero
+        for name in ("round", "rank", "to", "bytes", "messages"):
+            kept[name] = kept[name].astype(np.int64)
+        return kept
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """Who refused whose message of which round, and why."""
+        return [
+            {"by": int(b["rank"]), "sender": int(s), "round": int(r), "reason": str(why)}
+            for b in self.books
+            for r, s, why in zip(b["refusal_round"], b["refusal_sender"], b["refusal_reason"], strict=True)
+        ]
+
+    def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
+        """Rounds that every committer finished, as the virtual clock hands them back."""
+        kept = [book["commits"] for book in self.books if int(book["rank"]) in committers]
+        commits = np.full((len(kept), max(map(len, kept)), 2), np.nan)
+        for mine, rounds in zip(commits, kept, strict=True):
+            mine[: len(rounds)] = rounds
+        when = commits[:, :, 0].max(axis=0)  # not a number where somebody has not committed
+        done = np.flatnonzero(~np.isnan(when))
+        line = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
+        for name in COUNTS:
+            counts = self.count(name, len(when))
+            setattr(line, name, [counts[r] for r in done])
+        line.handled = sum(int(book["handled"]) for book in self.books)
+        return line

@@ -1,0 +1,158 @@
+"""A receiver's port as it would be on the emulated link: when a message that is here physically has arrived.
+
+The same rules as on the virtual clock: one message at a time, in order of arrival; what is no longer wanted when its
+turn comes is refused and costs no time; a transfer whose round is over is cut off. What comes from above (models)
+has a way of its own. Times are absolute seconds on the run's clock.
+
+Of messages that are due at one moment (`SAME`) the sender with the lower drawn tie goes first, if they are here by
+then; what comes physically later than it is due is taken as it comes.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from workbench.core.base.types import Array
+from workbench.core.contract.links import Link
+from workbench.core.contract.protocol import LOST, MODEL, SAME, Message
+from workbench.mpi.engine.ahead import Told
+from workbench.mpi.engine.wire import named
+
+
+class Parcel(NamedTuple):
+    """A message at the port, ordered by arrival."""
+
+    at: float  # s, when it is at the port
+    serial: int  # order in which it was noticed
+    message: Message
+    sent: float
+    floats: int
+
+
+class Delivered(NamedTuple):
+    """A message that is through: taken in from `begun` to `end`; `late`: refused instead."""
+
+    parcel: Parcel
+    begun: float
+    end: float
+    late: bool
+
+
+class Port:
+    """What has come in and is not yet with the program.
+
+    `late(message)` tells what is no longer wanted; `ties(round)`, who of the workers comes first at one moment; `told`,
+    when models that this node sent reach those who send ahead.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        late: Callable[[Message], bool],
+        ties: Callable[[int], Array],
+        told: Told | None = None,
+    ) -> None:
+        self.link, self.late, self.ties, self.told = link, late, ties, told or Told(())
+        self.free = 0.0
+        self.queue: list[Parcel] = []  # what comes from below
+        self.above: list[Parcel] = []  # models, and word of the dead
+        self.current: tuple[Parcel, float, float] | None = None  # in transfer: begun, end
+        # Of each sender the newest round, and in it the last number, of what is here physically.
+        self.heard: dict[int, tuple[int, int]] = {}
+        self._serial = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.queue or self.above or self.current)
+
+    def put(self, message: Message, sent: float, at: float, floats: int) -> None:
+        """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
+        self._serial += 1
+        self.heard[message.src] = max((message.round, message.number), self.heard.get(message.src, (-1, 0)))
+        down = message.kind in (MODEL, LOST)
+        if not down and self._unsent(message, sent):
+            return
+        parcel = named(Parcel, (at, self._serial, message, sent, floats))
+        if down:
+            insort(self.above, parcel)
+        else:
+            self.queue.insert(self._place(parcel), parcel)
+
+    def _place(self, parcel: Parcel) -> int:
+        """Where it stands in the queue: behind what is due before, and among what is due with it by the ties."""
+        place = bisect_right(self.queue, parcel.at + SAME, key=attrgetter("at"))
+        while place and self.queue[place - 1].at >= parcel.at - SAME:
+            if self._tie(self.queue[place - 1]) <= self._tie(parcel):
+                break
+            place -= 1
+        return place
+
+    def _tie(self, parcel: Parcel) -> float:
+        return float(self.ties(parcel.message.round)[parcel.message.src - 1])
+
+    def next(self, now: float) -> Delivered | None:
+        """The first message that is through by now; one at a time, as the program may close the door in between."""
+        self._begin(now)
+        below = self.current[2] if self.current else float("inf")
+        above = self.above[0].at if self.above else float("inf")
+        if min(above, below) > now:
+            return self._refused(now)
+        if above <= below:
+            parcel = self.above.pop(0)
+            return Delivered(parcel, parcel.at, parcel.at, self.late(parcel.message))
+        assert self.current is not None
+        parcel, begun, end = self.current
+        self.current = None
+        return Delivered(parcel, begun, end, self.late(parcel.message))
+
+    def _begin(self, now: float) -> None:
+        """Start the transfer of the first in the queue, if its turn has come."""
+        if self.current is None and self.queue and not self.late(self.queue[0].message):
+            first = self.queue[0]
+            begun = max(self.free, first.at)
+            if begun <= now:
+                self.queue.pop(0)
+                end = begun + self.link.transfer(first.floats)
+                self.current, self.free = (first, begun, end), end
+
+    def _refused(self, now: float) -> Delivered | None:
+        """The first in the queue, if nobody wants it any more and its turn has come."""
+        if self.current is None and self.queue and self.late(self.queue[0].message):
+            parcel = self.queue[0]
+            turn = max(self.free, parcel.at)
+            if turn <= now:
+                self.queue.pop(0)
+                return Delivered(parcel, turn, turn, True)
+        return None
+
+    def sent_down(self, round: int, arrives: float, to: Sequence[int]) -> None:
+        """A model leaves this node: forget what its children will not send any more."""
+        self.told.add(round, arrives, to)
+        self.queue = [parcel for parcel in self.queue if not self._unsent(parcel.message, parcel.sent)]
+
+    def _unsent(self, message: Message, sent: float) -> bool:
+        return self.late(message) and self.told.newer(message.src, message.round, sent)
+
+    def cut(self, now: float) -> Delivered | None:
+        """End the transfer under way if its message is no longer wanted."""
+        if self.current is None or not self.late(self.current[0].message):
+            return None
+        parcel, begun, _ = self.current
+        self.current, self.free = None, now
+        return Delivered(parcel, begun, now, True)
+
+    def awaits(self, dead: Collection[int]) -> bool:
+        """Is an answer to the newest model, of one who sends ahead, not here yet, with all of its messages?
+
+        All who answer in one round send the same numbers, in this order; who is judged first has sent them all.
+        """
+        round, told = self.told.newest()
+        last = max([heard for heard in self.heard.values() if heard[0] == round], default=(round, 0))
+        return any(self.heard.get(child, (-1, 0)) < last for child in told.difference(dead))
+
+    def wake(self) -> float:
+        """When the next message will be through, as far as is known (inf: none is here)."""
+        below = self.current[2] if self.current else float("inf")
+        if self.current is None and self.queue:
+            below = max(self.free, self.queue[0].at)
+        return min(below, self.above[0].at if self.above else float("inf"))

@@ -1,0 +1,72 @@
+"""The MPI library's own all-reduce over the workers, without blocking, on the emulated link where there is one."""
+
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from workbench.core.base.types import Array
+from workbench.core.contract.links import BYTES_PER_FLOAT, Link
+from workbench.core.contract.protocol import AllReduce
+from workbench.core.contract.ring import bytes_sent, ring_finish
+from workbench.mpi.engine.naps import SPINNING
+from workbench.mpi.engine.rank import RankEngine
+
+
+class Reduce:
+    """Sum of all workers' vectors. When a worker has it, on the emulated link, is what the ring's clock says."""
+
+    def __init__(
+        self, workers: MPI.Intracomm, floats: int, link: Link | None, width: int = BYTES_PER_FLOAT
+    ) -> None:
+        self.comm, self.link = workers, link
+        self.under_way = False  # one that was left in the middle: these processes can do no other run
+        n = workers.size
+        self.floats, self.width = floats, width
+        # the vector, and when each worker came in, as two numbers whose sum has all digits
+        self.buffer: Array = np.empty(floats + 2 * n, np.dtype(f"f{width}"))
+        self.finish = np.empty(n)
+        self.port_free = np.zeros(n)
+
+    def __call__(self, engine: RankEngine, effect: AllReduce) -> Any:
+        """Take part in one; returns the sum, shape (p,)."""
+        me, n, floats = self.comm.rank, self.comm.size, self.floats
+        entry = engine.logical if engine.emulated else time.monotonic()
+        self.buffer[:floats] = effect.value
+        self.buffer[floats:] = 0.0
+        self.buffer[floats + me] = came = entry - engine.zero
+        self.buffer[floats + n + me] = came - float(self.buffer[floats + me])
+        self._await(engine, self.comm.Iallreduce(MPI.IN_PLACE, self.buffer, MPI.SUM))
+        total, end = self.buffer[:floats].copy(), time.monotonic()
+        if self.link is not None:
+            end = engine.zero + self._ring_end(engine, floats)
+            engine.rest(end)
+        engine.reach(end)
+        self._book(engine, effect.round, entry)
+        return total
+
+    def _book(self, engine: RankEngine, round: int, entry: float) -> None:
+        """Write down this worker's share, as a ring's: messages, bytes, and when it had the sum."""
+        n, me, ledger = self.comm.size, self.comm.rank, engine.ledger
+        steps, sent = 2 * (n - 1), bytes_sent(self.floats, n, me, self.width)
+        ledger.handled += 2 * steps
+        ledger.add("messages", round, steps)
+        ledger.add("bytes", round, sent)
+        ledger.log(round, engine.rank, "send", entry, entry, engine.logical, 1 + (me + 1) % n, sent, steps)
+
+    def _ring_end(self, engine: RankEngine, floats: int) -> float:
+        """When this worker has the sum, s after the run's beginning."""
+        entries = self.buffer[floats:].astype(float).reshape(2, -1).sum(axis=0)
+        assert self.link is not None
+        if self.link.bandwidth is None and not self.link.latency:
+            return float(entries.max())
+        if self.comm.rank == 0:
+            self.finish[:], self.port_free = ring_finish(entries, self.port_free, floats, self.link)
+        self._await(engine, self.comm.Ibcast(self.finish, 0))
+        return float(self.finish[self.comm.rank])
+
+    def _await(self, engine: RankEngine, request: MPI.Request) -> None:
+        self.under_way = True
+        engine.wait(lambda: True if request.Test() else None, SPINNING)
+        self.under_way = False

@@ -1,0 +1,217 @@
+"""One connection to another machine, through which an agent there does what it is asked to.
+
+The connection is a process of ours (ssh) whose input and output carry words: each is a JSON object, and perhaps bytes
+behind it. Nothing listens anywhere for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from workbench.core.base.errors import ClusterError
+from workbench.mpi.launch.package import BOOT, MARK, Package, booted
+from workbench.mpi.launch.reports import Said, quiet
+
+AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
+LEAVING = 3.0  # s that a connection has to end by itself
+NOISE = 2**16  # bytes that a login may say before our own word
+_LENGTHS = struct.Struct(">QQ")
+LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
+PIECE = 2**20  # bytes that are read at once
+
+
+class Lost(ClusterError):
+    """The connection to a host is not there (any more)."""
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """How a machine is reached."""
+
+    host: str  # its name, for messages
+    command: tuple[str, ...]  # what runs a command there, such as ("ssh", "-T", "--", "head")
+    python: str  # its Python
+    package: Package = field(repr=False)  # where it finds this package
+    patience: float = 30.0  # s after which a silent host is given up while connecting
+
+    def connect(self, module: str, **words: Any) -> Connection:
+        """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `Lost`."""
+        return Connection(self, module, words)
+
+    def words(self) -> dict[str, Any]:
+        """As JSON, for a machine from which the package need not be sent."""
+        return {**vars(self), "package": self.package.key}
+
+    @classmethod
+    def of(cls, words: dict[str, Any]) -> Gateway:
+        """The reverse of `words`."""
+        return cls(**{**words, "command": tuple(words["command"]), "package": Package(words["package"])})
+
+
+class Connection:
+    """An agent that answers word by word; safe to use from several threads, one word at a time."""
+
+    def __init__(self, gateway: Gateway, module: str, words: dict[str, Any]) -> None:
+        self.gateway = gateway
+        self._lock = threading.Lock()
+        self._why = "the connection was closed"
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
+        streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        # Ctrl-C is not for it: a session of its own.
+        command = [*gateway.command, f"exec {remote}"]
+        self.process = subprocess.Popen(command, **streams, start_new_session=True)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._in, self._out = self.process.stdin, self.process.stdout
+        try:
+            self._boot({**words, "module": module})
+        except BaseException:
+            self.close()
+            raise
+
+    def _boot(self, words: dict[str, Any]) -> None:
+        package = self.gateway.package
+        told = {**words, "key": package.key, "bytes": len(package.archive)}
+        try:
+            self._in.write(BOOT + json.dumps(told).encode() + b"\n")
+            self._in.flush()
+            if self._answer().endswith(b"need\n"):
+                self._in.write(package.archive)
+                self._in.flush()
+            word, _ = self._heard()  # it speaks first: nothing may come before it listens
+        except (OSError, EOFError) as error:
+            raise self._lost(error) from None
+        if "error" in word:
+            raise Lost(f"{self.gateway.host}: {word['error']}")
+
+    def _answer(self) -> bytes:
+        """The line that says whether the package is there; what a login says before is skipped."""
+        until, text = time.monotonic() + self.gateway.patience, b""
+        while MARK not in text or not text.endswith(b"\n"):
+            left = max(until - time.monotonic(), 0.0)
+            if not select.select([self._out], [], [], left)[0]:
+                raise Lost(f"{self.gateway.host}: no answer for {self.gateway.patience:g} s")
+            piece = os.read(self._out.fileno(), 1)
+            if not piece or len(text) > NOISE:
+                raise EOFError
+            text += piece
+        return text
+
+    def ask(
+        self, what: str, data: bytes = b"", said: Said = quiet, **words: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong.
+
+        `said` hears how far that is; if it raises, the connection is closed.
+        """
+        with self._lock:
+            if self._errors.closed:
+                raise Lost(f"{self.gateway.host}: {self._why}")
+            try:
+                write_word(self._in, {"what": what, **words}, data)
+                while "said" in (answer := self._heard())[0]:
+                    said(*answer[0]["said"])
+            except (OSError, EOFError, ValueError) as error:
+                raise self._lost(error) from None
+            except BaseException:  # what still comes would be taken for the next answer
+                self.close()
+                raise
+        if "error" in answer[0]:
+            raise ClusterError(answer[0]["error"])
+        return answer
+
+    def _heard(self) -> tuple[dict[str, Any], bytes]:
+        """The next word, however long that takes to begin: what is asked for may last."""
+        select.select([self._out], [], [])
+        return read_word(self._out, self.gateway.patience)
+
+    def _lost(self, error: Exception) -> Lost:
+        """What the connecting program, or Python there, said last; what comes later would be no whole word."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        code = self.process.poll()
+        self._why = said[-1].strip() if said else f"the connection ended (exit code {code})"
+        self._why = self._why if said or code is not None else f"no whole answer ({error})"
+        self.close()
+        return Lost(f"{self.gateway.host}: {self._why}")
+
+    def close(self) -> None:
+        """End it; the agent ends when its input does. May be called again."""
+        if self._errors.closed:
+            return
+        with contextlib.suppress(OSError):
+            self._in.close()
+        try:
+            self.process.wait(LEAVING)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._out.close()
+        self._errors.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> None:
+    """Send a word; raises OSError where nobody listens any more.
+
+    >>> import io
+    >>> stream = io.BytesIO()
+    >>> write_word(stream, {"what": "news"}, b"123")
+    >>> _ = stream.seek(0)
+    >>> read_word(stream)
+    ({'what': 'news'}, b'123')
+    """
+    text = json.dumps(word).encode()
+    stream.write(_LENGTHS.pack(len(text), len(data)) + text)
+    stream.write(data)
+    stream.flush()
+
+
+def read_word(stream: IO[bytes], patience: float | None = None) -> tuple[dict[str, Any], bytes]:
+    """Wait for a word; raises EOFError where none comes any more, ValueError for what is none.
+
+    `patience`: s of silence, before the word or in the middle of it, after which none comes any more. The stream is a
+    file then, of which nothing was read ahead.
+    """
+    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size, patience))
+    if text > LONGEST_WORD or data > LONGEST_DATA:
+        raise ValueError(f"{text} and {data} bytes are no word")
+    word = json.loads(_exactly(stream, text, patience))
+    if not isinstance(word, dict):
+        raise ValueError(f"{word!r:.60} is no word")
+    return word, _exactly(stream, data, patience)
+
+
+def _exactly(stream: IO[bytes], count: int, patience: float | None) -> bytes:
+    """Read so many bytes; raises EOFError where there are fewer."""
+    pieces, left = [], count
+    while left:
+        if patience is None:
+            piece = stream.read(left)
+        else:
+            there = select.select([stream], [], [], patience)[0]
+            piece = os.read(stream.fileno(), min(left, PIECE)) if there else b""
+        if not piece:
+            raise EOFError(f"{left} of {count} bytes are missing")
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)

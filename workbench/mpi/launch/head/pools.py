@@ -1,0 +1,276 @@
+"""Pools on the machine that starts their ranks: making their folders, and seeing to their supervisors."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from typing_extensions import override
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import cache_folder, private_folder
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
+from workbench.mpi.launch.processes import SUPERVISOR, Place, awaited, here, is_alive, ours, sweep_processes
+from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.launch.site import Holder, Pool
+from workbench.mpi.launch.task import Task
+
+Command = Callable[[str], list[str]]  # command line for a pool's folder
+KEEP = 900.0  # s without a run after which a pool ends by itself
+SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
+LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
+
+
+def pools_folder() -> Path:
+    """Where pools meet their clients: readable by this user only."""
+    return private_folder(cache_folder("pools"))
+
+
+@dataclass(frozen=True)
+class Supervised(Holder):
+    """Who has a run of which only the supervisor's process is known, from what holder.json says."""
+
+    words: dict[str, Any]
+
+    @property
+    @override
+    def there(self) -> bool:
+        return is_alive(int(self.words["supervisor"]))
+
+
+@dataclass
+class FolderPool(Pool, Holder):
+    """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
+
+    `cluster`: the cluster's settings, for holder.json; `tasks`: what was handed in.
+    """
+
+    cluster: dict[str, Any]
+    folder: Path
+    ranks: int
+    tasks: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.files = PoolFolder(self.folder)
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Is the supervisor there, or still to come (a job in the queue)?"""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> bool:
+        """Wait until the supervisor has gone, so long at most; says whether it has."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End a supervisor that does not go by itself, and its ranks."""
+
+    @property
+    def start_patience(self) -> float:
+        """Seconds without a further process after which a start is given up; a queue may need more."""
+        return 60.0 + SECONDS_PER_RANK * self.ranks
+
+    @property
+    def up_note(self) -> str:
+        """What it is waiting for while it starts."""
+        return "starting processes"
+
+    @property
+    @override
+    def there(self) -> bool:
+        return self.running and self.files.gone() is None
+
+    @property
+    @override
+    def alive(self) -> bool:
+        return self.there and not self.files.quitting
+
+    @property
+    @override
+    def places(self) -> list[Place]:
+        return self.files.places()
+
+    @override
+    def reason(self) -> str | None:
+        self.wait(8.0)
+        return (self.files.gone() or {}).get("reason")
+
+    @override
+    def lost(self) -> list[str]:
+        return list((self.files.gone() or {}).get("gone", []))
+
+    @override
+    def await_ready(self, said: Said = quiet) -> None:
+        up, until = -1, 0.0
+        while not self.files.ready:
+            if not self.alive:
+                raise ClusterError(self.why_not())
+            if self.files.up > up:  # they come, however slowly
+                up, until = self.files.up, time.monotonic() + self.start_patience
+            if time.monotonic() > until:
+                self.close()
+                raise ClusterError(f"{self.ranks} processes: not up in time; see {self.files.log}")
+            if up < self.ranks:
+                said(self.up_note, up, self.ranks)
+            else:
+                said("connecting processes", 0, 0)
+            time.sleep(0.02)
+        said(self.up_note, self.ranks, self.ranks)
+
+    def why_not(self) -> str:
+        """Why it did not start, in one sentence: the ranks' own reason, else the first line of the log."""
+        if reason := self.reason():
+            return f"{self.ranks} processes: {reason}; reinstall the environment"
+        why = next(iter(self.files.logged()), "it ended without a word")
+        return f"{self.ranks} processes: mpiexec could not start them ({why}); see {self.files.log}"
+
+    @override
+    def submit(self, task: Task, said: Said = quiet) -> Holder:
+        self.tasks.append(self.files.hand_in(task.words(), task.arrays))
+        return self
+
+    @property
+    @override
+    def waiting(self) -> bool:
+        return bool(self.tasks) and self.tasks[-1].exists()
+
+    @override
+    def words(self) -> dict[str, Any]:
+        return {"cluster": self.cluster, "pool": str(self.folder)}
+
+    def leave(self) -> None:
+        """Whoever used it is gone without closing it; nothing to do for a pool that has an owner, see `make_folder`."""
+
+    @override
+    def close(self) -> None:
+        if self.folder.exists():
+            self.files.quit()
+        if not self.wait(8.0):
+            self.kill()
+        self.files.remove()
+
+
+@dataclass
+class ChildPool(FolderPool):
+    """A pool whose supervisor is a child of this process."""
+
+    supervisor: subprocess.Popen[bytes] = field(kw_only=True)
+
+    @property
+    @override
+    def running(self) -> bool:
+        return self.supervisor.poll() is None
+
+    @override
+    def wait(self, seconds: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.supervisor.wait(seconds)
+        return not self.running
+
+    @override
+    def clear(self) -> None:
+        self.close()
+
+    @override
+    def kill(self) -> None:
+        self.supervisor.terminate()
+        if not self.wait(LEAVING):
+            self.supervisor.kill()
+
+    @override
+    def words(self) -> dict[str, Any]:
+        return {**super().words(), "supervisor": self.supervisor.pid}
+
+
+@dataclass
+class StartedBefore(FolderPool):
+    """A pool whose supervisor another process here has started; `ranks` is not known, and 0."""
+
+    supervisor: int = field(kw_only=True)  # its process
+
+    @classmethod
+    def of(cls, words: dict[str, Any]) -> Self:
+        """From a pool's `words`."""
+        return cls(words["cluster"], Path(words["pool"]), 0, supervisor=int(words["supervisor"]))
+
+    @property
+    @override
+    def running(self) -> bool:
+        return is_alive(self.supervisor)
+
+    @override
+    def wait(self, seconds: float) -> bool:
+        return awaited(lambda: not self.running, seconds)
+
+    @override
+    def kill(self) -> None:
+        sweep_processes(self.folder.name)
+
+
+def make_folder(
+    ranks: int, command: Command, owner: int | None, within: Path | None = None, mark: str = "", **more: Any
+) -> Path:
+    """Folder of a new pool of so many ranks, with all that its supervisor has to know.
+
+    `command`: the supervisor's command line for a pool folder, mpiexec and what it starts; `owner`: process on rank 0's
+    host with which the pool ends, once the run under way is over (None: ``keep`` alone counts); `within`: folder for
+    it, on a file system that the ranks see, by default `pools_folder`; `mark`: end of its name, by which its processes
+    are found (`Cluster.mark`); `more`: ``keep`` (seconds without a run after which it ends), ``environment`` (variables
+    on top of the supervisor's own), ``ways`` (how the other hosts are reached) and ``alone`` (there are none), see
+    `workbench.mpi.launch.head.supervisor`.
+    """
+    folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
+    known = {"owner": owner, "keep": KEEP, "ranks": ranks, "host": here().host}
+    PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
+    return folder
+
+
+def supervised(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the supervisor of a pool's folder; it has a session of its own."""
+    command, own = [sys.executable, "-m", SUPERVISOR, str(folder)], mpiexec.environment()
+    with PoolFolder(folder).log.open("ab") as log:
+        streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        return subprocess.Popen(command, **streams, env=own, start_new_session=True)
+
+
+def sweep() -> None:
+    """Remove the folders of pools that are gone and whose client is gone."""
+    for folder in pools_folder().iterdir():
+        owner = folder.name.partition("-")[0]
+        if owner.isdigit() and not is_alive(int(owner)) and _over(PoolFolder(folder)):
+            PoolFolder(folder).remove()
+    for left in left_in_memory():  # of pools whose folders have gone before, or lay elsewhere
+        owner = left.partition("-")[0]
+        if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR)):
+            shutil.rmtree(shared(Path(left)), ignore_errors=True)
+    with contextlib.suppress(OSError):  # another client sweeps at the same time
+        for file in segments_left():
+            file.unlink()
+
+
+def _over(pool: PoolFolder) -> bool:
+    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least.
+
+    Before they were up, it shows in the supervisor, which is on this host if the pool is alone on it.
+    """
+    try:
+        if pool.gone() is not None:
+            return True
+        if not pool.ready:
+            settings = pool.settings()
+            near = settings["alone"] and settings["host"] == here().host
+            return near and not ours(pool.path.name, SUPERVISOR)
+        places = pool.places()
+    except (OSError, ValueError, KeyError):
+        return False
+    return all(place.host == here().host and not is_alive(place.pid) for place in places)

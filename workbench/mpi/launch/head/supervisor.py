@@ -1,0 +1,243 @@
+"""The process above mpiexec: `python -m workbench.mpi.launch.head.supervisor FOLDER`.
+
+It starts mpiexec, tells the client how far the start is, and sees to it that nothing is left when the pool ends:
+mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is killed, mpiexec dies with it, and the
+ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
+
+What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
+(variables on top of its own), `ways` (how the other hosts are reached, see `Guards`), and `alone` (all ranks are on
+this machine, so they need no network, and the files through which they share memory can be kept together, and taken
+away at the end).
+
+Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and no setting of it says otherwise. A pool on
+one machine has none of these; in a network namespace of its own, what mpiexec opens leads nowhere.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from workbench.core.base.errors import ClusterError
+from workbench.mpi.launch.gateway import HOST, Gateway
+from workbench.mpi.launch.poolfolder import SAY, PoolFolder, kept_in, shared
+from workbench.mpi.launch.processes import die_with_parent, end_daemons
+
+PATIENCE = 5.0  # s
+MANY = 16  # ranks
+LOOK_EVERY = 0.5  # s between looks at other hosts
+TRIES = 2  # a connection that breaks may come back once
+CLEARING = 25.0  # s that all guards together have at the end
+NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare, see sched.h
+SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if.h
+COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.mpi.launch.rank.serving"
+
+
+@dataclass
+class Guards:
+    """Eyes and hands on the other hosts of a pool: one connection to each, for as long as the pool lives.
+
+    Through it the supervisor learns of ranks that are gone without a word, and of hosts that are: MPI tells of neither.
+    Rank 0 finds both in the pool's folder. At the end the other side ends what is left of the pool on its host, as it
+    also does when nobody has spoken to it for a while.
+
+    `ways`: as pool.json has them; `daemon`: what MPI's daemons are told by.
+    """
+
+    pool: PoolFolder
+    ways: list[dict[str, Any]]
+    daemon: str
+    ending: threading.Event = field(default_factory=threading.Event)
+    lost: set[int] = field(default_factory=set)  # ranks
+    gone: list[str] = field(default_factory=list)  # hosts
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._guard, args=(way,), daemon=True) for way in self.ways]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Have all hosts cleared."""
+        self.ending.set()
+        until = time.monotonic() + CLEARING
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _guard(self, way: dict[str, Any]) -> None:
+        gateway, cache = Gateway.of(way["gateway"]), way["cache"]
+        ours: dict[str, Any] = {"pool": self.pool.path.name, "daemon": self.daemon}
+        name = None
+        for _ in range(TRIES):
+            try:
+                with gateway.connect(HOST, **ours, cache=cache) as link:
+                    name = link.ask("name")[0]["name"]
+                    while not self.ending.wait(LOOK_EVERY):
+                        ranks = self._places(name)
+                        asked = [pid for pid, rank in ranks.items() if rank not in self.lost]
+                        self._report(ranks[pid] for pid in link.ask("look", pids=asked)[0]["gone"])
+                    link.ask("sweep", **ours)
+                    return
+            except ClusterError:
+                continue  # perhaps only the connection
+        self.gone.append(gateway.host)
+        self._report(self._places(name).values())
+
+    def _places(self, host: str | None) -> dict[int, int]:
+        """Rank by process on a host; empty before all are up."""
+        try:
+            return {place.pid: rank for rank, place in enumerate(self.pool.places()) if place.host == host}
+        except OSError:
+            return {}
+
+    def _report(self, ranks: Iterable[int]) -> None:
+        with self._lock:
+            if self.lost.issuperset(ranks := list(ranks)):
+                return
+            self.lost.update(ranks)
+            self.pool.lose(self.lost)
+
+
+class Supervisor:
+    """Watches one mpiexec."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pool = PoolFolder(folder)
+        self.settings = self.pool.settings()
+        self.up = self.done = 0
+        self.reason: str | None = None
+        self.ending = threading.Event()
+
+    def run(self) -> None:
+        """Start, watch, clean up, write why it ended."""
+        signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.environ.update(self.settings.get("environment", {}))
+        if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
+            os.environ.update(kept_in(shared(self.pool.path)))
+        with self.pool.log.open("ab", buffering=0) as log:
+            forked = self.settings.get("alone") and sys.platform == "linux"
+            if self.settings["ranks"] > MANY and not forked:  # compile modules once, and not in every rank
+                subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
+            process = self._mpiexec(log)
+            assert process.stdout is not None
+            reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
+            reader.start()
+            ways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
+            guards = Guards(self.pool, ways, daemon) if ways else None
+            self._watch(process)
+            end(process)
+            reader.join(1.0)
+            gone = self._cleared(guards)
+        shutil.rmtree(shared(self.pool.path), ignore_errors=True)
+        self.pool.end(reason=self.reason, code=process.returncode, up=self.up, done=self.done, gone=gone)
+
+    def _mpiexec(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start it; without a network if it needs none, and the system allows that."""
+
+        def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+            command = self.settings["command"]
+            return subprocess.Popen(command, **streams, start_new_session=True, preexec_fn=before)
+
+        if self.settings.get("alone"):
+            with contextlib.suppress(subprocess.SubprocessError):
+                return start(_die_enclosed)
+        return start(die_with_parent)
+
+    def _cleared(self, guards: Guards | None) -> list[str]:
+        """Have the other hosts cleared; which of them are gone."""
+        if guards is None:
+            return []
+        end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
+        guards.close()
+        if guards.gone and not self.done and not self.pool.quitting:
+            self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"
+        return list(guards.gone)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Until mpiexec ends, or the pool should."""
+        asked: float | None = None
+        while process.poll() is None and self.reason is None and not self.ending.is_set():
+            if asked is None and (self.done or self.pool.quitting):
+                asked = time.monotonic()
+            if asked is not None and time.monotonic() - asked > (1.0 if self.done else PATIENCE):
+                return
+            self.ending.wait(0.05)
+
+    def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
+        for line in stream:
+            words = line.decode(errors="replace").split(maxsplit=2)
+            if words[:1] != [SAY]:
+                log.write(line)
+            elif words[1] == "up":
+                self.up += 1
+                self.pool.count(self.up)
+            elif words[1] == "done":
+                self.done += 1
+            elif words[1] == "failed":
+                self.reason = self.reason or json.loads(words[2])
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """TERM, some patience, KILL; then whatever of its session is left."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def enclose() -> None:
+    """Leave the machine's networks for a loopback of one's own, for good; between fork and exec.
+
+    What was open before stays so; files and signals are as ever. Who is not root does it within a user namespace, in
+    which he is who he was (root would lose his power over others' files there).
+
+    Raises OSError where the system forbids it; then half of it may be done, and this process should end.
+    """
+    if sys.platform != "linux":
+        raise OSError("network namespaces are Linux's")
+    user, group = os.geteuid(), os.getegid()
+    if ctypes.CDLL(None, use_errno=True).unshare(NEW_NET | (NEW_USER if user else 0)):
+        raise OSError(ctypes.get_errno(), "unshare")
+    if user:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    _start_loopback()
+
+
+def _start_loopback() -> None:
+    import fcntl  # not everywhere
+
+    with socket.socket() as server, socket.socket() as client:
+        fcntl.ioctl(server, SET_FLAGS, struct.pack("16sh14x", b"lo", UP | RUNNING))
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())
+
+
+def _die_enclosed() -> None:
+    enclose()
+    die_with_parent()
+
+
+if __name__ == "__main__":
+    Supervisor(Path(sys.argv[1])).run()

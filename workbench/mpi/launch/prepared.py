@@ -1,0 +1,66 @@
+"""Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from workbench.core import problems
+from workbench.core.problems.data.cache import ours as private
+from workbench.core.problems.data.cache import root
+from workbench.mpi.launch.gateway import Connection
+from workbench.mpi.launch.reports import Said
+
+CHUNK = 2**20  # bytes
+
+
+def have(key: str, make: dict[str, Any] | None = None) -> bool:
+    """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
+    if not _place(key).is_dir() and make is not None:
+        problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
+    return _place(key).is_dir()
+
+
+def ship(link: Connection, data: Any, said: Said) -> None:
+    """Bring prepared data to a machine, unless they are there or can be made there."""
+    if link.ask("have", **data)[0]["have"]:
+        return
+    files = sorted(_place(data["key"]).iterdir())
+    total, done = sum(path.stat().st_size for path in files), 0
+    pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK)]
+    for i, (path, at) in enumerate(pieces):
+        with path.open("rb") as file:
+            file.seek(at)
+            text = file.read(CHUNK)
+        link.ask("put", text, key=data["key"], name=path.name, first=i == 0, last=i == len(pieces) - 1)
+        done += len(text)
+        said("bringing data, KiB", done // 1024, total // 1024)
+
+
+def arrive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
+    """The other end of `ship`: append to a file; `first` and `last`: of the whole folder."""
+    place = _place(key)
+    # A process serves one connection.
+    aside = place.with_name(f".{key}-{os.uname().nodename}-{os.getpid()}.tmp")
+    if first:
+        shutil.rmtree(aside, ignore_errors=True)
+        private(place.parent)
+        aside.mkdir()
+    if Path(name).name != name:
+        raise ValueError(f"name = {name!r}: is no plain file name")
+    with (aside / name).open("ab") as out:
+        out.write(data)
+    if not last:
+        return
+    try:
+        aside.rename(place)
+    except OSError:  # somebody was faster
+        shutil.rmtree(aside, ignore_errors=True)
+        if not place.is_dir():
+            raise
+
+
+def _place(key: str) -> Path:
+    if Path(key).name != key:
+        raise ValueError(f"key = {key!r}: is no plain folder name")
+    return root() / "data" / key

@@ -1,0 +1,63 @@
+"""What every process of a pool runs: `python -m workbench.mpi.launch.rank.main FOLDER [MPIEXEC ...]`.
+
+Rank 0 takes tasks out of the pool's folder, one after the other, and tells the others; the ranks stay for the next.
+With mpiexec's command line it starts that, and forks the ranks, see `workbench.mpi.launch.rank.nursery`.
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from workbench.mpi.launch.poolfolder import say
+from workbench.mpi.launch.processes import RANKS, die_with_parent
+from workbench.mpi.launch.rank.nursery import Nursery
+
+
+def main(folder: Path) -> None:
+    """A rank, from beginning to end."""
+    try:
+        die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
+        faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
+        serving = imported()
+        say("up")
+        serving.serve(folder)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank; one that exits, it does not
+
+
+def imported(rehearse: bool = False) -> ModuleType:
+    """What serves runs, for ranks that are still to be forked with a rehearsal; MPI waits until it is told to begin."""
+    try:
+        import_module("mpi4py").rc.initialize = False
+        serving = import_module("workbench.mpi.launch.rank.serving")
+        if rehearse:
+            serving.rehearse()
+        return serving
+    except BaseException as error:
+        say("failed", json.dumps(f"a rank cannot import what it needs ({type(error).__name__}: {error})"))
+        raise
+
+
+if __name__ == "__main__":
+    folder, *command = sys.argv[1:]
+    if command:
+        faulthandler.register(signal.SIGUSR1)
+        try:
+            nursery = Nursery(Path(folder), lambda: main(Path(folder)))
+        except OSError:  # no sockets in this folder: every rank imports for itself
+            start = command[: command.index("-n") + 2]
+            os.execv(start[0], [*start, sys.executable, "-m", RANKS, folder])
+        sys.exit(nursery.run(command, partial(imported, rehearse=True)))
+    main(Path(folder))

@@ -1,0 +1,264 @@
+"""How the ranks of a pool serve run after run."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_json
+from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.plan import MASTER
+from workbench.core.contract.scheme import Scheme
+from workbench.core.engine.timeline import Turned
+from workbench.core.problems import ProblemArgs
+from workbench.core.trace.layout import ENDED
+from workbench.core.trace.records import TURNED, Record
+from workbench.mpi.engine.bell import Bell
+from workbench.mpi.engine.control import Control
+from workbench.mpi.engine.ledger import Ledger
+from workbench.mpi.launch.poolfolder import ARRAYS, PoolFolder, say
+from workbench.mpi.launch.processes import Place, awaited, drowsy, here, is_alive
+from workbench.mpi.launch.rank.clocks import answer, measured
+from workbench.mpi.launch.rank.part import Over, Part, Stopped, part_of
+from workbench.mpi.launch.task import Task, described
+
+UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
+NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
+LAZY = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
+RUNG_NAP = 0.5  # s, of who is rung when there is something
+
+
+def serve(folder: Path) -> None:
+    """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
+    np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
+    sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
+    near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
+    with drowsy(LAZY * int(sizes[1] or 1)):
+        MPI.Init_thread()
+    control = Control(MPI.COMM_WORLD, Bell(folder if near else None, MPI.COMM_WORLD.rank))
+    (lead if control.rank == MASTER else follow)(PoolFolder(folder), control)
+    say("done")
+    os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+
+
+def rehearse() -> None:
+    """Do once what every rank of a nursery would do when its first run begins.
+
+    Nothing of other packages is imported: it may start threads, of which a forked process has none.
+    """
+    for family in (Scheme, ProblemArgs, DelayModel, Optimiser):
+        family.catalogue.look()
+    from_bytes(to_bytes({"numbers": np.zeros(1)}))
+    Ledger(MASTER, 1).pack()
+
+
+def lead(pool: PoolFolder, control: Control) -> None:
+    """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
+    settings, places = pool.settings(), _places(control)
+    pool.begin(places)
+    last = time.monotonic()
+    while True:
+        path = pool.next_task()
+        if pool.lost():  # a host has gone: what waits goes to a new pool
+            break
+        if path is not None:
+            if not _serve_one(pool, path, control, places):
+                break
+            last = time.monotonic()
+            continue
+        owner = settings["owner"]  # None for a client on another host, which is not seen
+        alone = owner is not None and not is_alive(owner)
+        if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
+            break
+        control.poll()
+        control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+    control.send(range(1, control.size), {"what": "quit"})
+    awaited(lambda: control.quiet, 1.0, 1e-3)
+
+
+def _places(control: Control) -> list[Place]:
+    places = {MASTER: here()}
+    while len(places) < control.size:
+        for sender, word, _ in control.poll():
+            places[sender] = Place(*word["place"])
+        time.sleep(1e-3)
+    return [places[rank] for rank in range(control.size)]
+
+
+def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[Place]) -> bool:
+    """Run one task; True if the pool is as good as new."""
+    try:
+        words = json.loads(path.read_text())
+        arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
+        path.unlink()  # taken: what becomes of it now stands in the run folder
+    except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
+        time.sleep(NAP)
+        return not _unseen(path)
+    ahead = measured(control, places)
+    known = {"what": "run", "task": words, "places": places, "ahead": ahead}
+    control.send(range(1, control.size), known, arrays)
+    errors = [error for _, error in ahead.values()]
+    return conduct(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
+
+
+def _unseen(path: Path) -> bool:
+    """Has a run waited for long whose folder is not there on this host? Then the pool's user is told so."""
+    try:
+        folder, since = json.loads(path.read_text())["folder"], path.stat().st_mtime
+    except (OSError, ValueError):
+        return False
+    if Path(folder).is_dir() or time.time() - since < UNSEEN:
+        return False
+    path.unlink()
+    why = f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"
+    say("failed", json.dumps(why))
+    return True
+
+
+def conduct(
+    task: Task,
+    control: Control,
+    places: Sequence[Place],
+    joined: Callable[[Part], None] = lambda part: None,
+    pool: PoolFolder | None = None,
+    errors: Sequence[float] = (),
+) -> bool:
+    """Rank 0's part from beginning to end; what came of it stands in the run folder. Are the ranks as good as new?
+
+    `joined` gets to see the part before it begins. `pool`: see `part_of`; it is told to end if the ranks are not as
+    good as new, before anybody can learn that the run has ended. `errors`: of the other hosts' clocks, s.
+    """
+    state, error, part, change = "finished", None, None, None
+    began = time.monotonic()
+    try:
+        part = part_of(task, control, places, pool=pool)
+        assert part is not None
+        joined(part)
+        part.go()
+    except Stopped:
+        state = "stopped"
+    except Turned as turned:
+        state, change = TURNED, turned.change
+    except Exception as raised:
+        state, error = "failed", described(raised, places)
+    control.send(range(1, control.size), {"what": "over", "run": task.run})
+    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    hosts = [place.host for place in places]
+    words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
+    words |= {"places": hosts} if len(set(hosts)) > 1 else {}
+    if change is not None and part is not None and part.steering is not None:
+        words |= {"change": change._asdict(), "memory": part.steering.words(), "left": time.time()}
+    if part is not None and part.record is not None:
+        words["offset"] = part.record.offset
+    if part is None or part.record is None:
+        if pool is not None:
+            pool.quit()
+        write_json(Path(task.folder) / ENDED, {**words, "clean": False})
+        return False
+    return _end(part, part.record, words, began, pool)
+
+
+def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: PoolFolder | None) -> bool:
+    """Last words and books, then the word that says how it ended."""
+    clean = part.leave()
+    with contextlib.suppress(RunError, OSError):
+        if part.zero is not None:  # to the disk while the others' books are on their way
+            record.save(part.learner.model, part.learner.state)
+    books = part.collect()
+    plan, places = part.setup.plan, part.places
+    clean = clean and len(books) == plan.ranks and not part.halfway
+    dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
+    words |= {"clean": clean, "zero": part.zero, "rounds": record.round, "committers": list(plan.committers)}
+    words |= {"dead": {str(r): str(places[r]) for r in dead}}
+    words |= {"setup": (part.zero or time.monotonic()) - began}
+    if pool is not None and not clean:
+        pool.quit()
+    try:
+        record.end(words, books)
+    except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on
+        say("failed", json.dumps(str(error)))
+        return False
+    return clean
+
+
+def follow(pool: PoolFolder, control: Control) -> None:
+    """Do as rank 0 says, as long as it is there, which shows on its own host."""
+    place = here()
+    control.send(MASTER, {"what": "hello", "place": place})
+    last, master = time.monotonic(), None
+    while True:
+        words = control.poll()
+        while words:
+            _, word, data = words.pop(0)
+            if word["what"] == "quit":
+                return
+            if word["what"] == "clock":
+                words = answer(control, words)
+            if word["what"] == "run":
+                places = [Place(*place) for place in word["places"]]
+                master = places[MASTER]
+                ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
+                follow_one(Task(**word["task"], arrays=data), control, places, ahead=ahead)
+                last = time.monotonic()
+        master = master or _master(pool)
+        if master is not None and master.host == place.host and not is_alive(master.pid):
+            return
+        soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
+        control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
+
+
+def _master(pool: PoolFolder) -> Place | None:
+    """Rank 0's process, once all are up; None where that is not to be seen."""
+    try:
+        return pool.places()[MASTER]
+    except (OSError, ValueError):
+        return None
+
+
+def follow_one(
+    task: Task,
+    control: Control,
+    places: Sequence[Place],
+    joined: Callable[[Part], None] = lambda part: None,
+    ahead: float = 0.0,
+) -> None:
+    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins.
+
+    `ahead`: s by which the clock of this host is ahead of the master's.
+    """
+    part = None
+    try:
+        part = part_of(task, control, places, ahead)
+        if part is None:
+            return
+        joined(part)
+        part.go()
+    except Over:
+        pass
+    except Exception as error:
+        control.send(MASTER, {"what": "failed", "run": task.run, "error": described(error, places)})
+        _until_over(task, part, control)
+    if part is not None:
+        part.leave()
+        part.hand_in()
+
+
+def _until_over(task: Task, part: Part | None, control: Control) -> None:
+    until = time.monotonic() + 10.0
+    while time.monotonic() < until:
+        for _, word, _ in control.poll():
+            if word["what"] == "over" and word["run"] == task.run:
+                return
+        if part is not None:
+            part.post.poll()
+        time.sleep(1e-3)

@@ -1,0 +1,266 @@
+"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays.
+
+Errors are plain words, too, so that they can cross from one process to another.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from workbench.core import problems, schemes
+from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.base.byvalue import adopt, sent
+from workbench.core.base.errors import ClusterError, QuorumLost, RunError
+from workbench.core.base.files import sha256
+from workbench.core.base.own import fault_of, is_own
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayStream, law_of
+from workbench.core.contract.links import Link
+from workbench.core.contract.optimisers import State, optimiser_class
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.steering import Steering
+from workbench.core.contract.ways import Way
+from workbench.core.experiment import Experiment
+from workbench.core.problems import OnData, problem_from
+from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
+from workbench.core.trace.definitions import definitions_of
+from workbench.core.trace.layout import SPEC, TASK
+from workbench.mpi.engine.learner import Learner
+from workbench.mpi.engine.rank import Emulate, Setup
+from workbench.mpi.launch.processes import Place
+
+BACK = "put it back, or start a new run"
+RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run, as the client hands it in. `arrays` go to every rank, so that none has to draw the plan anew."""
+
+    run: int
+    spec: dict[str, Any]  # the experiment's fields
+    folder: str
+    arrays: bytes
+    emulate: Emulate = "all"
+    record: bool = True
+    first: int = 0  # round to begin with
+    offset: float = 0.0  # s that the rounds before took
+    gradients: bool = False  # keep every committed gradient, too
+    checkpoint_every: float = 2.0  # s
+    patience: float = 600.0  # s without a round after which the run is given up
+    cwd: str = field(default_factory=os.getcwd)
+    data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
+    hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
+    begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
+    crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
+    steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
+    code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
+    # Modules of the package that have its classes: ranks need not look through all others.
+    homes: Sequence[str] = ()
+
+    def words(self) -> dict[str, Any]:
+        """All but the arrays, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "arrays"}
+
+    @property
+    def workers(self) -> int:
+        """How many workers take part."""
+        return int(self.spec["workers"])
+
+
+def task_of(
+    e: Experiment, folder: Path, model: Array | None = None, state: State | None = None, **options: Any
+) -> Task:
+    """Task of a run: the problem is opened here, so that data are prepared once and steps are tuned once.
+
+    A run that goes on brings its model and its optimiser's state along.
+    """
+    problem = e.build_problem()
+    if model is None or state is None:
+        model, state = problem.start(), e.build_optimiser().start(problem)
+    data = e.problem_spec.prepared()
+    words: dict[str, Any] = (
+        {} if data is None else {"hashes": hashes(data.folder, Path(data.name).expanduser())}
+    )
+    crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
+    arrays = pack(e.plan, model, state)
+    begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
+    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays)
+    homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
+    words |= {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
+    return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
+
+
+def _named(e: Experiment) -> dict[str, Any]:
+    """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
+    spec = e.model_dump(mode="json")
+    spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
+    sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
+    spec["problem_args"] = {**spec["problem_args"], **sent_along}
+    # The scheme's own, too.
+    spec["optimiser_args"] = e.build_optimiser().model_dump(mode="json", exclude_unset=True)
+    own = (e.built_scheme.name, e.problem_spec.name, e.build_optimiser().name)
+    return {**spec, **dict(zip(("scheme", "problem", "optimiser"), own, strict=True))}
+
+
+def begun_with(e: Experiment) -> dict[str, str]:
+    """What a run begins with, for its checkpoints: the spec as JSON, hashes of the data and of recorded delays."""
+    data, times = e.problem_spec.prepared(), getattr(e.delays, "path", None)
+    return {
+        "spec": e.model_dump_json(),
+        "data": data.digest if data else "",
+        "delays": sha256(Path(times).expanduser()) if times is not None else "",
+    }
+
+
+def _how(options: Mapping[str, Any]) -> str:
+    """Of a task's options, as JSON, those that say what its files mean."""
+    return json.dumps({name: options.get(name, getattr(Task, name)) for name in ("emulate", "gradients")})
+
+
+def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Raise `SettingError` where spec, options or data are not what a run's checkpoint was written with: say which.
+
+    Checkpoints of older versions do not say.
+    """
+    if not begun:
+        return
+    before, how = Experiment(**json.loads(begun["spec"])), json.loads(begun.get("how", "{}"))
+    spec = differing(before.model_dump(mode="json"), e.model_dump(mode="json"))
+    task = differing(how, {name: options[name] for name in how})
+    for file, changes in ((SPEC, spec), (TASK, task)):
+        for name, was, now in changes:
+            raise SettingError(f"{file}: {name} = {now!r}, and the run began with {was!r}; {BACK}")
+    found = begun_with(e)
+    for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
+        if found[name] != begun[name]:
+            raise SettingError(f"{name}: {of!r} holds something else than when the run began; {BACK}")
+
+
+def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted name, old and new value of everything in which nested fields differ; None stands for a field not there.
+
+    >>> list(differing({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
+    [('b.c', 2, 3)]
+    """
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        if was != now:
+            yield name, was, now
+        return
+    for key in {**was, **now}:
+        yield from differing(was.get(key), now.get(key), f"{name}.{key}" if name else key)
+
+
+def data_of(e: Experiment) -> dict[str, Any] | None:
+    """Which prepared data a run maps, for hosts that do not see this one's files; None: it needs none.
+
+    `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
+    data by itself, else None.
+    """
+    args, data = e.problem_spec, e.problem_spec.prepared()
+    if data is None or not isinstance(args, OnData):
+        return None
+    known = catalogue().get(args.data)
+    makes = known is not None and known.bundled and not any(map(is_own, args.own().values()))
+    make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
+    return {"key": data.folder.name, "make": make}
+
+
+def pack(plan: Plan, model: Array, state: State) -> bytes:
+    """Plan (without its notes), model and optimiser's state as one archive of arrays."""
+    known = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name != "notes"}
+    columns = {f"plan_{name}": value for name, value in known.items() if value is not None}
+    return to_bytes({"model": model, **columns, **{f"state_{name}": value for name, value in state.items()}})
+
+
+def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
+    """The reverse of `pack`."""
+    held = from_bytes(arrays)
+    plan, state = _of(held, "plan_"), _of(held, "state_")
+    return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
+
+
+def steering_of(
+    planned: Steering, changes: Sequence[Mapping[str, Any]], left: float | None = None
+) -> dict[str, Any]:
+    """What a task says of a plan that keeps steering, after these changes.
+
+    `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
+    """
+    last = changes[-1] if changes else None
+    ways = [[way.name, way.numbers] for way in planned.ways]
+    pause = last["seconds"] if last and left else 0.0
+    known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": RESTART}
+    return {**known, "memory": last and last["memory"], "pause": pause}
+
+
+def steered(task: Task, setup: Setup) -> Steering | None:
+    """What re-plans a run, for the master's rank; None where nothing does."""
+    if task.steering is None:
+        return None
+    known, spec, plan = task.steering, task.spec, setup.plan
+    ways = [Way(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]]
+    link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
+    more = {name: known[name] for name in ("row", "restart", "memory")}
+    return Steering(ways, spec["rounds"], link, setup.floats, rate, **more)
+
+
+def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Arrays and numbers whose names begin so."""
+    found = {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+    return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
+
+
+def unpacked(task: Task) -> tuple[Setup, Learner]:
+    """A task as a rank uses it; the experiment was checked before it was handed in."""
+    spec = task.spec
+    for home in task.homes:
+        import_module(home)
+    if task.code:
+        adopt(task.code)
+    plan, model, state = unpack(task.arrays)
+    trust(task.hashes)
+    # Data by their folder in this host's cache, where a task says so.
+    mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+    args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
+    scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
+    delays = DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"])
+    words = {name: getattr(task, name) for name in ("emulate", "first", "record")}
+    words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
+    words["crashes"] = {int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()}
+    setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
+    optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
+    return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
+
+
+def described(error: BaseException, places: Sequence[Place]) -> dict[str, Any]:
+    """An error as a word for another rank, or for a file; says where the dead were."""
+    if isinstance(error, QuorumLost):
+        why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}
+        words = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
+        return {"kind": "QuorumLost", **words, "why": {str(r): text for r, text in why.items()}}
+    if isinstance(error, RunError):
+        return {"kind": type(error).__name__, "text": str(error)}
+    fault = fault_of(error)
+    return {"kind": "RunError", "text": fault.sentence if fault else f"{type(error).__name__}: {error}"}
+
+
+def not_finite(word: dict[str, Any]) -> bool:
+    """May the error that `described` described come from numbers that have grown beyond all bounds?"""
+    missed = word.get("why", {}).values()
+    return word["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
+
+
+def rebuilt(word: dict[str, Any]) -> RunError:
+    """The error that `described` described."""
+    if word["kind"] == "QuorumLost":
+        why = {int(r): text for r, text in word["why"].items()}
+        return QuorumLost(word["parent"], word["round"], word["missing"], why)
+    return {"ClusterError": ClusterError}.get(word["kind"], RunError)(word["text"])

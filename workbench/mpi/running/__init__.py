@@ -1,0 +1,1 @@
+"""Runs on real processes: started, watched, resumed, replayed."""

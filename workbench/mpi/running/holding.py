@@ -1,0 +1,85 @@
+"""Who has the run of a folder: its claim by the client that began it, and the processes that it was handed to.
+
+Whoever begins a run or goes on with one claims its folder, and keeps the claim until the run is over; the master's
+rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from workbench.core.base.locks import Lock
+from workbench.core.base.settings import SettingError, path_of
+from workbench.core.base.text import read_json
+from workbench.core.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN_LOCK, SPEC, STOP, TASK
+from workbench.mpi import clusters
+from workbench.mpi.clusters import Cluster
+from workbench.mpi.launch.site import Holder
+
+UNTAKEN = 600.0  # s after which a run that nobody has taken is given up
+STOPPING = 60.0  # s that a run that was asked to stop has for it, before it counts as under way
+LOOK_EVERY = 0.05  # s
+
+
+def real_folder(folder: str | Path) -> Path:
+    """The folder of a real run; raises `SettingError` for any other."""
+    home = path_of(folder, "folder")
+    if not (home / TASK).is_file() or not (home / SPEC).is_file():
+        raise SettingError(
+            f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
+            " those of the virtual clock)"
+        )
+    return home
+
+
+def reclaimed(home: Path) -> Lock:
+    """Claim the folder of a run that nobody works on any more; one that was asked to stop is waited for.
+
+    Raises `SettingError` where somebody does.
+    """
+    lock, until = Lock(home / RUN_LOCK), time.monotonic() + STOPPING
+    while True:
+        if lock.take():
+            if not Lock(home / RANKS_LOCK).held and not _under_way(home):
+                return lock
+            lock.release()
+        if not (home / STOP).exists() or time.monotonic() > until:
+            raise SettingError(f"folder = {str(home)!r}: this run is still under way; wb.attach follows it")
+        time.sleep(LOOK_EVERY)
+
+
+def ended(home: Path) -> dict[str, Any] | None:
+    """How the run ended; None: it has not."""
+    return read_json(home / ENDED) if (home / ENDED).exists() else None
+
+
+def cluster_of(home: Path) -> Cluster:
+    """Where a run was, or would have been."""
+    words = _held(home)
+    return clusters.rebuilt(words["cluster"]) if words else clusters.load(clusters.LOCAL)
+
+
+def holder_of(home: Path) -> Holder | None:
+    """Who works on this run; None before it is handed in."""
+    words = _held(home)
+    return None if words is None else clusters.rebuilt(words["cluster"]).site.holder(words, home)
+
+
+def soon(home: Path) -> bool:
+    """May a run that was not handed in yet still be?"""
+    return time.time() - (home / TASK).stat().st_mtime < UNTAKEN or Lock(home / RUN_LOCK).held
+
+
+def _held(home: Path) -> dict[str, Any] | None:
+    """What holder.json says; None before the run is handed in."""
+    return read_json(home / HOLDER, "cluster") if (home / HOLDER).exists() else None
+
+
+def _under_way(home: Path) -> bool:
+    """Are the processes that work on this run still there? What they did meanwhile is brought here."""
+    if (home / ENDED).exists() or (holder := holder_of(home)) is None:
+        return False  # who was to hand it in has no claim to it any more
+    holder.look()
+    there = holder.there
+    holder.release()
+    return there and not (home / ENDED).exists()

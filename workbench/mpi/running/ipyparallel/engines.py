@@ -1,0 +1,194 @@
+"""Engines of ipyparallel in one MPI world on this machine: starting them, and ending them for certain.
+
+Controller and engines listen on this machine only, and what they say is encrypted (CURVE). Their keys live in a
+folder that only this user can read and that goes with them. They are children of a thread that stays as long as they
+do, and on Linux they die with it, so a kernel that is killed leaves nothing behind.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workbench.core.base.errors import ClusterError
+from workbench.mpi.launch import mpiexec
+from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
+from workbench.mpi.launch.processes import awaited, end_ours, is_alive, tied
+from workbench.mpi.running.ipyparallel.calls import patience, unsigned
+
+MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
+HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
+LOOK_EVERY, SAY_EVERY = 0.05, 1.0  # s
+CONTROLLER = "ipyparallel.controller"
+FOLDER = "workbench-engines-"  # names of folders begin so; the owner's process follows
+Said = Callable[[int], None]  # how many engines are up
+
+
+class Keeper:
+    """One controller and so many engines."""
+
+    def __init__(self, engines: int) -> None:
+        mpiexec.check_room(engines, MEGABYTES_PER_ENGINE)
+        self.engines = engines
+        sweep()
+        prefix = f"{FOLDER}{os.getpid()}-"
+        self.folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        self.client: Any = None
+        self.error: Exception | None = None
+        self._cluster: Any = None
+        self._started, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="workbench-engines", daemon=True)
+        self._thread.start()
+
+    def await_up(self, said: Said) -> Any:
+        """Wait until all engines are there; returns the client. Raises `ClusterError` if they do not come."""
+        until, spoke = time.monotonic() + patience(self.engines), 0.0
+        while (up := len(self.client.ids) if self._started.is_set() else 0) < self.engines:
+            self._check()
+            if time.monotonic() > until:
+                why = "not up in time; take fewer, or quieten the machine"
+                raise ClusterError(f"{self.engines} engines: {why}")
+            if time.monotonic() - spoke > SAY_EVERY:
+                said(up)
+                spoke = time.monotonic()
+            time.sleep(LOOK_EVERY)
+        said(self.engines)
+        return self.client
+
+    def _check(self) -> None:
+        """Raise `ClusterError` if they will not come."""
+        if isinstance(self.error, ClusterError):
+            raise self.error
+        if self.error is not None:
+            raise ClusterError(f"{self.engines} engines: cannot be started ({self.error})")
+        if self._started.is_set() and not is_alive(self._cluster.engine_set.pid):
+            log = Path(self._cluster.engine_set.output_file).read_text(errors="replace")
+            lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
+            errors = [line for line in lines if "Error" in line]
+            last = (errors or lines or ["it ended without a word"])[-1]
+            raise ClusterError(f"{self.engines} engines: mpiexec could not start them ({last})")
+
+    def close(self) -> None:
+        """End engines and controller; nothing is left when this returns."""
+        self._closing.set()
+        self._thread.join()
+        _clear(Path(self.folder.name))
+        self.folder.cleanup()
+
+    def _keep(self) -> None:
+        try:
+            self._start()
+        except Exception as error:
+            self.error = error
+        self._closing.wait()
+        self._stop()
+
+    def _start(self) -> None:
+        import ipyparallel
+
+        n, home, here = self.engines, self.folder.name, "127.0.0.1"
+        words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
+        words |= {"controller_ip": here, "controller_location": here}
+        words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=quiet(), **words)
+        cluster.start_controller_sync()
+        if self._closing.is_set():
+            return
+        cluster.start_engines_sync()
+        with unsigned():
+            self.client = cluster.connect_client_sync(timeout=patience(self.engines))
+        self._started.set()
+
+    def _stop(self) -> None:
+        if self.client is not None:
+            self.client.close()
+        if self._cluster is None:
+            return
+        pids = self.pids()
+        for stop in (self._cluster.stop_engines_sync, self._cluster.stop_controller_sync):
+            with contextlib.suppress(Exception):  # what does not end when asked to is killed below
+                stop()
+        end(pids)
+
+    def pids(self) -> list[int]:
+        """Processes of controller and engines, and those that they have started."""
+        found: list[int] = []
+        for launcher in (self._cluster.controller, self._cluster.engine_set):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if launcher is not None and launcher.pid > 0:
+                    found += [p.pid for p in psutil.Process(launcher.pid).children(recursive=True)]
+                    found.append(launcher.pid)
+        return found
+
+
+def sweep() -> None:
+    """Remove the folders of kernels that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        owner = folder.name.removeprefix(FOLDER).partition("-")[0]
+        if owner.isdigit() and not is_alive(int(owner)):
+            _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    """End the children of a controller that was killed, and take away what engines that were killed have left."""
+    end_ours(folder.name, CONTROLLER)
+    PoolFolder(folder).remove()
+
+
+def controller_arguments(engines: int, folder: str) -> list[str]:
+    """What the controller is told. Engines of a large set, on few cores, answer late: it has to wait for them."""
+    return [
+        f"--profile-dir={folder}",  # it is in the environment, too, but here its children can be told by it
+        "--IPController.enable_curve=True",
+        f"--IPController.registration_timeout={patience(engines)}",
+        f"--HeartMonitor.period={HEARTBEAT}",
+        f"--HeartMonitor.max_heartmonitor_misses={patience(engines)}",
+    ]
+
+
+def settings(engines: int, folder: str) -> Any:
+    """What the launchers are told: the environment of all ranks, deaths that do not take the others along."""
+    from traitlets.config import Config
+
+    own = {
+        "PYTHONDONTWRITEBYTECODE": "",  # launchers only add to the kernel's environment; this unsets it
+        **mpiexec.environment(),
+        **kept_in(shared(Path(folder))),
+        "IPYTHONDIR": folder,  # not the user's, whose start-up files are for other things
+    }
+    config = Config()
+    config.LocalControllerLauncher.environment = own
+    config.LocalControllerLauncher.controller_cmd = tied("TERM", sys.executable, "-m", CONTROLLER)
+    set_ = config.MPIEngineSetLauncher
+    set_.environment = dict(own)
+    set_.mpi_cmd = tied("KILL", mpiexec.find_mpiexec())
+    set_.mpi_args = ["--with-ft", "ulfm"]
+    set_.engine_cmd = tied("KILL", sys.executable, "-m", "ipyparallel.engine")
+    waits = ("timeout", "max_heartbeat_misses")
+    set_.engine_args = [f"--IPEngine.{name}={patience(engines)}" for name in waits]
+    return config
+
+
+def quiet() -> logging.Logger:
+    """A log that nobody sees: errors are raised, and output of engines is not for the notebook."""
+    log = logging.getLogger("workbench.mpi.running.ipyparallel.engines")
+    log.propagate = False
+    log.setLevel(logging.CRITICAL + 1)
+    return log
+
+
+def end(pids: list[int], patience: float = 4.0) -> None:
+    """Wait for processes to end; kill those that do not."""
+    awaited(lambda: not any(map(is_alive, pids)), patience)
+    for pid in filter(is_alive, pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
