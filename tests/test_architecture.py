@@ -1,4 +1,4 @@
-"""docs/architecture.md tells the truth: its rooms, its picture, and every row of "I want to add"."""
+"""docs/architecture.md: its layers and packages, its picture, and every row of "I want to add"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from tools.rooms import ABOVE, FOR_SCHEMES, PAGE, ROOT, arrows, drawn, printed, purposes, rooms
+from tools.layers import (
+    BESIDE,
+    FOR_SCHEMES,
+    LAYERS,
+    PAGE,
+    ROOT,
+    arrows,
+    between_layers,
+    drawn,
+    packages,
+    printed,
+    purposes,
+)
 
 TEXT = PAGE.read_text()
 PATHS = ("", "notebooks/papers", "notebooks/lecture")  # what a clone imports from
@@ -133,7 +145,7 @@ class Added(Local):
 """,
         """
 from pathlib import Path
-from workbench import clusters
+from workbench.mpi import clusters
 Path("clusters").mkdir(exist_ok=True)
 Path("clusters/mine.yaml").write_text("kind: added")
 assert type(clusters.load("mine")).__name__ == "Added"
@@ -221,7 +233,7 @@ print(json.dumps(said))
 
 def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
     """Add files to a copy of the packages, and ask it in a process of its own; what was said of each row."""
-    for folder in ("workbench", *ABOVE):
+    for folder in ("workbench", *BESIDE):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:
         (clone / row.path).parent.mkdir(parents=True, exist_ok=True)
@@ -266,33 +278,40 @@ def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
             assert (ROOT / (place if "NAME" not in path else place.parent)).exists(), f"{what}: {path}"
 
 
-def test_the_page_lists_every_room_in_the_order_that_is_linted() -> None:
-    said = purposes()
-    assert set(said) == set(rooms())
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"].get(
-        "importlinter", {"contracts": []}
-    )
-    for contract in config["contracts"]:
-        if contract["type"] == "layers" and contract.get("containers") == ["workbench"]:
-            assert [name for name in said if not name.startswith("workbench_")] == contract["layers"][::-1]
+def linted(container: str) -> list[str]:
+    """Return the order of a container's packages that import-linter checks, the lowest first."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    found = [c["layers"][::-1] for c in config["contracts"] if c.get("containers") == [container]]
+    assert len(found) == 1, container
+    return list(found[0])
 
 
-def test_the_picture_shows_the_rooms_and_arrows_of_today() -> None:
-    said = purposes()
-    links = arrows({name: room.uses for name, room in rooms().items()}, list(said))
+def test_the_page_lists_every_package_in_the_order_that_is_linted() -> None:
+    said = list(purposes())
+    assert set(said) == set(packages())
+    assert linted("workbench") == list(LAYERS[:-1])
+    for layer in ("core", "mpi", "analysis", "lab"):
+        names = [name.partition(".")[2] for name in said if name.startswith(f"{layer}.")]
+        assert names == linted(f"workbench.{layer}")
+
+
+def test_the_picture_shows_the_packages_and_arrows_of_today() -> None:
     boxes, shown = drawn()
-    hint = "the picture is old; run `python tools/rooms.py --draw`"
-    assert boxes == set(said), hint
-    assert shown == links, hint
+    hint = "the picture is old; run `python tools/layers.py --draw`"
+    assert boxes == set(purposes()), hint
+    assert shown == arrows(between_layers(packages())), hint
 
 
-def test_arrows_that_follow_are_left_out_and_circles_are_shown() -> None:
-    uses = {"a": {"c"}, "b": {"a"}, "c": {"a", "b"}}
-    assert arrows(uses, ["a", "b", "c"]) == {("b", "a"), ("c", "b"), ("a", "c")}
+def test_arrows_that_follow_are_left_out_and_cycles_are_shown() -> None:
+    assert arrows({"core": set(), "mpi": {"core"}, "lab": {"core", "mpi"}}) == {
+        ("lab", "mpi"),
+        ("mpi", "core"),
+    }
+    assert ("core", "mpi") in arrows({"core": {"mpi"}, "mpi": {"core"}})
 
 
 def test_what_an_author_reads_is_printed_with_its_lines() -> None:
-    text = printed(rooms(), list(purposes()))
+    text = printed(packages(), list(purposes()))
     for name in FOR_SCHEMES:
         assert re.search(rf"^{re.escape(name)} +\d+$", text, re.MULTILINE)
-        assert f"`workbench/{name}`" in TEXT
+        assert f"`workbench/core/{name}`" in TEXT

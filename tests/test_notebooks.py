@@ -17,7 +17,7 @@ import pytest
 
 import workbench as wb
 from tests.few import turn
-from tests.recordings.made import recording
+from tests.analysis.recordings.made import recording
 from workbench.core.base import notebooks
 from workbench.core.base.own import name_of
 from workbench.lab.batch.kernels import CAN_FORK, Kernels

@@ -18,7 +18,7 @@ from workbench_book.page import html
 import workbench as wb
 from tests.browser.lab import Lab, Noise, Server
 from tests.few import drawn, turn
-from tests.figures.every import EVERY
+from tests.lab.figures.every import EVERY
 from workbench.lab.batch.page import write_page, write_script
 from workbench.lab.figures.page import PALETTES, dark_style
 

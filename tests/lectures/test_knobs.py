@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from workbench_lectures.knobs import Desk, Knobs
 
 from tests.lectures.drawn import FEW, SCRIPTS, settings_of
-from tests.widgets.page import types
+from tests.lab.widgets.page import types
 from workbench.core.base.settings import SettingError, setting
 
 

@@ -13,7 +13,7 @@ from workbench_lectures.lecture import Lecture
 from workbench_lectures.question import Question
 
 from tests.lectures.drawn import SCRIPTS
-from tests.widgets.page import types
+from tests.lab.widgets.page import types
 from workbench.core.base.settings import SettingError
 
 

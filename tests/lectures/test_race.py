@@ -8,7 +8,7 @@ from workbench_lectures.race import Race
 
 import workbench as wb
 from tests.lectures.clock import SMALL, Clock
-from tests.widgets.page import View, receives
+from tests.lab.widgets.page import View, receives
 from workbench.core.base.settings import setting
 
 

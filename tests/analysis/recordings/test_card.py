@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.recordings.made import healthy, public, recording
+from tests.analysis.recordings.made import healthy, public, recording
 from workbench.analysis.recordings.card import bursts, changes, lengths, shares, split
 from workbench.core.base.settings import SettingError
 

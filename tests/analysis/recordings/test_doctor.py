@@ -13,8 +13,8 @@ import pytest
 
 import workbench as wb
 from benchmarks.doctor import Injected
-from tests.recordings.made import healthy, public, recording
-from tests.recordings.test_blame import remembering
+from tests.analysis.recordings.made import healthy, public, recording
+from tests.analysis.recordings.test_blame import remembering
 from workbench.analysis.recordings import doctor
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError

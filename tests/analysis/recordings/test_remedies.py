@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.recordings.made import healthy, recording
+from tests.analysis.recordings.made import healthy, recording
 from workbench.analysis.recordings.remedies import Steps, remedies
 
 LAWS: list[dict[str, Any]] = [

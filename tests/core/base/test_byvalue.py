@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.base.test_own import FILE, module_of
+from tests.core.base.test_own import FILE, module_of
 from workbench.core.base import byvalue
 from workbench.core.base.byvalue import received, sent
 from workbench.core.base.settings import SettingError

@@ -232,7 +232,7 @@ def test_a_broken_package_is_one_sentence_and_all_else_goes_on(tiny: Path) -> No
     said = python(tiny, "-m", "workbench", "run", "spec.yaml")
     assert "TINY: 4 rounds" in said
     assert (
-        "workbench: warning: package lame 0.1: what it adds to workbench.core.schemes cannot be used (LAME = lame:Lame:"
+        "workbench: warning: package lame 0.1: what it adds to workbench.schemes cannot be used (LAME = lame:Lame:"
         " ModuleNotFoundError: No module named 'nothing_there'); mend the package, or uninstall it\n"
     ) in said
     assert "lame       of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
@@ -277,7 +277,7 @@ Fault(worker=1, round=2)
 assert not [name for name in sys.modules if name.startswith(("workbench.core.schemes.", "workbench_"))]
 assert set(asked) <= {"pydantic"}, asked
 wb.Experiment()
-assert set(looked) == {"workbench.core.schemes", "workbench.core.problems"}, looked  # gd has been imported
+assert set(looked) == {"workbench.schemes", "workbench.problems"}, looked  # gd has been imported
 assert asked.count(None) == 1, asked
 """
     assert python(tmp_path, "-c", script) == ""
@@ -286,10 +286,10 @@ assert asked.count(None) == 1, asked
 DELAY = "    kind: str = 'mine'\n    def draw(self, *args): ...\n    def compute(self, *args): ..."
 NAME = "    name: ClassVar[str] = 'mine'"
 FILES = {  # package -> base class, body, how an experiment asks for it
-    "core.delays": ("core.delays.DelayModel", DELAY, {"delays": {"kind": "mine"}}),
-    "core.optimisers": ("core.optimisers.GradientDescent", NAME, {"optimiser": "mine"}),
-    "problems": ("problems.linear.LogisticArgs", NAME, {"problem": "mine"}),
-    "schemes": ("schemes.uncoded.UMW", NAME, {"scheme": "mine"}),
+    "core.contract.delays": ("core.contract.delays.DelayModel", DELAY, {"delays": {"kind": "mine"}}),
+    "core.contract.optimisers": ("core.contract.optimisers.GradientDescent", NAME, {"optimiser": "mine"}),
+    "core.problems": ("core.problems.linear.LogisticArgs", NAME, {"problem": "mine"}),
+    "core.schemes": ("core.schemes.uncoded.UMW", NAME, {"scheme": "mine"}),
 }
 
 

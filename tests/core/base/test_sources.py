@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.base.test_own import module_of
+from tests.core.base.test_own import module_of
 from workbench.core.base.byvalue import received, sent
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import BESIDE, digest_in, source_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
-from tests.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.core.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
 from workbench.core import theory
 from workbench.core.base.errors import QuorumLost
 from workbench.core.base.settings import SettingError

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import workbench as wb
 from tests.few import few
-from tests.schemes.approximate_runs import (
+from tests.core.schemes.approximate_runs import (
     P_AS,
     P_SS,
     SLOW,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import experiments
-from tests.schemes.approximate_runs import simulated
+from tests.core.schemes.approximate_runs import simulated
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.mixed import Stale
 

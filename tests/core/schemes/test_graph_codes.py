@@ -10,7 +10,7 @@ from hypothesis import given
 
 import workbench as wb
 from tests.cases import experiments
-from tests.schemes.approximate_runs import experiment, simulated
+from tests.core.schemes.approximate_runs import experiment, simulated
 
 
 @given(experiments(["CR", "FRC", "GC", "GGC", "IS-GC", "LCC", "RAR", "SGD", "UC-MMC", "UMW"]))

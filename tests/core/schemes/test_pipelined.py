@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.schemes.approximate_runs import came, simulated
+from tests.core.schemes.approximate_runs import came, simulated
 from workbench.core.contract.mixed import Stale
 
 N = 7

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.batch.runs import DEATHS, QUICK, wait_for
+from tests.lab.batch.runs import DEATHS, QUICK, wait_for
 from tests.few import turn
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.batch import watch

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
+from tests.lab.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
 NURSERY, RANKS = "workbench.lab.batch.nursery", "workbench.mpi.launch.rank.main"

@@ -37,7 +37,7 @@ PROGRAM = """
 from pathlib import Path
 from IPython.core.interactiveshell import InteractiveShell
 import workbench as wb
-from workbench import batch
+from workbench.lab import batch
 shell = InteractiveShell.instance()
 def run(text):
     shell.run_cell(text, store_history=True).raise_error()

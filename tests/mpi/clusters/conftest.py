@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.hosts import Hosts, missing, standing
+from tests.mpi.clusters.hosts import Hosts, missing, standing
 from workbench.mpi.clusters.warm import POOLS
 
 

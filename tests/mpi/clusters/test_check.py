@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.clusters.conftest import write_yaml
-from tests.clusters.hosts import Hosts
+from tests.mpi.clusters.conftest import write_yaml
+from tests.mpi.clusters.hosts import Hosts
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 

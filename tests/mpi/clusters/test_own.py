@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.cells import THROUGH, good, program
-from tests.clusters.conftest import write_yaml
-from tests.clusters.hosts import Hosts
+from tests.mpi.clusters.conftest import write_yaml
+from tests.mpi.clusters.hosts import Hosts
 from workbench.mpi.clusters.warm import POOLS
 
-pytest_plugins = ["tests.clusters.slurm.slurm_fixtures"]
+pytest_plugins = ["tests.mpi.clusters.slurm.slurm_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.clusters.conftest import write_yaml
-from tests.clusters.hosts import Hosts
+from tests.mpi.clusters.conftest import write_yaml
+from tests.mpi.clusters.hosts import Hosts
 from tests.few import few
 from workbench.core.running.run import Run
 from workbench.core.trace import records

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.clusters.conftest import write_yaml
-from tests.clusters.hosts import ROOT, Hosts
-from tests.clusters.test_ssh import SCHEMES, experiment
+from tests.mpi.clusters.conftest import write_yaml
+from tests.mpi.clusters.hosts import ROOT, Hosts
+from tests.mpi.clusters.test_ssh import SCHEMES, experiment
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 

@@ -45,7 +45,7 @@ class Scheme(Family):
     timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
     selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue(
-        "scheme", "workbench.core.schemes", "workbench.core.schemes"
+        "scheme", "workbench.core.schemes", "workbench.schemes"
     )
 
     @property

@@ -50,7 +50,7 @@ class ProblemArgs(Family):
 
     name: ClassVar[str] = ""
     catalogue: ClassVar[Catalogue[ProblemArgs]] = Catalogue(
-        "problem", "workbench.core.problems", "workbench.core.problems"
+        "problem", "workbench.core.problems", "workbench.problems"
     )
 
     @abstractmethod

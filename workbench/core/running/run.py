@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,18 @@ from workbench.core.trace.trace import Trace, events_as_columns
 
 State = Literal["waiting", "running", "finished", "stopped", "failed"]
 Rows = dict[str, NDArray[Any]]
+
+
+class Engine(NamedTuple):
+    """How the runs of an engine are started, and how they are run while the caller waits.
+
+    `start(experiments, **options)` and `run(experiments, progress=..., **options)` return one `Run` each. `options` is
+    the function whose parameters are the engine's options. Register one in the entry points `workbench.engines`.
+    """
+
+    options: Callable[..., Any]
+    start: Callable[..., list["Run"]]
+    run: Callable[..., list["Run"]]
 
 
 class Unwanted(Exception):

@@ -12,37 +12,42 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from workbench.core.base.errors import PrecisionWarning
+from workbench.core.base.plugins import loaded, points
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, State, checked, in_background, no_rows, recorded
+from workbench.core.running.run import Engine, Rows, Run, State, checked, in_background, no_rows, recorded
 from workbench.core.running.simulated import run_simulated, start_simulated
 from workbench.core.trace.trace import Trace
-from workbench.mpi.running.real import run_real, start_real
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring's list of parameters
 
 
-class Engine(NamedTuple):
-    """How an engine's runs are started, and how they are run while the caller waits."""
-
-    options: Callable[..., Any]  # whose parameters are the engine's options
-    start: Callable[..., list[Run]]
-    run: Callable[..., list[Run]]
+_missing: dict[str, SettingError] = {}  # engines that are registered and cannot be loaded
 
 
-ENGINES = {
-    "sim": Engine(start_simulated, start_simulated, run_simulated),
-    "mpi": Engine(start_real, lambda every, **options: [start_real(e, **options) for e in every], run_real),
-}
+def _registered() -> dict[str, Engine]:
+    """Return the engines that other layers and other packages have registered, by name."""
+    found: dict[str, Engine] = {}
+    for point in points("workbench.engines"):
+        try:
+            found[point.name] = loaded(point)
+        except SettingError as error:
+            _missing[point.name] = error
+    return found
+
+
+ENGINES = {"sim": Engine(start_simulated, start_simulated, run_simulated), **_registered()}
 
 
 def _engine(name: str, options: dict[str, Any]) -> Engine:
-    if name not in list(ENGINES):  # a list has no hash
+    if name in list(_missing):  # a list has no hash
+        raise _missing[name]
+    if name not in list(ENGINES):
         raise unknown_name("engine", name, list(ENGINES))
     check_options(name, ENGINES[name].options, options)
     return ENGINES[name]
@@ -97,7 +102,7 @@ def check_options(engine: str, starter: Callable[..., Any], options: Mapping[str
             check_kind(name, value, type(default))
 
 
-@passes_on(sim=start_simulated, mpi=start_real)
+@passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, **options: Any) -> Trace:
     """Run one experiment and wait for its trace; see `compare`.
 
@@ -110,7 +115,7 @@ def run(experiment: Experiment, engine: str = "sim", *, progress: bool = False, 
     return _compare([experiment], engine, progress, options)[0]
 
 
-@passes_on(sim=start_simulated, mpi=start_real)
+@passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def compare(
     experiments: Sequence[Experiment], engine: str = "sim", *, progress: bool = False, **options: Any
 ) -> list[Trace]:
@@ -141,7 +146,7 @@ def _compare(
     return [each.result() for each in chosen.run(experiments, progress=progress, **options)]
 
 
-@passes_on(sim=start_simulated, mpi=start_real)
+@passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
     """Start a run and return at once; the kernel stays free.
 
@@ -158,7 +163,7 @@ def start(experiment: Experiment, engine: str = "sim", **options: Any) -> Run:
     return start_all([experiment], engine, **options)[0]
 
 
-@passes_on(sim=start_simulated, mpi=start_real)
+@passes_on(**{name: engine.options for name, engine in ENGINES.items()})
 def start_all(experiments: Sequence[Experiment], engine: str = "sim", **options: Any) -> list[Run]:
     """Start several runs on the same stragglers; one `Run` each, in order.
 

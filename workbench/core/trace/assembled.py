@@ -1,26 +1,16 @@
 """From what an engine hands back, and the losses of the models, to a trace."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.types import Array
 from workbench.core.contract.steering import Change
 from workbench.core.engine.timeline import COUNTS, Timeline
 from workbench.core.experiment import Experiment
-from workbench.core.problems import Problem, Request
-from workbench.core.problems.base import Evaluation
-from workbench.core.trace import records
 from workbench.core.trace.learning import Learnt
 from workbench.core.trace.trace import Trace, run_info
-from workbench.mpi.engine.ledger import TALLIES, Books
-
-CHUNK = 16  # models that are evaluated in one pass over the data
-Progress = Callable[[int, int], None]
-_LIVE_COUNTS = ("messages", "bytes", "stale")  # what rows say of rounds whose books are lost
 
 
 def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
@@ -34,56 +24,14 @@ def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> d
 
 def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
     """Trace of a simulated run, of the rounds of its line."""
-    info = run_info(e, load=e.load, events_handled=line.handled, **_changed(line.changes), **how)
+    info = run_info(e, load=e.load, events_handled=line.handled, **changes_as_info(line.changes), **how)
     columns = columns_of(line, learnt, len(line.times))
     return Trace(e, "sim", columns, line.events, learnt.model, learnt.initial, info)
 
 
-def _changed(changes: Sequence[Change]) -> dict[str, Any]:
-    """Changes of scheme, where there were any."""
+def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:
+    """Return changes of scheme as run.json keeps them; empty where there were none."""
     return {"changes": [change._asdict() for change in changes]} if changes else {}
-
-
-def changes_of(folder: Path) -> list[Change]:
-    """Changes of scheme that a run folder tells of."""
-    return [Change(**{name: each[name] for name in Change._fields}) for each in records.read_changes(folder)]
-
-
-def put_together(
-    e: Experiment,
-    folder: Path,
-    ended: dict[str, Any],
-    problem: Problem,
-    losses: dict[int, Evaluation],
-    progress: Progress,
-) -> Trace:
-    """Trace of a real run that has ended. `losses` holds those that are known; the others are evaluated now."""
-    books = Books(records.read_books(folder))
-    rows = records.read_rows(folder)
-    first, zero = ended["first"], ended["zero"] or 0.0
-    line = _after(rows, books.timeline(zero, ended["committers"]), first, ended.get("offset"))
-    k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
-    learnt = learn_again(problem, folder, k, losses, progress)
-    columns = columns_of(line, learnt, k)
-    for name in ("overrun", "rejected", "abandoned"):
-        columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
-    events = _with_earlier(folder, books.events(zero - ended.get("offset", 0.0)), columns)
-    info = run_info(e, load=e.load, **_facts(books, ended, columns), **_changed(changes_of(folder)))
-    return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info, folder)
-
-
-def _with_earlier(
-    folder: Path, events: dict[str, Any], columns: dict[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """Events of all stretches of a run that changed its scheme; their counts are put into the columns."""
-    parts = []
-    for change in records.read_changes(folder):
-        books, end = Books(records.read_books(folder, change["books"])), change["round"]
-        parts.append(books.events((change["zero"] or 0.0) - change["offset"]))
-        for name in TALLIES:
-            if name in columns:
-                columns[name][change["first"] : end] = books.count(name, end)[change["first"] :]
-    return {name: np.concatenate([part[name] for part in [*parts, events]]) for name in events}
 
 
 def diverged(trace: Trace) -> list[str]:
@@ -91,51 +39,3 @@ def diverged(trace: Trace) -> list[str]:
     e, bad = trace.experiment, np.flatnonzero(~np.isfinite(trace.columns["loss"]))
     what = f"take a smaller step than {e.optimiser_args}"
     return [f"{e.scheme}: the loss is not finite from round {bad[0]} on; {what}"] if len(bad) else []
-
-
-def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """What a run folder keeps of a real run besides the tables."""
-    done = max(sum(books.count("computed", len(columns["round"]))), 1)
-    return {
-        "measured": True,
-        **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},
-        **{name: ended[name] for name in ("hosts", "clock_error", "places") if name in ended},
-        "overrun_share": float(columns["overrun"].sum()) / done,
-        "busy": float(np.median(books.count("busy", len(columns["round"])) or [0])) / 1e6,
-        "refused": books.refusals(),
-        "events_handled": sum(int(b["handled"]) for b in books.books),
-    }
-
-
-def _after(rows: Array, line: Timeline, first: int, offset: float | None) -> Timeline:
-    """A run that was resumed: its first rounds as the rows have them, then the books of the rest, `offset` s later."""
-    if not first:
-        return line
-    column = {name: rows[:first, i] for i, name in enumerate(records.LIVE)}
-    offset = float(column["time"][-1]) if offset is None else offset
-    times = column["time"].tolist() + [t + offset for t in line.times]
-    whole = Timeline(times, column["residual"].tolist() + line.residuals)
-    for name in COUNTS:
-        before = column[name].astype(int).tolist() if name in _LIVE_COUNTS else [0] * first
-        setattr(whole, name, before + getattr(line, name))
-    return whole
-
-
-def learn_again(
-    problem: Problem, folder: Path, rounds: int, losses: dict[int, Evaluation], progress: Progress
-) -> Learnt:
-    """Losses and metrics at the models that a run went through, in passes over the data that several share."""
-    before = problem.start()
-    learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
-    for k in range(0, rounds, CHUNK):
-        models = records.read_models(folder, problem.size, k, min(CHUNK, rounds - k))
-        missing = [i for i in range(len(models)) if k + i not in losses]
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = problem.evaluate([Request(models[i], gradient=False) for i in missing])
-            losses.update({k + i: evaluation for i, evaluation in zip(missing, found, strict=True)})
-            for i, model in enumerate(models):
-                learnt.moved(before, model, problem.truth)
-                learnt.add(losses[k + i])
-                before = model
-        progress(min(k + CHUNK, rounds), rounds)
-    return learnt

@@ -77,13 +77,13 @@ Word = Annotated[str, AfterValidator(plain_word)]
 class Cluster(Family):
     """Where real runs go. Subclasses are kinds, registered by their field `kind`.
 
-    >>> from workbench import clusters
+    >>> from workbench.mpi import clusters
     >>> clusters.load("local").kind
     'local'
     """
 
     catalogue: ClassVar[Catalogue[Cluster]] = Catalogue(
-        "kind", "workbench.mpi.clusters", "workbench.mpi.clusters"
+        "kind", "workbench.mpi.clusters", "workbench.clusters"
     )
     elsewhere: ClassVar[bool] = False  # do ranks have to be told where prepared data lie?
     alone: ClassVar[bool] = False  # has a new pool to wait for the room that idle ones of this process have?

@@ -29,9 +29,19 @@ from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
 from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows, watched
+from workbench.core.running.run import (
+    Engine,
+    Rows,
+    Run,
+    State,
+    Unwanted,
+    failing,
+    in_background,
+    no_rows,
+    watched,
+)
 from workbench.core.trace import records
-from workbench.core.trace.assembled import changes_of, diverged, put_together
+from workbench.core.trace.assembled import diverged
 from workbench.core.trace.definitions import experiment_of, keep
 from workbench.core.trace.folder import claimed, new_folder
 from workbench.core.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
@@ -43,6 +53,7 @@ from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.engine.rank import Emulate
 from workbench.mpi.launch.site import Holder, Pool
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
+from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.holding import cluster_of, ended, holder_of, real_folder, reclaimed, soon
 
 LOOK_EVERY, SOON, HASTY = 0.03, 0.005, 400  # s between looks; so many soon after a wish to stop
@@ -495,3 +506,10 @@ def run_real(experiments: Sequence[Experiment], progress: bool = False, **option
         runs.append(start_real(e, **options))
         watched(runs[-1], progress, level=6)
     return runs
+
+
+def _start_all(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
+    return [start_real(e, **options) for e in experiments]
+
+
+ENGINE = Engine(start_real, _start_all, run_real)  # registered in pyproject.toml as "mpi"

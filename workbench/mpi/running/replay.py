@@ -30,10 +30,10 @@ from workbench.core.contract.protocol import (
     Send,
 )
 from workbench.core.experiment import Experiment
-from workbench.core.trace.assembled import changes_of
 from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.records import arrivals_of, check_kept, read_rows
 from workbench.mpi.engine.learner import Learner
+from workbench.mpi.running.assembled import changes_of
 
 
 def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from tests.figures.conftest import experiment
+from tests.lab.figures.conftest import experiment
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.lab.figures import code, tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import workbench as wb
-from tests.recordings.made import healthy, recording
+from tests.analysis.recordings.made import healthy, recording
 from workbench.analysis.recordings.doctor import Diagnosis
 from workbench.lab.figures.gallery.culprits import MOST
 from workbench.lab.figures.style import GREY, VERMILLION

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from tests.figures.conftest import experiment
+from tests.lab.figures.conftest import experiment
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import gantt
 from workbench.lab.figures.round_events import events_of

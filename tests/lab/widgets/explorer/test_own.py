@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.cells import CELL
-from tests.widgets.page import types
+from tests.lab.widgets.page import types
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Exponential

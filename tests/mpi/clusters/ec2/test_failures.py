@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.clusters.ec2.ec2_world import NOTHING, World, ec2_world, moto
+from tests.mpi.clusters.ec2.ec2_world import NOTHING, World, ec2_world, moto
 from tests.few import few
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError

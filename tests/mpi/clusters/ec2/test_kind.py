@@ -17,7 +17,7 @@ import yaml
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from tests.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
 from tests.few import few
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
