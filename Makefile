@@ -37,11 +37,12 @@ site: env ## Build the site in dist/site/html (QUICK=1: notebooks not executed, 
 wheel: env ## Build the wheel, which also carries the notebooks and the examples, in dist
 	$(BIN)/python -m hatchling build -t wheel
 
-lint: env ## Check format, style, types, the order of the rooms, dead code, that no notebook holds results
+lint: env ## Check format, style, types, the order of the layers, dead code, that no notebook holds results
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	! grep -rnE --include=*.py '^ *(import workbench( |$$)|from workbench import)' workbench # public names: for users only
 	$(BIN)/python tools/dead_code.py
 	$(NOTEBOOKS) $(BIN)/nbstripout --verify {} +
 
@@ -69,12 +70,12 @@ test-alone: env
 test-all-alone: env
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
-format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the rooms
+format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the layers
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(NOTEBOOKS) $(BIN)/nbstripout {} +
 	$(BIN)/python tools/schemes_table.py
-	$(BIN)/python tools/rooms.py --draw >/dev/null
+	$(BIN)/python tools/layers.py --draw >/dev/null
 
 lock: env ## Remake requirements.lock with the newest versions that pyproject.toml allows
 	$(BIN)/python tools/make_env.py --lock

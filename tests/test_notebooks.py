@@ -16,8 +16,8 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.few import turn
 from tests.analysis.recordings.made import recording
+from tests.few import turn
 from workbench.core.base import notebooks
 from workbench.core.base.own import name_of
 from workbench.lab.batch.kernels import CAN_FORK, Kernels

@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "1.0.0"
+from workbench.core.base.version import __version__ as __version__
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "ClusterError": ("workbench.core.base.errors", "ClusterError"),

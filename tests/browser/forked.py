@@ -1,7 +1,8 @@
 """JupyterLab whose kernels are forked from one process that has imported all they need: each computes 2 s less.
 
 `python -m tests.browser.forked OPTIONS` is `python -m jupyterlab OPTIONS`; a notebook whose kernel is named `FRESH`
-has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks (`workbench/lab/batch/nursery.py`).
+has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks
+(`workbench/lab/batch/nursery.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Round times without an event loop: vectorised order statistics over drawn compute times; see `core.odds`."""
+"""Round times without an event loop: vectorised order statistics over drawn compute times; see `contract.odds`."""
 
 from __future__ import annotations
 

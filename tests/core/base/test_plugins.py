@@ -254,7 +254,8 @@ print(wb.schemes.get("GC").__module__, type(wb.Experiment(delays={"kind": "paret
     assert "workbench.core.schemes.gradient_coding workbench.core.contract.delays.independent\n" in said
     for sentence in (
         "thief.Scheme: scheme = 'GC' is taken by workbench.core.schemes.gradient_coding; give it another name",
-        "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.contract.delays.independent; give it another name",
+        "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.contract.delays.independent;"
+        " give it another name",
     ):
         assert sentence in said
 

@@ -192,7 +192,8 @@ def test_a_class_of_numbers_alone_is_found_in_the_newest_cell(cells: Cells) -> N
 
 def test_the_source_comes_along_by_value(cells: Cells) -> None:
     cells(
-        "DEFAULT = 0.5\nfrom workbench.core.base.settings import setting\nfrom workbench.core.schemes.uncoded import UMW"
+        "DEFAULT = 0.5\nfrom workbench.core.base.settings import setting\n"
+        "from workbench.core.schemes.uncoded import UMW"
     )
     module = cells("class Half(UMW):\n    name = 'Half'\n    share: float = setting(DEFAULT, 'share', gt=0)")
     told = source_of(module.Half)

@@ -16,7 +16,6 @@ import pytest
 from numpy.typing import NDArray
 
 import workbench as wb
-from tests.few import few
 from tests.core.schemes.approximate_runs import (
     P_AS,
     P_SS,
@@ -29,6 +28,7 @@ from tests.core.schemes.approximate_runs import (
     simulated,
     slow_workers,
 )
+from tests.few import few
 from workbench.core.codes import GradientCode, circulant, fractional
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
-from tests.lab.batch.runs import wait_for
 from tests.few import few
+from tests.lab.batch.runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.kernels import CAN_FORK, Kernels, Nursery
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from tests.few import few
 from tests.mpi.clusters.conftest import write_yaml
 from tests.mpi.clusters.hosts import Hosts
-from tests.few import few
 from workbench.core.running.run import Run
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from tests.few import few
 from tests.core.schemes.test_contract import LEAST_SQUARES
+from tests.few import few
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import RealRun, resume, start_real

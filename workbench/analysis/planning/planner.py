@@ -2,8 +2,8 @@
 
 Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and how long their rounds take
 (`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
-exact schemes need equally many; those of the others come from a simulation (`workbench.analysis.planning.targets`), at steps of
-their own.
+exact schemes need equally many; those of the others come from a simulation, at steps of their own
+(`workbench.analysis.planning.targets`).
 """
 
 from __future__ import annotations

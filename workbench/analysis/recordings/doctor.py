@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-import workbench as wb  # its front door: figures know diagnoses, and not the other way round
 from workbench.analysis.recordings.blame import blame, chances, late_hosts, over_median
 from workbench.analysis.recordings.card import Change, changes
 from workbench.analysis.recordings.loading import load
@@ -37,6 +36,7 @@ from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFE
 from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.remedies import Candidate, Remedy, Steps, remedies
 from workbench.analysis.recordings.sources import bytedance, runs
+from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import resampled
@@ -106,7 +106,7 @@ class Diagnosis:
 
     def figure(self, theme: str = "light") -> Any:
         """Bars of everybody's cost, with bands where somebody stands out: see `culprits`."""
-        return wb.figures.culprits(self, theme)
+        return registered("workbench.displays", "Diagnosis")(self, theme)
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"

@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-import workbench as wb  # its front door: figures know recordings, and not the other way round
 from workbench.analysis.planning.laws import laws_of
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
 from workbench.core.base.files import atomic_write
+from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_ending, path_of
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel, DelayStream, Replay
@@ -112,7 +112,7 @@ class Recording:
 
     def figure(self, theme: str = "light") -> Any:
         """Heat map of who was late when: see `lateness`."""
-        return wb.figures.lateness(self.job(), theme)
+        return registered("workbench.displays", "Recording")(self.job(), theme)
 
     def delays(self, how: How = "recorded", block: int | None = None) -> DelayModel:
         """A delay law for any number of workers, in units of the recorded task (one sample stands for it).

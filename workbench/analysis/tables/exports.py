@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import workbench as wb
 from workbench.core.base.files import atomic_folder, atomic_write
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import dump
+from workbench.core.base.version import __version__
 from workbench.core.trace.layout import EVENTS, MODEL, ROUNDS, RUN, SPEC
 from workbench.core.trace.trace import Trace
 
@@ -149,7 +149,7 @@ def _crate(folder: Path, target: Path, lines: list[Line], settings: Sequence[str
     """RO-Crate 1.1: copies of the run folders that are done, and ro-crate-metadata.json, which says what they are."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     software = {"@id": "#workbench", "@type": "SoftwareApplication", "name": "straggler-workbench"}
-    graph: list[dict[str, Any]] = [{**software, "softwareVersion": wb.__version__}]
+    graph: list[dict[str, Any]] = [{**software, "softwareVersion": __version__}]
     parts = []
     for i, line in enumerate(line for line in lines if line["state"] == "done"):
         place = f"runs/{i:05d}/"

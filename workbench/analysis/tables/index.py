@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import workbench as wb  # its front door, for the version
 from workbench.analysis.tables.rows import Place, Row, places, reached, read
 from workbench.core.base.files import cache_folder, private_folder
+from workbench.core.base.version import __version__
 
 T = TypeVar("T")
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (place TEXT, asked TEXT, stamp TEXT, row TEXT, PRIMARY KEY (place, asked))"
@@ -27,7 +27,7 @@ _SOME = 500  # rows after which those that were read are written down: whoever i
 
 def file_of() -> Path:
     """Where rows are kept; another version of the package may make other rows of the same files."""
-    name = hashlib.sha256(f"{wb.__version__} 3".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{__version__} 3".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
 

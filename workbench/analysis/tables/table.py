@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import workbench as wb  # its front door: widgets know tables, and not the other way round
 from workbench.analysis.tables.exports import export
 from workbench.analysis.tables.index import rows
 from workbench.analysis.tables.rows import Place, places
 from workbench.core.base.bar import Bar
 from workbench.core.base.intervals import band
+from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.core.trace.trace import Trace
 
@@ -159,7 +159,9 @@ class Runs:
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """As a widget in a notebook; the short table stays in the notebook's file."""
         text = {"text/plain": repr(self), "text/html": self._repr_html_()}
-        shown = wb.RunsTable(self)._repr_mimebundle_(**options) if len(self) else {}
+        shown = (
+            registered("workbench.displays", "Runs")(self)._repr_mimebundle_(**options) if len(self) else {}
+        )
         return {**(shown or {}), **text}
 
     def _differing(self, table: pd.DataFrame) -> list[str]:

@@ -55,6 +55,16 @@ def loaded(point: EntryPoint) -> Any:
         ) from error
 
 
+def registered(group: str, name: str) -> Any:
+    """Return what a higher layer or another package has registered under a name, such as a widget for a table.
+
+    Raises `SettingError` where nothing is registered, or it cannot be loaded.
+    """
+    for point in points(group).select(name=name):
+        return loaded(point)
+    raise SettingError(f"{name}: nothing is registered for it in {group}; reinstall the package")
+
+
 def owner(point: EntryPoint) -> str:
     """The package that an entry point is of, in words."""
     return f"package {point.dist.name} {point.dist.version}" if point.dist else f"module {point.module}"

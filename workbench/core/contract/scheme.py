@@ -71,7 +71,7 @@ class Scheme(Family):
         return None
 
     def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
-        """Numbers (`scheme_args`) left open that times of some rounds tell; see `workbench.core.forecasting.settled`."""
+        """Numbers (`scheme_args`) left open that times of some rounds tell; see `forecasting.settled`."""
         return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:

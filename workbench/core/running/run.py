@@ -27,7 +27,7 @@ class Engine(NamedTuple):
     """How the runs of an engine are started, and how they are run while the caller waits.
 
     `start(experiments, **options)` and `run(experiments, progress=..., **options)` return one `Run` each. `options` is
-    the function whose parameters are the engine's options. Register one in the entry points `workbench.engines`.
+    the function whose parameters are the engine's options. An engine is registered as an entry point.
     """
 
     options: Callable[..., Any]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import workbench as wb  # its front door: the runners know traces, and not the other way round
 from workbench.core.base.files import atomic_folder, atomic_write, check_sums, write_file, write_sums
+from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.base.text import in_seconds, read_json
 from workbench.core.base.types import Array
@@ -162,7 +162,7 @@ class Trace:
         e = self.experiment.current()
         definitions.check_same(e, self.info.get("own", {}))
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
-        again: Trace = wb.run(e, engine=self.engine, **options)
+        again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
         return again
 
     def same(self, other: Trace) -> bool:

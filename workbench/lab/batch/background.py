@@ -1,7 +1,7 @@
 """A sweep in a process of its own: started, watched, stopped and gone on with from any kernel, by its folder.
 
-`python -m workbench.lab.batch.background` reads one JSON object from its input (see `_begin`), runs the sweep and ends. The
-folder is the truth: who watches reads `sweep.json` and the runs' `status.json`, who stops it puts a file there.
+`python -m workbench.lab.batch.background` reads one JSON object from its input (see `_begin`), runs the sweep and ends.
+The folder is the truth: who watches reads `sweep.json` and the runs' `status.json`, who stops it puts a file there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import workbench as wb
 from workbench.analysis.tables.status import Status, is_running, read_plan, run_names
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.byvalue import adopt
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
+from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
@@ -175,7 +175,7 @@ class SweepRun:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        display(wb.watch(self))  # type: ignore[no-untyped-call]
+        display(registered("workbench.displays", "SweepRun")(self))  # type: ignore[no-untyped-call]
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:

@@ -1,7 +1,7 @@
 """A process that has imported everything once and then forks a kernel whenever it is asked for one.
 
-`python -m workbench.lab.batch.nursery SOCKETS` reads one JSON object a line: number, arguments, environment, folder, log.
-It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
+`python -m workbench.lab.batch.nursery SOCKETS` reads one JSON object a line: number, arguments, environment, folder,
+log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
 takes its kernels and the folder of their sockets with it, so that nothing is left behind when whoever asked for them is
 gone, be it by kill -9.
 """
@@ -19,8 +19,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import workbench as wb
 from workbench.core.base.notebooks import grammar_put_off
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import run
+from workbench.lab import figures
 
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.
@@ -79,9 +81,10 @@ def _prepare() -> None:
     if sys.modules["debugpy"] is None:
         del sys.modules["debugpy"]
     # The unit problem: products of large matrices would start threads.
-    trace = wb.run(wb.Experiment(problem="unit", rounds=2))
-    for figure in (wb.figures.convergence, wb.figures.round_times, wb.figures.gantt):
-        figure([trace] if figure is not wb.figures.gantt else trace).to_json()
+    trace = run(Experiment(problem="unit", rounds=2))
+    for figure in (figures.convergence, figures.round_times):
+        figure([trace]).to_json()
+    figures.gantt(trace).to_json()
     with tempfile.TemporaryDirectory() as folder:
         trace.save(Path(folder) / "rehearsal")
     gc.collect()

@@ -1,8 +1,8 @@
 """Where ranks are started, the pools that come of it, and who has a run: as whoever asks for a run sees them.
 
 A *pool* is ranks that serve run after run, so that only the first one has to wait for their start. On the machine that
-starts them it is a folder (`workbench.mpi.launch.poolfolder`), with one supervisor above one mpiexec; from elsewhere, an
-agent there is asked (`workbench.mpi.launch.client.there`).
+starts them it is a folder (`workbench.mpi.launch.poolfolder`), with one supervisor above one mpiexec; from elsewhere,
+an agent there is asked (`workbench.mpi.launch.client.there`).
 """
 
 from abc import ABC, abstractmethod

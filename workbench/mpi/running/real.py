@@ -30,7 +30,6 @@ from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
 from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import (
-    Engine,
     Rows,
     Run,
     State,
@@ -38,7 +37,6 @@ from workbench.core.running.run import (
     failing,
     in_background,
     no_rows,
-    watched,
 )
 from workbench.core.trace import records
 from workbench.core.trace.assembled import diverged
@@ -497,19 +495,3 @@ def resume(folder: str | Path) -> RealRun:
         raise
     run.claim = claim
     return run.begin(run.go_on)
-
-
-def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Run]:
-    """Run one after the other on real processes, with a progress bar."""
-    runs: list[Run] = []
-    for e in experiments:
-        runs.append(start_real(e, **options))
-        watched(runs[-1], progress, level=6)
-    return runs
-
-
-def _start_all(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
-    return [start_real(e, **options) for e in experiments]
-
-
-ENGINE = Engine(start_real, _start_all, run_real)  # registered in pyproject.toml as "mpi"

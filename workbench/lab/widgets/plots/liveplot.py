@@ -17,7 +17,6 @@ import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
 
-import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.steering import Change
 from workbench.core.engine.timeline import COUNTS
@@ -289,12 +288,14 @@ def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
     True
     """
     shown = [runs] if isinstance(runs, Run) else runs
-    if not isinstance(shown, Sequence) and isinstance(shown, wb.batch.SweepRun):
-        from workbench.lab.widgets.plots.sweepplot import (
-            SweepPlot,  # who watches runs needs no sweep's pictures
+    if not isinstance(shown, Sequence):
+        from workbench.lab.batch.background import (
+            SweepRun,  # sweeps load papermill, which plots of runs do not need
         )
+        from workbench.lab.widgets.plots.sweepplot import SweepPlot
 
-        return SweepPlot(shown)
+        if isinstance(shown, SweepRun):
+            return SweepPlot(shown)
     if not isinstance(shown, Sequence) or not all(isinstance(run, Run) for run in shown):
         raise SettingError(f"runs = {runs!r:.60}: give what wb.start returns, or a list of such")
     return LivePlot(shown)

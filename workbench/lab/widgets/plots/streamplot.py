@@ -17,7 +17,6 @@ import numpy as np
 import traitlets as t
 from numpy.typing import NDArray
 
-import workbench as wb
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.running.run import Run, recorded
 from workbench.core.trace.layout import RUN
@@ -28,6 +27,7 @@ from workbench.lab.widgets.assets import script, style
 from workbench.lab.widgets.guard import Pane, guarded
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Drawn, Stills
+from workbench.mpi.running.real import attach
 
 PAUSE = 0.1  # s from look to look at the run
 ANEW = 2.0  # s that events are behind where their clock has begun anew
@@ -257,7 +257,7 @@ def stream(run: Run | Trace | str | Path) -> Rounds:
     """
     if isinstance(run, str | Path):
         folder = path_of(run, "folder")
-        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else wb.attach(folder))
+        return Rounds(Trace.load(folder) if (folder / RUN).is_file() else attach(folder))
     if not isinstance(run, Run | Trace):
         raise SettingError(f"run = {run!r:.60}: give what wb.start or wb.run returns, or a run folder")
     return Rounds(run)

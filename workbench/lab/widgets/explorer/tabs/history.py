@@ -6,7 +6,6 @@ from typing import Any
 
 import ipywidgets as w
 
-import workbench as wb
 from workbench.core.base.files import cache_folder
 from workbench.core.running.run import Run
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
@@ -33,7 +32,9 @@ class History(Tab):
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:
-            self.table = wb.RunsTable(folder, self._show)
+            from workbench.lab.widgets.explorer.runstable import RunsTable  # loads itables
+
+            self.table = RunsTable(folder, self._show)
             self.box.children = [self.table]
         else:
             self.table.again()

@@ -1,7 +1,7 @@
 """Who is late: a run or a recording looked at, its culprits, and what would help.
 
-The doctor and its figures are looked up where they are used: they come with SciPy's statistics and pandas, which take a
-second, and the explorer's first figure needs neither.
+The diagnosis is imported where it is used: it loads SciPy's statistics and pandas, which takes a second, and the
+explorer's first figure needs neither.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import ipywidgets as w
 
-import workbench as wb
 from workbench.analysis.tables.about import About
 from workbench.analysis.tables.rows import places
 from workbench.core.trace.layout import RUN
+from workbench.lab import figures
 from workbench.lab.figures.inputs import labels
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
@@ -71,11 +71,14 @@ class Lateness(Tab):
     @guarded
     def look(self) -> None:
         """Show card, culprits and remedies of what is chosen; a file goes first."""
+        from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
+        from workbench.analysis.recordings.doctor import diagnose
+
         self.tell("")
         try:
             what = self._chosen()
-            recording = what if isinstance(what, wb.traces.Recording) else wb.traces.load(what)
-            found = wb.diagnose(what)
+            recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
+            found = diagnose(what)
             lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
         except Exception:
             self.words.value = ""
@@ -83,15 +86,17 @@ class Lateness(Tab):
         finally:
             self.button.disabled = False
         self.words.value = "".join(sentence(line) for line in lines)
-        self.map.show(lambda theme: wb.figures.lateness(recording, theme))
-        self.costs.show(lambda theme: wb.figures.culprits(found, theme))
+        self.map.show(lambda theme: figures.lateness(recording, theme))
+        self.costs.show(lambda theme: figures.culprits(found, theme))
 
     def _chosen(self) -> Any:
         """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
+        from workbench.analysis import recordings  # see `look`
+
         if text := self.file.value.strip():
             path = Path(text).expanduser()
-            own = any(wb.traces.known()[source].tells(path) for source in ("bytedance", "run"))
-            return path if own else wb.traces.load(path).job()
+            own = any(recordings.known()[source].tells(path) for source in ("bytedance", "run"))
+            return path if own else recordings.load(path).job()
         if self.run.value is None:
             raise ValueError("run: there is none yet; run something, or type a file")
         return self.traces.get(self.run.value) or self.kept[self.run.value]

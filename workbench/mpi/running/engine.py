@@ -1,0 +1,24 @@
+"""The engine of real runs, registered as an entry point named "mpi"."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.core.experiment import Experiment
+from workbench.core.running.run import Engine, Run, watched
+from workbench.mpi.running.real import start_real
+
+
+def _start_all(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
+    return [start_real(e, **options) for e in experiments]
+
+
+def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Run]:
+    """Run one after the other on real processes, with a progress bar."""
+    runs: list[Run] = []
+    for e in experiments:
+        runs.append(start_real(e, **options))
+        watched(runs[-1], progress, level=6)
+    return runs
+
+
+ENGINE = Engine(start_real, _start_all, run_real)
