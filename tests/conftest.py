@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from workbench.core.base.notebooks import grammar_put_off
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import ProblemArgs
+from workbench.lab.notebooks import grammar_put_off
 
 with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401

@@ -10,6 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import workbench as wb
+from workbench.core.base.extras import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -29,10 +30,21 @@ PLATFORMS = [
 
 
 def declared() -> list[Requirement]:
-    """What pyproject.toml asks for: to run, to develop and to build the site."""
-    extras = PROJECT["optional-dependencies"]
-    lines = [*PROJECT["dependencies"], *extras["dev"], *extras["site"]]
-    return [Requirement(line) for line in lines]
+    """Return what pyproject.toml asks for: to run, to develop and to build the site."""
+    lines = [*PROJECT["dependencies"], *of_extra("dev"), *of_extra("site")]
+    return [Requirement(line) for line in dict.fromkeys(lines)]
+
+
+def of_extra(name: str) -> list[str]:
+    """Return the requirements of an extra, those of the extras in it included."""
+    found = []
+    for line in PROJECT["optional-dependencies"][name]:
+        requirement = Requirement(line)
+        if requirement.name == PROJECT["name"]:
+            found += [each for extra in sorted(requirement.extras) for each in of_extra(extra)]
+        else:
+            found.append(line)
+    return found
 
 
 def locked() -> list[tuple[Requirement, list[str]]]:
@@ -101,3 +113,14 @@ def test_the_container_has_a_python_that_we_run_on_and_opens_ports_on_this_machi
     assert set(map(str, container["forwardPorts"])) == set(container["portsAttributes"])
     assert "appPort" not in container  # that one would listen to everybody
     assert "0.0.0.0" not in text
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS.values())))
+def test_the_extra_that_an_error_names_is_declared(extra: str) -> None:
+    assert of_extra(extra)
+
+
+def test_all_holds_every_extra_but_torch() -> None:
+    torch = {"torch", "cnn"}
+    users = set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} - torch
+    assert set(of_extra("all")) == {line for extra in users for line in of_extra(extra)}

@@ -18,8 +18,8 @@ import pytest
 import workbench as wb
 from tests.analysis.recordings.made import recording
 from tests.few import turn
-from workbench.core.base import notebooks
 from workbench.core.base.own import name_of
+from workbench.lab import notebooks
 from workbench.lab.batch.kernels import CAN_FORK, Kernels
 from workbench.lab.widgets.explorer.explorer import EXAMPLE
 

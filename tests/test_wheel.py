@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.lab import free_port
-from workbench.core.base import notebooks
+from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = Path(sysconfig.get_path("purelib"))
@@ -102,7 +102,7 @@ def test_the_checkout_is_not_what_runs(installed: Installed) -> None:
     says = f"import {ours}; print(*(each.__file__ for each in ({ours})))"
     places = installed.python("-c", says).split()
     assert all(Path(place).is_relative_to(installed.prefix) for place in places)
-    where = "from workbench.core.base.notebooks import shipped; print(shipped('notebooks'))"
+    where = "from workbench.lab.notebooks import shipped; print(shipped('notebooks'))"
     assert Path(installed.python("-c", where).strip()).is_relative_to(installed.prefix)
 
 

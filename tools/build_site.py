@@ -22,8 +22,8 @@ from plotly.offline import get_plotlyjs
 
 from tools import atlas
 from tools.reference import Section, sections
-from workbench.core.base.notebooks import execute
 from workbench.lab.figures.page import Figure
+from workbench.lab.notebooks import execute
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"

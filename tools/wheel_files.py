@@ -8,7 +8,7 @@ PATTERNS = ("notebooks/**/*.ipynb", "clusters/**/*", "examples/*")
 
 
 class WheelFiles(BuildHookInterface):
-    """Put them where `workbench.core.base.notebooks.shipped` looks. An editable installation has the clone itself."""
+    """Put them where `workbench.lab.notebooks.shipped` looks. An editable installation has the clone itself."""
 
     def initialize(self, version, build_data):
         if version == "standard":

@@ -13,6 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from workbench.core.base.extras import not_installed
 from workbench.core.base.version import __version__ as __version__
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
@@ -28,7 +29,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "Stalled": ("workbench.core.base.errors", "Stalled"),
     "Trace": ("workbench.core.trace.trace", "Trace"),
     "batch": ("workbench.lab.batch", None),
-    "attach": ("workbench.mpi.running.real", "attach"),
+    "attach": ("workbench.mpi.running.engine", "attach"),
     "check": ("workbench.core.checking.check", "check"),
     "compare": ("workbench.core.running.start", "compare"),
     "diagnose": ("workbench.analysis.recordings.doctor", "diagnose"),
@@ -41,7 +42,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "presets": ("workbench.core.presets.codedreduce", "presets"),
     "problems": ("workbench.core.problems", None),
     "profile": ("workbench.analysis.planning.measuring", "profile"),
-    "resume": ("workbench.mpi.running.real", "resume"),
+    "resume": ("workbench.mpi.running.engine", "resume"),
     "rivals": ("workbench.core.presets.codedreduce", "rivals"),
     "run": ("workbench.core.running.start", "run"),
     "runs": ("workbench.analysis.tables.table", "runs"),
@@ -63,7 +64,10 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
-    value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    try:
+        value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise not_installed(f"wb.{name}", error) from None
     globals()[name] = value
     return value
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sphinx.addnodes import toctree
 
 from workbench import __version__
-from workbench.core.base.notebooks import grammar_put_off
+from workbench.lab.notebooks import grammar_put_off
 
 with grammar_put_off():  # before myst_nb imports it
     import nbformat  # noqa: F401

@@ -11,7 +11,7 @@ from workbench_book.notebook import NOTEBOOKS
 
 from tests.few import turn
 from workbench.cli.main import cli, main
-from workbench.core.base.notebooks import execute
+from workbench.lab.notebooks import execute
 
 PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
 

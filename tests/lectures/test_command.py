@@ -11,7 +11,7 @@ from workbench_lectures import command as cli_lectures
 from workbench_lectures import scripts
 from workbench_lectures.command import command, lectures, templates
 
-from workbench.core.base import notebooks
+from workbench.lab import notebooks
 
 
 def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:

@@ -12,7 +12,7 @@ import papermill
 import pytest
 
 from tests.lectures.drawn import SCRIPTS
-from workbench.core.base import notebooks
+from workbench.lab import notebooks
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 

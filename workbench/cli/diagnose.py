@@ -8,7 +8,6 @@ from click import option
 from workbench.analysis.recordings.doctor import diagnose as examine
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.sources import runs
-from workbench.lab.figures.save import save
 
 
 @click.command()
@@ -25,5 +24,7 @@ def diagnose(path: Path, job: str | None, card: bool, picture: Path | None) -> N
     found = examine(path if recording is None or whole else recording.job(job))
     click.echo(str(found))
     if picture is not None:
+        from workbench.lab.figures.save import save  # loads plotly
+
         save(found.figure(), picture)
         click.echo(f"drawn to {picture}")

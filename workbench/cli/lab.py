@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from workbench.core.base.notebooks import copy_notebooks
 from workbench.core.base.settings import check_writable
+from workbench.lab.notebooks import copy_notebooks
 from workbench.mpi.launch.processes import tied
 
 FIRST = "01-straight-line.ipynb"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from workbench.core.base.errors import RunError
+from workbench.core.base.errors import WorkbenchError
+from workbench.core.base.extras import not_installed
 from workbench.core.base.plugins import loaded, owner, points
 from workbench.core.base.settings import SettingError
 
@@ -37,7 +38,12 @@ def main() -> None:
     except click.Abort:
         click.echo("workbench: interrupted", err=True)
         sys.exit(130)
-    except (RunError, ValueError, OSError) as error:  # a `SettingError` is a ValueError
+    except ModuleNotFoundError as error:
+        known = not_installed(sys.argv[1] if sys.argv[1:] else "workbench", error)
+        if known is error:
+            raise
+        _sorry(str(known))
+    except (WorkbenchError, ValueError, OSError) as error:  # a `SettingError` is a ValueError
         _sorry(str(error))
     except OverflowError as error:
         _sorry(f"a number is too large ({error}); take fewer workers, rounds or samples")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 from click import option
 
+from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measuring import profile as measure
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import check_ending, check_writable
 from workbench.core.experiment import Experiment
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from workbench.analysis.planning.advice import Advice, Choice
 
 SHOWN = 8  # choices in the table
@@ -36,8 +36,6 @@ def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
 ) -> None:  # fmt: skip
     """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
-    from workbench.lab.figures.gallery.cluster import cluster as draw
-
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
     _writable(file, (".json", ".yaml", ".yml"), "output")
@@ -48,7 +46,7 @@ def profile(
     for line in described(found):
         click.echo(line)
     click.echo(f"written to {file}")
-    _draw(draw(found), drawn)
+    _draw("cluster", found, drawn, asked=picture is not None)
 
 
 @click.command()
@@ -91,7 +89,6 @@ def plan(
     optimiser than gd.
     """
     from workbench.analysis.planning.planner import plan as choose
-    from workbench.lab.figures.gallery.ranking import ranking
 
     drawn = picture or profile.with_suffix(".plan.html")
     _writable(drawn, _PICTURES, "picture")
@@ -110,7 +107,7 @@ def plan(
     click.echo(advice.why)
     if output is not None:
         click.echo(f"written to {advice.best.experiment.write(output)}")
-    _draw(ranking(advice), drawn)
+    _draw("ranking", advice, drawn, asked=picture is not None)
 
 
 def asked(spec: Path | None) -> dict[str, Any]:
@@ -130,15 +127,13 @@ def asked(spec: Path | None) -> dict[str, Any]:
 
 def described(found: ClusterProfile) -> list[str]:
     """A profile in a few lines."""
-    from workbench.lab.figures.gallery.cluster import link_words
-
     lines = []
     for place, each in enumerate(found.recorded):
         best = found.laws[place][0]
         law = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}{'' if best.fits else ', poor'}"
         size = f"{each.samples:6.0f} samples x {each.floats:6d}"
         lines.append(f"{size}: {quantity_of(each.typical):>8} a task   ({law})")
-    work, link = found.fitted.work, link_words(found).removeprefix("fitted link: ")
+    work, link = found.fitted.work, link_text(found.fitted.port)
     costs = f"{work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
     costs += f" + {work.per_cell:.3g} s a parameter and sample"
     lines += [f"link: {link}", f"work: {quantity_of(work.fixed)} + {costs}"]
@@ -170,10 +165,16 @@ def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
     check_writable(path, field)
 
 
-def _draw(figure: Figure, path: Path) -> None:
-    from workbench.lab.figures.save import NoBrowser, save
-
+def _draw(figure: str, shown: object, path: Path, asked: bool) -> None:
+    """Draw a figure of the gallery; without plotly there is none, unless it was asked for."""
     try:
-        click.echo(f"picture: {save(figure, path)}")
-    except NoBrowser as error:
+        from workbench.lab import figures
+    except ModuleNotFoundError as error:
+        if asked:
+            raise
+        click.echo(f"no picture: {not_installed('it', error)}", err=True)
+        return
+    try:
+        click.echo(f"picture: {figures.save(getattr(figures, figure)(shown), path)}")
+    except figures.NoBrowser as error:
         click.echo(f"no picture: {error}", err=True)

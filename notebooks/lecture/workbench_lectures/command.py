@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from workbench.core.base.notebooks import shipped
 from workbench.core.base.settings import SettingError
+from workbench.lab.notebooks import shipped
 from workbench.mpi.launch.processes import tied
 from workbench_lectures import scripts
 from workbench_lectures.assets import style

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from workbench.core.base.notebooks import grammar_put_off
+from workbench.lab.notebooks import grammar_put_off
 
 with grammar_put_off():
     import nbformat

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.base.notebooks import shipped
+from workbench.lab.notebooks import shipped
 from workbench_book import words
 from workbench_book.catalogue import PAPERS, Outcome, of_paper
 from workbench_book.running import find
@@ -69,7 +69,7 @@ def figure(each: Picture) -> go.Figure:
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
     """Execute every paper's notebook into `output`/papers; they take over what is kept."""
-    from workbench.core.base.notebooks import execute
+    from workbench.lab.notebooks import execute
 
     target = output.resolve() / "papers"
     for paper in PAPERS:

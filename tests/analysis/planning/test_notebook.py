@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.few import turn
-from workbench.core.base import notebooks
+from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.base import notebooks
-from workbench.core.base.notebooks import NAMES, SOCKET, socket_folder
 from workbench.core.base.settings import SettingError
+from workbench.lab import notebooks
 from workbench.lab.batch import sweep
 from workbench.lab.batch.run import OPENED, SPARE, room
+from workbench.lab.notebooks import NAMES, SOCKET, socket_folder
 
 PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 

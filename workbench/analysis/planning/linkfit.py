@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import Settings, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.odds import port
@@ -213,3 +214,10 @@ def _unhindered(messages: Messages) -> Array:
     free = np.ones(sent.shape, dtype=bool)
     free[:, 1:] = sent[:, 1:] >= np.maximum.accumulate(end, axis=1)[:, :-1]
     return np.asarray((end - sent)[free])
+
+
+def link_text(port: PortFit) -> str:
+    """Return the fitted link as text: latency, time a message, bandwidth; terms too small to see are left out."""
+    rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
+    each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
+    return f"{quantity_of(port.latency)}{each}{rate}"

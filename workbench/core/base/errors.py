@@ -11,6 +11,10 @@ class WorkbenchError(RuntimeError):
     """Base of the errors below."""
 
 
+class MissingLayer(WorkbenchError, ImportError):
+    """A layer of the package is used whose dependencies are not installed; the message has the pip command."""
+
+
 class RunError(WorkbenchError):
     """A run cannot go on; nothing wrong was committed.
 

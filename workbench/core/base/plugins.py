@@ -23,6 +23,8 @@ from threading import RLock
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakMethod
 
+from workbench.core.base.errors import MissingLayer
+from workbench.core.base.extras import not_installed
 from workbench.core.base.own import LOOSE, class_of
 from workbench.core.base.settings import SettingError, Settings, unknown_name
 
@@ -48,10 +50,14 @@ def loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
     except (Exception, SystemExit) as error:  # whatever another package's code does when it is imported
+        if isinstance(error, ImportError):
+            known = not_installed(point.name, error)
+            if isinstance(known, MissingLayer):
+                raise SettingError(str(known)) from None
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SettingError(
             f"{owner(point)}: what it adds to {point.group} cannot be used ({point.name} = {point.value}: {why});"
-            " mend the package, or uninstall it"
+            " fix the package, or uninstall it"
         ) from error
 
 
@@ -158,7 +164,10 @@ class Catalogue(Mapping[str, type[T]]):
     def look(self) -> EntryPoints:
         """Import every module of the family's own package; returns what others add, of which nothing is imported."""
         for module in iter_modules(import_module(self.package).__path__):
-            import_module(f"{self.package}.{module.name}")
+            try:
+                import_module(f"{self.package}.{module.name}")
+            except ModuleNotFoundError as error:
+                raise not_installed(self.field, error) from None
         return points(self.group)
 
     def _find(self) -> None:

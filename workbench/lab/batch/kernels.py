@@ -22,8 +22,8 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from workbench.core.base.byvalue import adopt_file
 from workbench.core.base.errors import RunError
-from workbench.core.base.notebooks import socket_folder
 from workbench.lab.batch.nursery import end
+from workbench.lab.notebooks import socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe

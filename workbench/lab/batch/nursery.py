@@ -19,10 +19,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from workbench.core.base.notebooks import grammar_put_off
 from workbench.core.experiment import Experiment
 from workbench.core.running.start import run
 from workbench.lab import figures
+from workbench.lab.notebooks import grammar_put_off
 
 # What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
 # forked child only the forking thread lives on.

@@ -22,7 +22,6 @@ from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
 from workbench.core.base.byvalue import sent
 from workbench.core.base.files import write_json
-from workbench.core.base.notebooks import grammar_put_off, shipped
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import definitions_of
@@ -33,6 +32,7 @@ from workbench.lab.batch.jobs import OTHERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, rehearse, write_script
 from workbench.lab.batch.sweeps import KEY, Item, Sweep
+from workbench.lab.notebooks import grammar_put_off, shipped
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
 NOTEBOOK = shipped("notebooks/run.ipynb")

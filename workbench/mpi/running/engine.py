@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import psutil  # noqa: F401 - imported here, so that a machine without the layer's packages is found before a run begins
+
 from workbench.core.experiment import Experiment
 from workbench.core.running.run import Engine, Run, watched
-from workbench.mpi.running.real import start_real
+from workbench.mpi.running.real import attach, resume, start_real
 
 
 def _start_all(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
@@ -22,3 +24,5 @@ def run_real(experiments: Sequence[Experiment], progress: bool = False, **option
 
 
 ENGINE = Engine(start_real, _start_all, run_real)
+
+__all__ = ["ENGINE", "attach", "resume", "run_real", "start_real"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.files import atomic_write
-from workbench.core.base.notebooks import grammar_put_off
+from workbench.lab.notebooks import grammar_put_off
 from workbench.lab.widgets import assets
 from workbench_lectures.assets import script as ours
 from workbench_lectures.assets import style

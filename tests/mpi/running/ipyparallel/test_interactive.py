@@ -21,8 +21,8 @@ import pytest
 
 import workbench as wb
 from workbench.core.base.errors import ClusterError, QuorumLost
-from workbench.core.base.notebooks import execute
 from workbench.core.base.settings import SettingError
+from workbench.lab.notebooks import execute
 from workbench.mpi.launch.poolfolder import kept_in, shared
 from workbench.mpi.launch.processes import is_alive
 from workbench.mpi.running.ipyparallel import engines as keeping

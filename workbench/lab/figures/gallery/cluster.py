@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.analysis.planning.laws import drawn, straggling
+from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.profile import QUANTILES, ClusterProfile, Recorded
-from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.types import Array
 from workbench.lab.figures.inputs import plural
 from workbench.lab.figures.style import (
@@ -182,7 +182,9 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
     x = np.geomspace(low, high, 60) if low < high else lengths[:1]
     y = np.array([port.latency + port.transfer(float(b)) for b in x]) * unit.scale
-    _line(figure, panel, x, y, link_words(measured), color=VERMILLION, dash="dash")
+    _line(
+        figure, panel, x, y, f"fitted link: {link_text(measured.fitted.port)}", color=VERMILLION, dash="dash"
+    )
     words = "length of a message (bytes; bars: 5 to 95 %)"
     figure.update_xaxes(**panel, type="log", title_text=words, **log_ticks(low, high), tickformat="~s")
     times = np.array([way[-1] for way in ways]) * unit.scale
@@ -201,11 +203,3 @@ def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
         for way in ("up", "down")
     )
     return np.array(lengths, dtype=float), np.array(ups), np.array(downs)
-
-
-def link_words(measured: ClusterProfile) -> str:
-    """The fitted link in words; what is too small to see is left out."""
-    port = measured.fitted.port
-    rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
-    each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
-    return f"fitted link: {quantity_of(port.latency)}{each}{rate}"

@@ -7,7 +7,7 @@ import sys
 
 ASK = """
 import sys
-from workbench.core.base.notebooks import grammar_put_off
+from workbench.lab.notebooks import grammar_put_off
 with grammar_put_off():
     import papermill
 assert not any(name.startswith("rfc3987_syntax") for name in sys.modules)

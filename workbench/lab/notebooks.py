@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
 NAMES = 24  # of them for the sockets' own names
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
 RECORD = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
 
 

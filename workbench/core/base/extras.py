@@ -1,0 +1,46 @@
+"""Which extra of the package installs what a module needs."""
+
+from types import TracebackType
+
+from workbench.core.base.errors import MissingLayer
+
+EXTRAS = {  # beginning of a module's name -> extra; the longest beginning counts
+    "workbench.cli": "lab",
+    "workbench.core.checking": "check",
+    "workbench.lab": "lab",
+    "workbench.lab.batch.searches": "search",
+    "workbench.mpi": "mpi",
+    "workbench.mpi.clusters.ec2": "ec2",
+    "workbench.mpi.running.ipyparallel": "lab",
+    "workbench_book": "lab",
+    "workbench_lectures": "lectures",
+}
+
+
+def not_installed(what: str, error: ImportError) -> ImportError:
+    """Return the error to raise where a package that `what` needs cannot be imported.
+
+    A package that an extra installs gives a `MissingLayer` with the pip command; anything else stays as it is.
+
+    >>> not_installed("wb.watch", ModuleNotFoundError("No module named 'six'", name="six"))
+    ModuleNotFoundError("No module named 'six'")
+    """
+    missing = (error.name or "").partition(".")[0]
+    importer = _importer(error.__traceback__)
+    known = [name for name in EXTRAS if f"{importer}.".startswith(f"{name}.")]
+    if not known or not missing or missing.startswith("workbench"):
+        return error
+    extra = EXTRAS[max(known, key=len)]
+    return MissingLayer(
+        f"{what}: needs {missing}, which is not installed; pip install 'straggler-workbench[{extra}]'"
+    )
+
+
+def _importer(trace: TracebackType | None) -> str:
+    """Name of the innermost module of ours in a traceback; empty where there is none."""
+    name = ""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        name = module if module.partition(".")[0].partition("_")[0] == "workbench" else name
+        trace = trace.tb_next
+    return name
