@@ -233,7 +233,7 @@ def test_a_broken_package_is_one_sentence_and_all_else_goes_on(tiny: Path) -> No
     assert "TINY: 4 rounds" in said
     assert (
         "workbench: warning: package lame 0.1: what it adds to workbench.schemes cannot be used (LAME = lame:Lame:"
-        " ModuleNotFoundError: No module named 'nothing_there'); mend the package, or uninstall it\n"
+        " ModuleNotFoundError: No module named 'nothing_there'); fix the package, or uninstall it\n"
     ) in said
     assert "lame       of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
     script = "from workbench.cli.main import main; import sys; sys.argv = ['workbench', 'lame']; main()"

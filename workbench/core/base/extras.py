@@ -12,8 +12,6 @@ EXTRAS = {  # beginning of a module's name -> extra; the longest beginning count
     "workbench.mpi": "mpi",
     "workbench.mpi.clusters.ec2": "ec2",
     "workbench.mpi.running.ipyparallel": "lab",
-    "workbench_book": "lab",
-    "workbench_lectures": "lectures",
 }
 
 
