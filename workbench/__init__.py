@@ -10,7 +10,7 @@ True
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import Any
 
 __version__ = "1.0.0"
@@ -63,10 +63,10 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
-    value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    value = _import_module(module) if attribute is None else getattr(_import_module(module), attribute)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted([*_PUBLIC, "__version__"])
