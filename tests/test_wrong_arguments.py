@@ -7,6 +7,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given
@@ -218,7 +219,10 @@ def test_any_collection_of_runs_will_do() -> None:
     assert len(wb.figures.convergence(traces.values()).data) >= 1
 
 
-WRONG: tuple[Any, ...] = (None, 5, -1, 1.5, "x", b"x", ["x"], {"a": 1}, object())
+WRONG: tuple[Any, ...] = (
+    None, 5, -1, 1.5, "x", b"x", ["x"], {"a": 1}, object(), False, True, float("nan"), 10**400, 10**5000,
+    np.arange(3), np.arange(4.0).reshape(2, 2), np.array(2.5),
+)  # fmt: skip
 T = wb.run(E)
 NEEDED: dict[str, Any] = {
     "trace": T, "traces": [T], "runs": [T], "experiment": E, "source": E, "round": 0, "rank": 1,
@@ -241,9 +245,17 @@ def test_figures_of_the_wrong_things(name: str, tmp_path: Path, monkeypatch: pyt
             except wb.SettingError as error:
                 said.append(str(error))
     assert said
+    assert not any("\n" in sentence for sentence in said)
     known = {*fields, "plan", "traces", "worker"}  # what was said before has names of its own
     for sentence in said:
         assert sentence.split()[0].partition("[")[0].rstrip(":") in known
+
+
+@pytest.mark.parametrize("draw", [wb.figures.moments, wb.figures.gantt, wb.figures.weights])
+def test_a_round_is_a_whole_number(draw: Callable[..., Any]) -> None:
+    for wrong in (False, True, np.False_, 0.0, "0", None, [0], np.array([0]), 10**5000):
+        with pytest.raises(wb.SettingError, match=r"^round = [^\n]*$"):
+            draw(T, wrong)
 
 
 MEASURED = simulated(E, rounds=10, resamples=0)

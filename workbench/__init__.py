@@ -10,10 +10,10 @@ True
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import Any
 
-from workbench.core.base.extras import not_installed
+from workbench.core.base.extras import not_installed as _not_installed
 from workbench.core.base.version import __version__ as __version__
 
 _PUBLIC = {  # name -> module, attribute (None: the module itself)
@@ -65,12 +65,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
     try:
-        value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+        value = _import_module(module) if attribute is None else getattr(_import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise not_installed(f"wb.{name}", error) from None
+        raise _not_installed(f"wb.{name}", error) from None
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted([*_PUBLIC, "__version__"])

@@ -19,6 +19,7 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Script
 from workbench_lectures.offline.engine import engine
+from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import told
 
@@ -149,6 +150,41 @@ def test_the_list_and_the_keys_lead_through_the_lectures(
 
 
 # ---------------------------------------------------------------- held to Python
+
+
+JUDGE = """([values, i, typed]) => {
+  const knobs = LECTURE.knobs.of(values);
+  return typed.map((text) => judge(LECTURE.exercises[i], knobs, text));
+}"""
+TYPED = [  # what students type, and what only looks like a number
+    "", " ", "1e999", "-1e999", "1E+999", "1e-999", "1e999999999", "9" * 400, "5/" + "9" * 400, "1e999/2", "1/1e999",
+    "nan", "NaN", "inf", "Infinity", "-Infinity", "∞", "0x10", "0b1", "1_000", "²", "\uff11", "1,5", "1.000,5",
+    "1,000.5", "4/15", "1.5/3", "1/0", "12 %", "%", "−0,5", "1 000", "1\u202f000", "5.", ".5", ".", "+3", "--3", "1e3",
+    "1e", "3 apples", "<b>1</b>", "1 & 2", "a quarter", "😀" * 30, "1\n2",
+]  # fmt: skip
+
+
+def test_typed_answers_are_judged_as_python_judges_them(shared: tuple[Page, Noise, list[str]]) -> None:
+    """The same verdict and words, whatever is typed; only finite numbers are judged at all."""
+    page = shared[0]
+    desk = source("desk")
+    judging = desk[desk.index("function readNumber") : desk.index("/** The lecture of this page")]
+    for script in SCRIPTS.values():
+        knobs = script.knobs().fit()
+        page.goto("about:blank")
+        page.add_script_tag(content=f"{engine(script).code}\n{judging}")
+        for i, exercise in enumerate(script.exercises):
+            typed = TYPED if exercise.choices is None else ["", "1e999", "nowhere", *exercise.choices(knobs)]
+            if exercise.choices is None and exercise.unit:
+                typed = [*typed, *(f"{text} {exercise.unit}" for text in TYPED)]
+            found = page.evaluate(JUDGE, [knobs.model_dump(mode="json"), i, typed])
+            assert found == [list(exercise.judge(knobs, text)) for text in typed]
+            infinite = [
+                verdict
+                for text, (verdict, _) in zip(typed, found, strict=True)
+                if "999" in text and "e-" not in text
+            ]
+            assert "right" not in infinite
 
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(ALL, marks=pytest.mark.slow)])

@@ -95,10 +95,27 @@ def test_a_likely_slip_is_told_apart_from_any_wrong_answer(name: str) -> None:
         ("1/0", None),
         ("", None),
         ("x", None),
+        ("1e999", None),
+        ("-1e999", None),
+        ("1e999999999", None),  # as a fraction it would be a number of a gigabyte
+        ("nan", None),
+        ("inf", None),
+        ("0x10", None),
+        ("1_000", None),
+        ("\uff11", None),
+        ("1.5/3", None),
+        ("3 apples", None),
+        ("5/" + "9" * 400, None),
     ],
 )
 def test_numbers_are_read_as_students_write_them(text: str, value: float | None) -> None:
     assert read_number(text) == value
+
+
+def test_what_was_typed_is_shown_as_text() -> None:
+    exercise, knobs = stragglers.EXERCISES[0], stragglers.Stragglers(workers=4)
+    said = exercise.judge(knobs, "<img src=x>")
+    assert said.words == "“&lt;img src=x&gt;” is not a finite number; write one such as 0.25 or 4/15"
 
 
 # ---------------------------------------------------------------- the papers' own numbers

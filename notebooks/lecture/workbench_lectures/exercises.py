@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from math import isclose
+from html import escape
+from math import isclose, isfinite
 from typing import Generic, Literal, NamedTuple
 
 from workbench_lectures.knobs import K
 
 Verdict = Literal["", "right", "wrong", "unclear"]
 Slip = tuple[Callable[[K], float | str], str]  # a wrong answer that suggests itself, and what to say to it
+
+NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)(?:/([0-9]+))?(%?)", re.IGNORECASE)
+BLANK = re.compile("[ \t\n\u00a0\u2009\u202f]")  # also narrow ones, as between digits or before %
+SHOWN_LETTERS = 20  # of an answer that is not a number
 
 
 class Judgement(NamedTuple):
@@ -50,9 +55,8 @@ class Exercise(Generic[K]):
             return self._judged(knobs, given == self.answer(knobs), given)
         value = read_number(given.strip().removesuffix(self.unit) if self.unit else given)
         if value is None:
-            return Judgement(
-                "unclear", f"“{given.strip()[:20]}” is no number; write one such as 0.25 or 4/15"
-            )
+            said = escape(given.strip()[:SHOWN_LETTERS], quote=False)
+            return Judgement("unclear", f"“{said}” is not a finite number; write one such as 0.25 or 4/15")
         return self._judged(knobs, self._meets(value, self.answer(knobs)), value)
 
     def _judged(self, knobs: K, right: bool, given: float | str) -> Judgement:
@@ -70,14 +74,19 @@ class Exercise(Generic[K]):
 
 
 def read_number(text: str) -> float | None:
-    """Read a number as students write it: decimal point or comma, a fraction, a percentage; None: it is none.
+    """Read a finite number as students write it: decimal point or comma, a fraction, a percentage; None: it is not one.
+
+    `readNumber` in offline/js/desk.js reads the same, on pages without a kernel.
 
     >>> read_number("0,25"), read_number("4/16"), read_number("25 %"), read_number("a quarter")
     (0.25, 0.25, 0.25, None)
     """
-    bare = text.strip().replace(",", ".").replace("−", "-").replace(" ", "")
-    share = 100 if bare.endswith("%") else 1
-    try:
-        return float(Fraction(bare.removesuffix("%"))) / share
-    except (ValueError, ZeroDivisionError, OverflowError):
+    found = NUMBER.fullmatch(BLANK.sub("", text).replace(",", ".").replace("−", "-"))
+    if found is None:
         return None
+    number, below, percent = found.groups()
+    whole = re.fullmatch("[+-]?[0-9]+", number) is not None
+    top, bottom = float(number), float(below or 1)
+    if not isfinite(top) or not isfinite(bottom) or bottom == 0 or (below and not whole):
+        return None
+    return top / bottom / (100 if percent else 1)

@@ -1,6 +1,7 @@
 """Every argument out of its domain: one sentence that names it, its value and what would work."""
 
 import re
+from fractions import Fraction
 from inspect import signature
 from typing import Any
 
@@ -62,6 +63,15 @@ WRONG = [
         "gc_time(workers=4, stragglers=1, samples=1, shift=-1, rate=1)",
         "shift = -1: must be finite and at least 0",
     ),
+    (
+        "umw_time(workers=np.arange(3), samples=1, shift=0, rate=1)",
+        "workers = array([0, 1, 2]): must be a whole",
+    ),
+    (
+        "umw_time(workers=10**16, samples=1, shift=0, rate=1)",
+        "workers = 10000000000000000: must be at most 1e+15",
+    ),
+    ("umw_time(workers=4, samples=10**400, shift=0, rate=1)", "samples = inf: must be finite and above 0"),
     ("umw_time(workers=4, samples=1, shift=0, rate=0)", "rate = 0: must be finite and above 0"),
     ("sgd_time(workers=4, stragglers=4, samples=1, shift=0, rate=1)", "stragglers = 4: must be 0 to 3"),
     (
@@ -236,6 +246,28 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 NO_NUMBERS = ["2", "0.5", "two", b"2", True, None, {}, [[1.0], [1.0, 2.0]], ["1"], float("nan"), 1j]
 OPTIONAL = {("cegc_achievable", "parts"), ("cegc_time", "stragglers")}  # None: another one's
+
+
+ODD: list[Any] = [  # that look like numbers in part, or that a sentence cannot hold as they are
+    np.arange(3), np.arange(4.0).reshape(2, 2), np.array(2.5), np.array([1]), (1,), np.True_, 10**400, -(10**400),
+    10**5000, Fraction(10**400, 3), np.datetime64("2020"), "", set(), object(), lambda: 1,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_odd_arguments_end_in_one_sentence_or_a_result(name: str) -> None:
+    """Arrays, whole numbers beyond all floats, functions of other arguments: never a traceback, never several lines."""
+    function, good, said = getattr(theory, name), GOOD[name], []
+    for argument in good:
+        for odd in ODD:
+            try:
+                function(**{**good, argument: odd})
+            except SettingError as error:
+                said.append((argument, str(error)))
+    assert said
+    for argument, sentence in said:
+        assert sentence.startswith(argument)
+        assert "\n" not in sentence
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))

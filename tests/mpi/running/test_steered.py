@@ -21,6 +21,7 @@ SLOW = {
     "at": 5,
     "worker": 3,
 }
+ROUNDS = 80  # long enough to be stopped well before the end
 
 
 def experiment(**fields: Any) -> wb.Experiment:
@@ -28,10 +29,12 @@ def experiment(**fields: Any) -> wb.Experiment:
     return wb.Experiment(**{**spec, "adaptive": True, **fields})
 
 
-def test_a_slow_worker_is_done_without_and_the_models_stay_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [0, 5])
+def test_a_slow_worker_is_done_without_and_the_models_stay_the_same(tmp_path: Path, more: int) -> None:
+    """Stopped at the change, or so many rounds later, and resumed: the rounds of all three parts are there."""
     home = tmp_path / "run"
-    first = wb.start(experiment(delays=SLOW, rounds=45), "mpi", folder=home)
-    while not first.changes:
+    first = wb.start(experiment(delays=SLOW, rounds=ROUNDS), "mpi", folder=home)
+    while not first.changes or len(first.rows()["round"]) < first.changes[0].round + more:
         assert not first.wait(0.02), first
     first.stop()
     first.result()
@@ -40,13 +43,35 @@ def test_a_slow_worker_is_done_without_and_the_models_stay_the_same(tmp_path: Pa
     assert change.after.startswith(("GC", "CR", "CEGC"))
     assert change.bytes > 0
     assert "worker 3" in change.reason
-    assert len(trace.rounds) == 45
-    stays = wb.run(experiment(adaptive=False, rounds=45))
+    assert len(trace.rounds) == ROUNDS
+    stays = wb.run(experiment(adaptive=False, rounds=ROUNDS))
     np.testing.assert_allclose(trace.model, stays.model, rtol=1e-10)
     assert np.array_equal(replay_arrivals(home), read_models(home, len(trace.model)))
     assert wb.Trace.load(home).changes == trace.changes
-    assert trace.columns["time"][-1] < 45 * 4e-3 * 50  # what waiting for that worker would have taken
-    assert set(trace.events["round"]) == set(range(45))
+    assert trace.columns["time"][-1] < ROUNDS * 4e-3 * 50  # what waiting for that worker would have taken
+    assert set(trace.events["round"]) == set(range(ROUNDS))
+    ends = trace.events[trace.events["kind"] == "commit"]["end"]
+    np.testing.assert_allclose(ends, trace.columns["time"], atol=1e-3)
+
+
+def test_a_run_that_is_resumed_twice_keeps_events_and_counts_of_all_its_rounds(tmp_path: Path) -> None:
+    home = tmp_path / "run"
+    e = experiment(adaptive=False, rounds=ROUNDS, delays={"kind": "constant", "shift": 4e-4})
+    run = wb.start(e, "mpi", folder=home)
+    for rounds in (5, 20):
+        while len(run.rows()["round"]) < rounds:
+            assert not run.wait(0.01), run
+        run.stop()
+        run.result()
+        run = wb.resume(home)
+    trace = run.result()
+    assert set(trace.events["round"]) == set(range(ROUNDS))
+    computed = trace.events[trace.events["kind"] == "compute"]
+    assert computed.groupby("round").size().tolist() == [4] * ROUNDS
+    assert trace.columns["samples"].tolist() == [200] * ROUNDS
+    ends = trace.events[trace.events["kind"] == "commit"]["end"]
+    np.testing.assert_allclose(ends, trace.columns["time"], atol=1e-3)
+    assert wb.Trace.load(home).same(trace)
 
 
 def test_nothing_changes_where_nothing_does() -> None:

@@ -8,3 +8,7 @@ from workbench.analysis.recordings.loading import at_hand, home, known, load
 from workbench.analysis.recordings.recording import Recording
 
 __all__ = ["Card", "Recording", "at_hand", "home", "known", "load"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import Parameter, signature
-from types import NoneType, UnionType
+from inspect import Parameter, signature, unwrap
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from workbench.core.base.kinds import slip
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,7 +32,9 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **named: P.kwargs) -> R:
         try:
             return function(*args, **named)
-        except (TypeError, AttributeError, LookupError):
+        except SettingError:
+            raise
+        except (TypeError, AttributeError, LookupError, ValueError, OverflowError):
             if said := _misfit(function, args, named):
                 raise SettingError(said) from None
             raise
@@ -47,12 +49,18 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
         given = parameters.bind(*args, **named).arguments
     except TypeError:
         return ""
-    kinds = get_type_hints(function)
+    kinds = _kinds(unwrap(function))
     for name, value in given.items():
         several = parameters.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         if not several and not _fits(kinds.get(name, Any), value):
-            return f"{name} = {value!r:.60}: is of the wrong kind; give {_words(kinds[name])}"
+            return f"{name} = {short(value)}: is of the wrong kind; give {_words(kinds[name])}"
     return ""
+
+
+def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function's arguments; that of its result may be known to type checkers only."""
+    named = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
+    return get_type_hints(SimpleNamespace(__annotations__=named), globalns=function.__globals__)
 
 
 def _fits(kind: Any, value: Any) -> bool:
@@ -62,7 +70,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_fits(member, value) for member in inner)
     if origin is Literal:
-        return value in inner
+        return any(type(value) is type(each) and value == each for each in inner)
     if kind in (int, float, bool, NoneType):
         return slip(kind, value) is None
     one = origin or kind

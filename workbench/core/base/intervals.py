@@ -1,11 +1,12 @@
 """Means with confidence bands, over repetitions."""
 
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 
 
@@ -28,8 +29,8 @@ def band(values: ArrayLike, level: float = 0.95) -> Band:
     """
     from scipy.stats import t
 
-    if not 0 < level < 1:
-        raise SettingError(f"level = {level!r}: must lie between 0 and 1, such as 0.95")
+    if not isinstance(level, Real) or not 0 < level < 1:
+        raise SettingError(f"level = {short(level)}: must lie between 0 and 1, such as 0.95")
     rows = np.asarray(values, dtype=float)
     if not len(rows):
         raise SettingError("values = []: there is nothing to take a mean of")

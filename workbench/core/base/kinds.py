@@ -68,11 +68,21 @@ def _words(kind: Any, value: Any) -> str | None:
         return _text(kind, value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return "is no number"
-    if kind is float or isinstance(value, Integral):
+    if kind is float:
+        return None if _is_float(value) else "is too large for a floating-point number"
+    if isinstance(value, Integral):
         return None
     number = float(value)
     whole = number.is_integer() and abs(number) < LARGE
     return f"is no whole number; write {int(number)}" if whole else "is no whole number"
+
+
+def _is_float(value: Real) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _text(kind: Any, value: str | bytes) -> str | None:

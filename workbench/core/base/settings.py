@@ -59,7 +59,7 @@ def at_most(most: int) -> AfterValidator:
 
     def check(value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and value > most:
-            raise ValueError(f"{info.field_name} = {_short(value)}: is too large; take {most} or less")
+            raise ValueError(f"{info.field_name} = {short(value)}: is too large; take {most} or less")
         return value
 
     return AfterValidator(check)
@@ -123,7 +123,7 @@ class Settings(BaseModel, metaclass=Described):
             wrong = slip(field.annotation, value) if field else None
             if field and wrong:
                 hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
-                raise ValueError(f"{name}{wrong.where} = {_short(wrong.value)}: {wrong.words}{hint}")
+                raise ValueError(f"{name}{wrong.where} = {short(wrong.value)}: {wrong.words}{hint}")
         return data
 
     def __new__(cls, *given: Never, **data: Any) -> Self:
@@ -138,7 +138,7 @@ class Settings(BaseModel, metaclass=Described):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in type(self).model_fields:
             why = f"settings stay as they are; replace({name}=...) gives a changed copy"
-            raise SettingError(f"{name} = {_short(value)}: {why}")
+            raise SettingError(f"{name} = {short(value)}: {why}")
         super().__setattr__(name, value)
 
     @classmethod
@@ -167,7 +167,7 @@ class Settings(BaseModel, metaclass=Described):
 
 def _refuse_unnamed(what: str, given: tuple[object, ...]) -> None:
     if given:
-        raise SettingError(f"{what}({_short(given[0])}): has no field's name; write {what}(name=value)")
+        raise SettingError(f"{what}({short(given[0])}): has no field's name; write {what}(name=value)")
 
 
 @contextmanager
@@ -196,12 +196,12 @@ def path_of(value: object, field: str) -> Path:
     """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
     if not isinstance(value, str | Path) or "\0" in str(value):
         why = "is no path; give the name of a file or folder, in quotes"
-        raise SettingError(f"{field} = {_short(value)}: {why}")
+        raise SettingError(f"{field} = {short(value)}: {why}")
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:
         why = f"has a name of {longest} bytes; take at most {LONGEST_NAME}"
-        raise SettingError(f"{field} = {_short(str(value))}: {why}")
+        raise SettingError(f"{field} = {short(str(value))}: {why}")
     return path
 
 
@@ -211,7 +211,7 @@ def user_path(value: object, field: str) -> Path:
         return path_of(value, field).expanduser()
     except RuntimeError:
         why = "there is no such user's home; write the whole path"
-        raise SettingError(f"{field} = {_short(str(value))}: {why}") from None
+        raise SettingError(f"{field} = {short(str(value))}: {why}") from None
 
 
 def check_kind(field: str, value: object, kind: type) -> None:
@@ -224,7 +224,7 @@ def check_kind(field: str, value: object, kind: type) -> None:
     workbench.core.base.settings.SettingError: events = 'no': is neither true nor false; write one of the two
     """
     if wrong := slip(kind, value):
-        raise SettingError(f"{field} = {_short(value)}: {wrong.words}")
+        raise SettingError(f"{field} = {short(value)}: {wrong.words}")
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
@@ -256,9 +256,9 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"] if part not in _BRANCHES)
     if first["type"] == "json_invalid":
-        return f"{where or cls.__name__} = {_short(first['input'])}: {_lower(first['msg'])}; give fields and values"
+        return f"{where or cls.__name__} = {short(first['input'])}: {_lower(first['msg'])}; give fields and values"
     if first["type"] == "model_type":
-        return f"{where or cls.__name__} = {_short(first['input'])}: must be fields and values, such as {{name: value}}"
+        return f"{where or cls.__name__} = {short(first['input'])}: must be fields and values, such as {{name: value}}"
     if first["type"] == "extra_forbidden":
         return _unknown_key(where, list(cls.model_fields), cls.__name__)
     field = cls.model_fields.get(str(first["loc"][0])) if first["loc"] else None
@@ -269,7 +269,7 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
     words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
     if field and first["type"] in _NUMBERS:
         words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
-    return f"{where} = {_short(first['input'])}: {'; '.join(words)}"
+    return f"{where} = {short(first['input'])}: {'; '.join(words)}"
 
 
 def _joined(where: str, message: str) -> str:
@@ -288,9 +288,9 @@ def _unknown_key(key: str, known: list[str], owner: str) -> str:
 
 def unknown_name(field: str, value: object, known: Mapping[str, object] | list[str]) -> SettingError:
     """Build the error for a name that is in no catalogue, with the nearest names."""
-    close = _close(str(value), known)
+    close = _close(value if isinstance(value, str) else short(value), known)
     guess = f"did you mean {close[0]!r}? " if close else ""
-    return SettingError(f"{field} = {_short(value)}: no such name; {guess}choose one of {', '.join(known)}")
+    return SettingError(f"{field} = {short(value)}: no such name; {guess}choose one of {', '.join(known)}")
 
 
 def _close(word: str, known: Iterable[str]) -> list[str]:
@@ -303,11 +303,17 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _short(value: object, width: int = 60) -> str:
+def short(value: object, width: int = 60) -> str:
+    """Return how a value is written in a sentence: on one line, cut where it is long.
+
+    >>> short([1, 2]), short(10**5000)
+    ('[1, 2]', 'a number of thousands of digits')
+    """
     try:
         text = repr(value)
     except ValueError:  # Python writes no whole number of more than 4300 digits
         return "a number of thousands of digits"
     except RecursionError:
         return "lists in lists"
+    text = " ".join(text.split()) if "\n" in text else text  # arrays and tables take several lines
     return text if len(text) <= width else text[: width - 3] + "..."

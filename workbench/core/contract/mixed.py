@@ -1,12 +1,13 @@
 """Weights of few parts, of one model or of several: what a message or a commit is made of.
 
 Version v is the model after v commits. A plan says how many of them may be in use at one time (`Plan.versions`). Where
-there are several, part p at version v stands as number v * parts + p.
+there are several, part p at version v stands as number v * parts + p. What a problem draws (dropout) depends on the
+commit that a gradient is for: where that is v + lag, lag * `STRIDE` is added to the number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+
+STRIDE = 2**44  # above every number v * parts + p
 
 
 class Few:
@@ -69,7 +72,9 @@ class Few:
 
 @dataclass(frozen=True)
 class Stale:
-    """What was committed: sum of weight * gradient of a part at a version; three arrays of one length.
+    """What was committed: sum of weight * gradient of a part at a version; arrays of one length.
+
+    `lags`: of each gradient, the commit whose draws it takes, counted from its version; None: 0.
 
     >>> import numpy as np
     >>> Stale(np.array([3, 4]), np.array([0, 0]), np.array([0.5, 0.5])).total(parts=2).tolist()
@@ -79,30 +84,40 @@ class Stale:
     versions: NDArray[np.int64]
     parts: NDArray[np.int64]
     weights: Array
+    lags: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, value: Few, parts: int) -> Stale:
         """What a value is made of, without its zeros; in order."""
         keys, place = np.unique(value.parts, return_inverse=True)
         weights = np.bincount(place, value.weights, minlength=len(keys))
-        versions, places = np.divmod(keys[weights != 0], parts)
-        return cls(versions, places, weights[weights != 0])
+        lags, numbers = np.divmod(keys[weights != 0], STRIDE)
+        versions, places = np.divmod(numbers, parts)
+        return cls(versions, places, weights[weights != 0], lags if lags.any() else None)
 
     def total(self, parts: int) -> Array:
         """Weight of every part, whatever the version: (parts,)."""
         return np.asarray(np.bincount(self.parts, self.weights, minlength=parts), dtype=float)
 
+    def of_round(self, round: int) -> bool:
+        """Return whether all gradients are at the model of a round and take its draws."""
+        return self.lags is None and bool((self.versions == round).all())
+
     def tobytes(self) -> bytes:
         """What tells one from another."""
-        return b"".join(part.tobytes() for part in (self.versions, self.parts, self.weights))
+        arrays = [self.versions, self.parts, self.weights, *([] if self.lags is None else [self.lags])]
+        return b"".join(array.tobytes() for array in arrays)
+
+    def sums(self) -> Iterator[tuple[int, int, list[tuple[int, float]]]]:
+        """Yield a version, the commit whose draws its gradients take, and their (part, weight) pairs; in order."""
+        lags = np.zeros_like(self.versions) if self.lags is None else self.lags
+        for version, lag in np.unique(np.stack([self.versions, lags], axis=1), axis=0).tolist():
+            at = (self.versions == version) & (lags == lag)
+            yield version, version + lag, list(zip(self.parts[at], self.weights[at], strict=True))
 
     def gradient(self, of: Callable[[Any, int], Array]) -> Any:
         """Sum of `of([(part, weight), ...], version)` over the versions; 0 where there is nothing."""
-        total: Any = 0
-        for version in np.unique(self.versions).tolist():
-            at = self.versions == version
-            total = total + of(list(zip(self.parts[at], self.weights[at], strict=True)), version)
-        return total
+        return sum((of(weighted, version) for version, _, weighted in self.sums()), start=0)
 
 
 Decoding = Array | Stale | None  # weights over the parts of a round's own model; of several models; all ones

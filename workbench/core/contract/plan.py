@@ -194,6 +194,15 @@ def even_sizes(samples: int, parts: int) -> NDArray[np.int64]:
     return np.asarray(size + (np.arange(parts) < rest), dtype=np.int64)
 
 
+def shard_sizes(samples: int, workers: int, pieces: int) -> NDArray[np.int64]:
+    """Cut samples into the workers' shards as `even_sizes` does, then each shard into pieces: (workers, pieces).
+
+    >>> shard_sizes(11, workers=2, pieces=4).tolist()
+    [[2, 2, 1, 1], [2, 1, 1, 1]]
+    """
+    return np.stack([even_sizes(size, pieces) for size in even_sizes(samples, workers).tolist()])
+
+
 def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
     """Plan of a master and one worker per row of `matrix` (workers, parts); the data are cut evenly.
 

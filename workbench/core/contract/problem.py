@@ -96,7 +96,7 @@ class Problem(Protocol):
 
 
 def in_round(problem: Problem, round: int) -> Problem:
-    """The problem as gradients of a round are taken of it: what one that draws, dropout say, gives as `at(round)`.
+    """The problem as gradients for a commit are taken of it: what one that draws, dropout say, gives as `at(round)`.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()

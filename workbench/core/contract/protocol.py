@@ -70,7 +70,9 @@ class Compute(NamedTuple):
     `batch`: only that many samples of the work, drawn for this rank and draw, their sum scaled up to stand
     for all of it. `draw`: which of the worker's drawn times it takes, counted from 0; by default the round's.
     `model`: a tuple of models, one for each row of the work's coefficients, where a worker goes through several
-    models' work in one round; such work is a task of its own for the delays, whatever it is made of.
+    models' work in one round; such work is a task of its own for the delays, whatever it is made of. `job`: the
+    commit that the gradient is for (a tuple where `model` is one), by default the round. What a problem draws
+    (dropout) depends on it, so a gradient is the same in whatever round it is computed.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -83,6 +85,7 @@ class Compute(NamedTuple):
     unless: Match | None = None
     batch: int | None = None
     draw: int | None = None
+    job: int | tuple[int, ...] | None = None
 
 
 class Send(NamedTuple):

@@ -57,3 +57,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
     """One problem per settings and content: a changed file is read again, a cell's new definition used."""
     return args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

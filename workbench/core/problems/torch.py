@@ -3,8 +3,9 @@
 Everything that schemes, optimisers and engines see is NumPy: a model is (p,) numbers, one parameter that is trained
 after the other as `module.parameters()` gives them; a gradient is the weighted sum over samples of the gradients of
 their losses. So what comes of a sample must not depend on who else is in its pass: layers that mix the samples of a
-batch are refused. What a network draws while it is trained (dropout) is drawn by round and sample, in groups of
-`TOGETHER`, whoever computes it: replicas of a part agree, and all exact schemes have the same iterates.
+batch are refused. What a network draws while it is trained (dropout) is drawn by commit and sample, in groups of
+`TOGETHER`, whoever computes it and in whatever round: replicas of a part agree, and all exact schemes have the same
+iterates.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Network:
         return self.first.copy()
 
     def at(self, round: int) -> Network:
-        """The problem with the draws of a round; itself where the network draws nothing."""
+        """The problem with the draws of a commit; itself where the network draws nothing."""
         if not self.draws:
             return self
         other = copy(self)

@@ -184,3 +184,7 @@ __all__ = [
     "ENGINES", "Rows", "Run", "State", "compare", "in_background", "no_rows", "recorded", "run", "start",
     "start_all",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

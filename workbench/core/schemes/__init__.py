@@ -5,6 +5,8 @@ To add a scheme, add a file with a subclass of `Scheme` that has a `name`; nothi
 
 from workbench.core.contract.scheme import Scheme
 
+__all__ = ["Scheme", "get", "names"]
+
 
 def names() -> list[str]:
     """Names of all schemes, as users write them.
@@ -24,3 +26,7 @@ def get(name: str) -> type[Scheme]:
     [20, 20, 20, 20, 20, 20]
     """
     return Scheme.catalogue.get_class(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

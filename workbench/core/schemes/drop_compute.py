@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.odds import BATCH, Draws, Odds, star_odds
-from workbench.core.contract.plan import MASTER, Plan, Work, even_sizes, star_plan
+from workbench.core.contract.plan import MASTER, Plan, Work, shard_sizes, star_plan
 from workbench.core.contract.programs import Got, Rule, parent_program, plain_sum, worker_program
 from workbench.core.contract.protocol import (
     CODED,
@@ -97,8 +97,9 @@ class DropCompute(Scheme):
             check_pieces("micro_batches", self.micro_batches, workers, samples)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Micro-batches are parts, each of one worker."""
-        return star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
+        """Micro-batches are parts, each of one worker, whose shard is the same as without micro-batches."""
+        plan = star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
+        return replace(plan, sizes=shard_sizes(samples, workers, self.micro_batches).ravel())
 
     def program(self, node: Node) -> Program:
         if node.rank != MASTER:
@@ -140,7 +141,7 @@ class DropCompute(Scheme):
 
     def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:
         """Samples of every micro-batch, (workers, micro-batches)."""
-        return even_sizes(draws.samples, workers * self.micro_batches).reshape(workers, self.micro_batches)
+        return shard_sizes(draws.samples, workers, self.micro_batches)
 
 
 def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:

@@ -21,7 +21,7 @@ from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import between
 from workbench.core.contract.odds import Draws, Odds, order, port
-from workbench.core.contract.plan import MASTER, Plan, even_sizes, star_plan
+from workbench.core.contract.plan import MASTER, Plan, shard_sizes, star_plan
 from workbench.core.contract.programs import Answers, Lost, master_program, plain_sum
 from workbench.core.contract.protocol import (
     CODED,
@@ -81,8 +81,9 @@ class DSAG(Scheme):
     def plan(self, workers: int, samples: int) -> Plan:
         """Every worker holds its pieces alone; the master may know a gradient of each, a worker be busy at an older."""
         plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
-        batch = int(plan.sizes.max())  # a worker goes through one piece at a time
-        return replace(plan, batch=batch, versions=workers * (self.pieces + 1) + 1)
+        sizes = shard_sizes(samples, workers, self.pieces).ravel()
+        batch = int(sizes.max())  # a worker goes through one piece at a time
+        return replace(plan, sizes=sizes, batch=batch, versions=workers * (self.pieces + 1) + 1)
 
     def program(self, node: Node) -> Program:
         newest: dict[int, Message] = {}  # of each part the newest answer
@@ -139,7 +140,7 @@ class DSAG(Scheme):
 
     def odds(self, draws: Draws, workers: int) -> Odds:
         """Round by round: who is free when, and what is on its way, is carried on."""
-        sizes = even_sizes(draws.samples, workers * self.pieces).reshape(workers, self.pieces)
+        sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.carry or _Underway(
             0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
         )

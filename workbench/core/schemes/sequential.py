@@ -26,8 +26,19 @@ from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode, cyclic
 from workbench.core.contract.odds import Draws, Odds, Waited, waited
 from workbench.core.contract.plan import MASTER, Plan, Work, even_sizes, star_plan
-from workbench.core.contract.programs import Lost, answer, decoded, patient_answers, plain_sum, worker_program
-from workbench.core.contract.protocol import CODED, MODEL, Commit, Compute, Decode, Node, Program, Recv, Send
+from workbench.core.contract.programs import Lost, decoded, patient_answers, plain_sum, worker_program
+from workbench.core.contract.protocol import (
+    CODED,
+    MODEL,
+    Commit,
+    Compute,
+    Decode,
+    Message,
+    Node,
+    Program,
+    Recv,
+    Send,
+)
 from workbench.core.contract.scheme import Scheme, kept_digits, some
 
 Late = frozenset[int]
@@ -213,7 +224,14 @@ class SRSGC(Sequential):
         if node.rank == MASTER:
             return self._master(node)
         # Who is to repeat a job is sent that job's model; the last jobs are repeated after the last round.
-        return worker_program(replace(node, rounds=node.rounds + self.burst), answer)
+        return worker_program(replace(node, rounds=node.rounds + self.burst), self._answer)
+
+    def _answer(self, node: Node, told: Message) -> Program:
+        """Compute the round's job, or repeat the one of B rounds before: the number of the model's message."""
+        r = told.round
+        value = yield Compute(node.work, told.value, r, {MODEL: r + 1}, job=r - self.burst * told.number)
+        if value is not None:
+            yield Send(node.parent, CODED, r, value)
 
     def _master(self, node: Node) -> Program:
         jobs, lost = Repeats(self, node.plan.workers, node.first), Lost()
@@ -224,7 +242,7 @@ class SRSGC(Sequential):
             if r >= node.rounds and jobs.there(old):
                 continue  # of the last B rounds those that nobody needs
             models[r] = versions[max(node.first, old)] if r < node.rounds else models[old]
-            yield Send(sorted(again), MODEL, r, models[max(node.first, old)])
+            yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])
             follows = partial(jobs.bursts.follows, r)
             got, late = yield from patient_answers(node, r, self.tolerance, follows, lost)
@@ -407,7 +425,8 @@ class MSGC(Sequential):
             tasks, jobs = rows.tasks(r, node.rank), rows.jobs(r)
             if tasks not in works:
                 works[tasks] = self._work(node, tasks)
-            values = yield Compute(works[tasks], tuple(models[job] for _, job in jobs), r, {MODEL: r + 1})
+            at, own = tuple(models[job] for _, job in jobs), tuple(job for _, job in jobs)
+            values = yield Compute(works[tasks], at, r, {MODEL: r + 1}, job=own)
             if values is not None:
                 for value, (m, _) in zip(values, jobs, strict=True):
                     yield Send(node.parent, CODED, r, value, number=m, share=float(len(jobs)))

@@ -12,23 +12,24 @@ module lists in `__all__`, or else every public function of it; files whose name
 True
 """
 
-from importlib import import_module
-from inspect import getmodule, isfunction
-from pkgutil import iter_modules
+from importlib import import_module as _import_module
+from inspect import getmodule as _getmodule
+from inspect import isfunction as _isfunction
+from pkgutil import iter_modules as _iter_modules
 from types import ModuleType
 from typing import Any
 
 
 def _public(module: ModuleType) -> list[str]:
     """Names of a module's formulas."""
-    own = [name for name, value in vars(module).items() if isfunction(value) and getmodule(value) is module]
+    own = [name for name, value in vars(module).items() if _isfunction(value) and _getmodule(value) is module]
     return list(getattr(module, "__all__", [name for name in own if not name.startswith("_")]))
 
 
 def _found() -> dict[str, Any]:
     """Every formula by its name."""
-    names = [each.name for each in iter_modules(__path__) if not each.name.startswith("_")]
-    modules = [import_module(f"{__name__}.{name}") for name in names]
+    names = [each.name for each in _iter_modules(__path__) if not each.name.startswith("_")]
+    modules = [_import_module(f"{__name__}.{name}") for name in names]
     return {name: getattr(module, name) for module in modules for name in _public(module)}
 
 

@@ -3,33 +3,43 @@
 import math
 import operator
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from workbench.core.base.kinds import span
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
+
+MAX_WHOLE = 10**15  # of a count without a limit of its own: floats hold it exactly
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
     """Return `value` as an int within low..high, or raise; `why` explains the range."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise SettingError(f"{name} = {value!r:.60}: must be a whole number")
-    number = operator.index(value)
-    if number < low or (high is not None and number > high):
-        allowed = f"at least {low}" if high is None else span(low, high)
-        raise SettingError(
-            f"{name} = {number}: must be {allowed}{' (' if why else ''}{why}{')' if why else ''}"
-        )
-    return number
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:  # arrays of other sizes have `__index__` too
+        number = None
+    if number is None:
+        raise SettingError(f"{name} = {short(value)}: must be a whole number")
+    most = MAX_WHOLE if high is None else high
+    if low <= number <= most:
+        return number
+    if high is None:
+        allowed, why = f"at least {low}" if number < low else f"at most {most:.0e}", why * (number < low)
+    else:
+        allowed = span(low, high)
+    raise SettingError(f"{name} = {short(number)}: must be {allowed}{f' ({why})' if why else ''}")
 
 
 def real(name: str, value: Any, low: float = 0.0, high: float = math.inf, open_low: bool = False) -> float:
     """Return `value` as a finite float within low..high (above low, if `open_low`), or raise."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise SettingError(f"{name} = {value!r:.60}: must be a number")
-    number = float(value)
+        raise SettingError(f"{name} = {short(value)}: must be a number")
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number or a fraction beyond all floats
+        number = math.inf if cast(Any, value) > 0 else -math.inf
     inside = low < number if open_low else low <= number
     if math.isfinite(number) and inside and number <= high:
         return number
@@ -57,14 +67,14 @@ def numbers(name: str, values: Any) -> Array:
     except ValueError:  # rows of several lengths
         array = np.asarray(None)
     if array.size and (array.dtype.kind not in "iuf" or not np.isfinite(array).all()):
-        raise SettingError(f"{name} = {' '.join(repr(values).split()):.60}: must be finite numbers")
+        raise SettingError(f"{name} = {short(values)}: must be finite numbers")
     return array.astype(float)
 
 
 def flag(name: str, value: Any) -> bool:
     """Return `value` if it is True or False, or raise."""
     if not isinstance(value, bool | np.bool_):
-        raise SettingError(f"{name} = {value!r:.60}: must be True or False")
+        raise SettingError(f"{name} = {short(value)}: must be True or False")
     return bool(value)
 
 

@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.theory._checks import numbers, whole
 from workbench.core.theory.necklaces import necklaces
@@ -26,7 +26,7 @@ def mean_errors(n: int, s: int, coefficients: object) -> Array:
     if isinstance(coefficients, str):
         if coefficients != "ones":
             raise SettingError(
-                f'coefficients = {coefficients!r}: give "ones" or a matrix of shape ({n}, {n})'
+                f'coefficients = {short(coefficients)}: give "ones" or a matrix of shape ({n}, {n})'
             )
         return _plain_sums(n, s).copy()
     matrix = _checked(n, s, coefficients)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.theory._checks import numbers, whole
 
@@ -26,7 +26,7 @@ def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
     """
     means = numbers("seconds", seconds)
     if means.ndim != 1 or not len(means) or means.min() <= 0:
-        raise SettingError(f"seconds = {seconds!r:.60}: must be a non-empty list of numbers above 0")
+        raise SettingError(f"seconds = {short(seconds)}: must be a non-empty list of numbers above 0")
     return float((1.0 / means).sum() / whole("buffer", buffer, 1))
 
 

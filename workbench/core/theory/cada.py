@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.theory._checks import numbers, positive, real, whole
 from workbench.core.theory.order_statistics import exponential_order_mean, harmonic
@@ -48,10 +48,10 @@ def cada_selected(
         why = f"must be a non-empty list of finite numbers, not shape {squares.shape}"
         raise SettingError(f"smoothness: {why}")
     c, max_age = positive("c", c), whole("max_age", max_age, 1)
+    if not isinstance(form, str) or form not in ("rule", "published"):
+        raise SettingError(f"form = {short(form)}: choose one of rule, published")
     if form == "published":
         return _published(squares, c, max_age)
-    if form != "rule":
-        raise SettingError(f"form = {form!r}: choose one of rule, published")
     with np.errstate(divide="ignore", over="ignore"):
         ages = np.minimum(np.floor(c / squares), max_age)
     return float((1.0 / np.minimum(ages + 1, max_age)).sum())

@@ -178,6 +178,8 @@ def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> U
     if flag("hybrid", hybrid) and load != size:
         why = f"load = {load} must be the cluster's size, {size}, or set hybrid to False"
         raise SettingError(f"hybrid = True: {why}")
+    if isinstance(order, np.ndarray) and order.ndim == 0:
+        order = order[()]
     if not isinstance(order, list | tuple | range | np.ndarray):
         m = whole("order", order, 1, load, f"load = {load}")
         return lambda finished: _uncovered(_sent(finished, range(m, load + 1)), size, m)

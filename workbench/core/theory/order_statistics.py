@@ -5,13 +5,13 @@ H_n = 1 + 1/2 + ... + 1/n is the n-th harmonic number.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
-from workbench.core.theory._checks import positive, real, whole
+from workbench.core.theory._checks import numbers, positive, real, whole
 from workbench.core.theory._quadrature import Survival, mean_time
 
 __all__ = [
@@ -122,9 +122,22 @@ def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> fl
     """
     groups, size = whole("groups", groups, 1), whole("size", size, 1)
     k = whole("k", k, 1, size, f"a group has size = {size} workers")
-    if not callable(survival):
-        raise SettingError(f"survival = {survival!r:.60}: must be a function of times, such as a lambda")
+    _check_survival(survival)
     return mean_time(lambda t: last_group(order_survival(survival(t), k, size), groups))
+
+
+def _check_survival(survival: Any) -> None:
+    """Raise `SettingError` for what is not a function of an array of times that gives numbers."""
+    if not callable(survival):
+        raise SettingError(f"survival = {short(survival)}: must be a function of times, such as a lambda")
+    try:
+        found = survival(np.zeros(1))
+    except Exception as error:  # a function of the user's may raise anything
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingError(
+            f"survival: fails for an array of times ({why:.200}); give a function of it"
+        ) from None
+    numbers("survival", found)
 
 
 def order_survival(survival: Array, k: int, n: int) -> Array:

@@ -14,6 +14,7 @@ RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on
 STOP = "stop"  # somebody asks it to end; in a sweep's folder as well
 # ... while it goes on ...
 CHANGES = "changes.json"  # of scheme, where the plan keeps steering, and what the next stretch has to know
+STRETCHES = "stretches.json"  # of a run that was resumed: the rounds, and the books, of each part before
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
 CHECKPOINT = "checkpoint.npz"
 # A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.

@@ -122,17 +122,19 @@ class _Trajectory:
             return
         before, gradient = self.learnt.model, evaluation.gradient
         if isinstance(stale := self.commits.weights[t], Stale):
-            gradient = np.zeros(self.problem.size) + stale.gradient(self._gradient)
+            gradient = sum(
+                (self._gradient(*each) for each in stale.sums()), start=np.zeros(self.problem.size)
+            )
             self.models = {v: model for v, model in self.models.items() if self.wanted[v] > t}
         assert gradient is not None
         update = self.commits.optimiser.update
         after, self.state = update(self.state, before, gradient, self.problem, t)
         self.learnt.moved(before, after, self.problem.truth)
 
-    def _gradient(self, weighted: Sequence[tuple[int, float]], version: int) -> Array:
-        """Sum of weight * gradient of some parts at an older model."""
+    def _gradient(self, version: int, job: int, weighted: Sequence[tuple[int, float]]) -> Array:
+        """Sum of weight * gradient of some parts at an older model, with the draws of a commit."""
         slices = [(self.bounds[part], self.bounds[part + 1], weight) for part, weight in weighted]
-        return in_round(self.problem, version).gradient(slices, self.models[version])
+        return in_round(self.problem, job).gradient(slices, self.models[version])
 
 
 def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:

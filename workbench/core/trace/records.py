@@ -39,6 +39,7 @@ from workbench.core.trace.layout import (
     ROWS,
     STOP,
     STREAM,
+    STRETCHES,
 )
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
@@ -174,7 +175,11 @@ def unbegun(
 
 def kept(folder: Path) -> list[str]:
     """Names of the files that a run that has ended leaves for good."""
-    there = [name for name in (ROWS, MODELS, GRADIENTS, CHANGES, BOOKS, ENDED) if (folder / name).is_file()]
+    there = [
+        name
+        for name in (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, BOOKS, ENDED)
+        if (folder / name).is_file()
+    ]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
@@ -202,6 +207,41 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
     if kept or known:
         write_json(folder / CHANGES, {"changes": kept})
     return kept
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """An earlier part of a run: from round `first` up to `end`; `zero`: when its time would have been 0, s."""
+
+    first: int
+    end: int
+    zero: float
+    books: str
+
+
+def read_stretches(folder: Path) -> list[Stretch]:
+    """Return the parts of a run before its last one whose books are kept: it changed its scheme, or was resumed."""
+    path = folder / STRETCHES
+    resumed = read_json(path, "stretches")["stretches"] if path.is_file() else []
+    turned = [{**change, "end": change["round"]} for change in read_changes(folder)]
+    found = [
+        Stretch(each["first"], each["end"], (each["zero"] or 0.0) - each["offset"], each["books"])
+        for each in (*turned, *resumed)
+    ]
+    return sorted(found, key=lambda stretch: stretch.first)
+
+
+def _note_stretch(folder: Path, rounds: int) -> None:
+    """Write down the part of a run that ended without a change, as far as it counts for the first so many rounds."""
+    ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
+    path = folder / STRETCHES
+    known = list(read_json(path, "stretches")["stretches"]) if path.is_file() else []
+    if "first" in ended and ended.get("state") != TURNED and (folder / BOOKS).is_file():
+        place = {"first": ended["first"], "zero": ended["zero"], "offset": ended.get("offset", 0.0)}
+        known.append({**place, "end": rounds, "books": _set_aside(folder).name})
+    kept = [{**each, "end": min(each["end"], rounds)} for each in known if each["first"] < rounds]
+    if kept or path.is_file():
+        write_json(path, {"stretches": kept})
 
 
 class Arrivals:
@@ -349,6 +389,7 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         rows = _arrivals(path)
         with atomic_write(path) as out:  # a round that is gone through again brings its own
             out.write(rows[rows[:, 0] < rounds].tobytes())
+    _note_stretch(folder, rounds)
     if (folder / BOOKS).is_file():
         (folder / BOOKS).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:

@@ -8,7 +8,7 @@
 finds again; `wb.runs("runs/first")` is the table of what came out.
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.lab.batch.jobs import Job, job
@@ -31,4 +31,8 @@ def __getattr__(name: str) -> Any:
     """`sweep` is loaded when first asked for: a kernel, which only needs `job`, can do without papermill."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
-    return getattr(import_module(f"workbench.lab.batch.{_LATER[name]}"), name)
+    return getattr(_import_module(f"workbench.lab.batch.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

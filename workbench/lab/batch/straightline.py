@@ -17,6 +17,8 @@ from workbench.lab.figures.save import NoBrowser, one_browser, save
 from workbench.lab.figures.speedups import common_target, speedups
 from workbench.lab.notebooks import execute, shipped
 
+__all__ = ["common_target", "keep", "main", "story", "summary"]
+
 NOTEBOOK = shipped("notebooks/01-straight-line.ipynb")
 
 
@@ -80,6 +82,10 @@ def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
                 break
             paths.append(path)
     return paths
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def main(folder: Path | None = None) -> int:

@@ -3,8 +3,8 @@
 To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
+from importlib import import_module as _import_module
+from pkgutil import iter_modules as _iter_modules
 from typing import Any
 
 from workbench.core.base.arguments import kinds_checked
@@ -15,7 +15,7 @@ from workbench.lab.figures.save import NoBrowser, save
 from workbench.lab.figures.speedups import speedups
 from workbench.lab.figures.style import Style, register, scheme_style
 
-__all__ = ["Contest", "Moment", "NoBrowser", "Style", "moments", "save", "scheme_style", "speedups"]
+__all__ = ["Contest", "Moment", "NoBrowser", "Style", "moments", "names", "save", "scheme_style", "speedups"]
 
 register()
 
@@ -26,19 +26,19 @@ def names() -> list[str]:
     >>> "gantt" in names()
     True
     """
-    return sorted(module.name for module in iter_modules(gallery.__path__))
+    return sorted(module.name for module in _iter_modules(gallery.__path__))
 
 
 def __getattr__(name: str) -> Any:
     """A figure, loaded when first asked for."""
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    figure = kinds_checked(getattr(import_module(f"{gallery.__name__}.{name}"), name))
+    figure = kinds_checked(getattr(_import_module(f"{gallery.__name__}.{name}"), name))
     return globals().setdefault(name, figure)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *names()})
+    return sorted({*__all__, *names()})
 
 
 __all__ += names()  # for `import *`

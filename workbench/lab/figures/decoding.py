@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.protocol import (
@@ -57,12 +57,12 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
     """
     if (changes := trace.changes) and round >= changes[0].round:
         why = f"the scheme changed in round {changes[0].round}, and weights are known of rounds before that"
-        raise SettingError(f"round = {round}: {why}")
+        raise SettingError(f"round = {short(round)}: {why}")
     scheme, plan = trace.experiment.built_scheme, trace.experiment.plan
     if why := _no_weights(scheme, plan):
         raise SettingError(f"scheme = {scheme.name!r}: {why}; there are no fixed decode weights")
     if not 0 <= parent < plan.ranks or not plan.children[parent] or plan.committers != (MASTER,):
-        raise SettingError(f"parent = {parent}: nobody sends it anything to decode")
+        raise SettingError(f"parent = {short(parent)}: nobody sends it anything to decode")
     import pandas as pd
 
     table = pd.DataFrame(events_of(trace, round).rows.columns)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from workbench.analysis.tables.rows import settings_of
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.contract.plan import Plan
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
@@ -47,9 +47,9 @@ def named(traces: Sequence[Trace]) -> list[Series]:
 
 def check_traces(traces: Sequence[Trace]) -> None:
     """Raise `SettingError` where that is no list of traces, or an empty one."""
-    if not isinstance(traces, Collection):
+    if not isinstance(traces, Collection) or getattr(traces, "ndim", 1) == 0:
         why = "is no list of traces; give what wb.run and wb.compare return"
-        raise SettingError(f"traces = {traces!r:.60}: {why}")
+        raise SettingError(f"traces = {short(traces)}: {why}")
     if not len(traces):
         why = "is empty; give at least one Trace, as wb.run and wb.compare return them"
         raise SettingError(f"traces = []: {why}")

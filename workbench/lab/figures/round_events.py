@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.trace.trace import Trace
@@ -191,10 +192,12 @@ def events_of(trace: Trace, round: int) -> Round:
     if not isinstance(trace, Trace):
         raise SettingError(f"trace = {type(trace).__name__}: is no Trace; give what wb.run returns")
     count = len(trace.columns["time"])
-    if not isinstance(round, int | np.integer):
-        raise SettingError(f"round = {round!r}: take a whole number from 0 to {count - 1}")
+    if not count:
+        raise SettingError(f"round = {short(round)}: the run of {trace.label} finished no round")
+    if isinstance(round, bool) or not isinstance(round, int | np.integer):
+        raise SettingError(f"round = {short(round)}: take a whole number from 0 to {count - 1}")
     if not 0 <= round < count:
-        raise SettingError(f"round = {round}: the run has rounds 0 to {count - 1}; choose one of them")
+        raise SettingError(f"round = {short(round)}: the run has rounds 0 to {count - 1}; choose one of them")
     events = trace.events
     found = events[(events["round"] == round).to_numpy()]
     if found.empty:
@@ -240,6 +243,7 @@ class Moment(NamedTuple):
     text: str
 
 
+@kinds_checked
 def moments(trace: Trace, round: int) -> list[Moment]:
     """What happened in a round, in order of time.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from workbench.core.base.files import write_file
-from workbench.core.base.settings import SettingError, path_of
+from workbench.core.base.settings import SettingError, path_of, short
 from workbench.lab.figures.page import Figure
 
 WIDTH, HEIGHT = 1280, 720
@@ -43,7 +43,7 @@ def save(figure: go.Figure, path: str | Path) -> Path:
     """
     file = path_of(path, "path")
     if not hasattr(figure, "to_html"):
-        raise SettingError(f"figure = {figure!r:.60}: is none; give what a function of wb.figures returns")
+        raise SettingError(f"figure = {short(figure)}: is none; give what a function of wb.figures returns")
     if file.suffix not in _FORMATS:
         why = f"no format for {file.suffix!r}; end it in {', '.join(_FORMATS)}"
         raise SettingError(f"path = {str(path)!r}: {why}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
 from workbench.core.base.types import Array
 from workbench.core.trace.trace import Trace
@@ -26,6 +27,7 @@ AXES = {
 _NO_METRICS = frozenset({"round", "time"})
 
 
+@kinds_checked
 def speedups(
     traces: Sequence[Trace], target: float, metric: str = "loss", reference: str | None = None
 ) -> pd.DataFrame:

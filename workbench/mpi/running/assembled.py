@@ -1,6 +1,6 @@
 """Traces of real runs, from the ledgers of all ranks and the losses of the models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +47,38 @@ def put_together(
     columns = columns_of(line, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
-    events = _with_earlier(folder, books.events(zero - ended.get("offset", 0.0)), columns)
-    info = run_info(e, load=e.load, **_facts(books, ended, columns), **changes_as_info(changes_of(folder)))
+    stretches = records.read_stretches(folder)
+    earlier = [(stretch, Books(records.read_books(folder, stretch.books))) for stretch in stretches]
+    events = _with_earlier(earlier, books.events(zero - ended.get("offset", 0.0)), columns)
+    computed = sum(sum(kept.count("computed", stretch.end)) for stretch, kept in earlier)
+    facts = _facts(books, ended, columns, computed)
+    info = run_info(e, load=e.load, **facts, **changes_as_info(changes_of(folder)))
     return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info, folder)
 
 
 def _with_earlier(
-    folder: Path, events: dict[str, Any], columns: dict[str, NDArray[Any]]
+    earlier: Sequence[tuple[records.Stretch, Books]],
+    events: dict[str, Any],
+    columns: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """Events of all stretches of a run that changed its scheme; their counts are put into the columns."""
+    """Events of all parts of a run that changed its scheme or was resumed; their counts are put into the columns."""
     parts = []
-    for change in records.read_changes(folder):
-        books, end = Books(records.read_books(folder, change["books"])), change["round"]
-        parts.append(books.events((change["zero"] or 0.0) - change["offset"]))
+    for stretch, books in earlier:
+        found = books.events(stretch.zero)
+        counts = found["round"] < stretch.end  # what is gone through again has events of its own
+        parts.append({name: column[counts] for name, column in found.items()})
         for name in TALLIES:
             if name in columns:
-                columns[name][change["first"] : end] = books.count(name, end)[change["first"] :]
+                own = slice(stretch.first, stretch.end)
+                columns[name][own] = books.count(name, stretch.end)[own]
     return {name: np.concatenate([part[name] for part in [*parts, events]]) for name in events}
 
 
-def _facts(books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """What a run folder keeps of a real run besides the tables."""
-    done = max(sum(books.count("computed", len(columns["round"]))), 1)
+def _facts(
+    books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
+) -> dict[str, Any]:
+    """What a run folder keeps of a real run besides the tables; `computed`: tasks of its earlier parts."""
+    done = max(computed + sum(books.count("computed", len(columns["round"]))), 1)
     return {
         "measured": True,
         **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},

@@ -65,6 +65,41 @@ def test_every_scheme_can_be_added_and_fits_or_says_why_not(scheme: str) -> None
     assert verdict.experiment.scheme == scheme
 
 
+TYPED = {
+    "gd": {"step": 0.3, "decay": 0.5, "milestones": (3,)},
+    "nesterov": {"step": 0.3, "momentum": 0.5},
+    "amsgrad": {"rate": 0.3},
+    "inverse_time": {"c2": 3.0},
+}
+
+
+@pytest.mark.parametrize("scheme", wb.schemes.names())
+def test_an_optimiser_of_its_own_takes_what_it_has_of_the_typed_numbers(scheme: str) -> None:
+    setup = setup_of(wb.rivals(4, 3, 1, problem="least_squares"))
+    fitting = added(setup, scheme, Shape())
+    for common, typed in TYPED.items():
+        of_all = Setup((), {**setup.common, "optimiser": common, "optimiser_args": typed})
+        for own, theirs in TYPED.items():
+            entry = Entry(scheme, fitting.args, {"optimiser": own})
+            (verdict,) = judge(Setup((entry,), of_all.common))
+            assert verdict.experiment is not None, verdict.reason
+            shared = {name: value for name, value in typed.items() if name in theirs}
+            assert verdict.experiment.optimiser_args == shared
+            made = verdict.experiment.build_optimiser().model_dump()
+            assert {name: made[name] for name in shared} == shared
+            again = setup_of([wb.Experiment(**of_all.spec(fitting)), verdict.experiment])
+            assert judge(again)[1].experiment == verdict.experiment
+
+
+def test_a_problem_of_its_own_takes_what_it_has_of_the_typed_numbers() -> None:
+    common = {"problem": "least_squares", "problem_args": {"samples": 40, "features": 3, "l2": 0.1}}
+    entries = (Entry("UMW"), Entry("GC", {}, {"problem": "unit"}), Entry("GC", {}, {"problem": "nowhere"}))
+    found = judge(Setup(entries, common))
+    assert found[1].experiment is not None, found[1].reason
+    assert found[1].experiment.problem_args == {"samples": 40}
+    assert found[2].reason.startswith("problem = 'nowhere': no such name")
+
+
 def test_a_scheme_that_bears_the_fraction_bears_it_when_added() -> None:
     entry = added(setup_of(wb.rivals(4, 3, 1)), "GC", Shape())
     assert entry.args["stragglers"] == 21

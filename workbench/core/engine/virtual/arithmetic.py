@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Keyed
-from workbench.core.contract.mixed import Decoding, Few, Stale
+from workbench.core.contract.mixed import STRIDE, Decoding, Few, Stale
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import Blend, Plan, Work
 from workbench.core.contract.problem import in_round, rows_of
@@ -27,6 +27,19 @@ from workbench.core.problems.base import Problem, Quadratic, Slice
 MANY = 2**26  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
+
+
+def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Model, and commit whose draws count, of each row of some work's coefficients.
+
+    >>> from workbench.core.contract.plan import uncoded_plan
+    >>> models_and_jobs(Compute(uncoded_plan(3, 10).work[1], model=5, round=7))
+    ((5,), (7,))
+    """
+    rows = len(effect.work.coefficients) if effect.work.coefficients.ndim == 2 else 1
+    job = effect.round if effect.job is None else effect.job
+    models = effect.model if isinstance(effect.model, tuple) else (effect.model,) * rows
+    return models, job if isinstance(job, tuple) else (job,) * rows
 
 
 class Coefficients:
@@ -61,13 +74,12 @@ class Coefficients:
         known = self._rows.get(id(work))
         if known is not None:  # as nearly always
             return known[1]
-        if isinstance(effect.model, tuple):
-            rows = zip(effect.model, work.coefficients, strict=True)
-            return [self._few(model, work.parts[row != 0], row[row != 0]) for model, row in rows]
-        if not self._own and work.coefficients.ndim == 2:
-            return [self._few(effect.model, work.parts[row != 0], row[row != 0]) for row in work.coefficients]
+        if work.coefficients.ndim == 2 and (isinstance(effect.model, tuple) or not self._own):
+            rows = zip(work.coefficients, *models_and_jobs(effect), strict=True)
+            return [self._few(model, job, work.parts[row != 0], row[row != 0]) for row, model, job in rows]
         if self._thin and work.coefficients.ndim == 1:
-            return self._few(effect.model, work.parts, work.coefficients)
+            (model,), (job,) = models_and_jobs(effect)
+            return self._few(model, job, work.parts, work.coefficients)
         weights = np.zeros((*work.coefficients.shape[:-1], self.plan.parts))
         if work.coefficients.ndim == 1:
             weights[work.parts] = work.coefficients
@@ -79,8 +91,10 @@ class Coefficients:
         self._rows[id(work)] = (work, spread)
         return spread
 
-    def _few(self, model: int, parts: NDArray[np.int64], coefficients: Array) -> Few:
-        return Few(parts if self._own else model * self.plan.parts + parts, coefficients)
+    def _few(self, model: int, job: int, parts: NDArray[np.int64], coefficients: Array) -> Few:
+        return Few(
+            parts if self._own else (job - model) * STRIDE + model * self.plan.parts + parts, coefficients
+        )
 
     def _spread(self, weights: Array) -> Array:
         """Weights (..., parts) as a value of p numbers; see the module's docstring."""
@@ -112,7 +126,7 @@ class Coefficients:
             if isinstance(gradient, Few):
                 stale = None if self._own else Stale.of(gradient, parts)
                 total = stale.total(parts) if stale else gradient.dense(parts)
-            own = stale is None or (stale.versions == round).all()
+            own = stale is None or stale.of_round(round)
             value = np.broadcast_to(total, self._ones.shape)
             off = (value - self._ones).ravel()
             exact = None if np.abs(off).max() <= EXACT else self._by_part(value)
@@ -156,17 +170,21 @@ class Numbers:
             return self._rows_of(rank, effect)
         if effect.batch is not None and effect.batch < work.samples:
             return self._batch(rank, effect, effect.batch)
-        return in_round(self.problem, effect.round).gradient(self._slices(work), effect.model)
+        return self._problem(effect).gradient(self._slices(work), effect.model)
+
+    def _problem(self, effect: Compute) -> Problem:
+        """The problem with the draws of the commit that some work is for."""
+        _, (job,) = models_and_jobs(effect)
+        return in_round(self.problem, job)
 
     def _rows_of(self, rank: int, effect: Compute) -> Array:
         """A sum for each row of coefficients, at a model of its own where there are several."""
-        work, models = effect.work, effect.model
-        several = models if isinstance(models, tuple) else (models,) * len(work.coefficients)
+        work, several = effect.work, isinstance(effect.model, tuple)
         sums = []
-        for row, model in zip(work.coefficients, several, strict=True):
-            taken = np.flatnonzero(row) if several is models else slice(None)
+        for row, model, job in zip(work.coefficients, *models_and_jobs(effect), strict=True):
+            taken = np.flatnonzero(row) if several else slice(None)
             own = Work(work.parts[taken], row[taken], work.samples)
-            sums.append(self.compute(rank, effect._replace(work=own, model=model)))
+            sums.append(self.compute(rank, effect._replace(work=own, model=model, job=job)))
         return np.stack(sums)
 
     @property
@@ -199,7 +217,7 @@ class Numbers:
         chosen = self._keyed.rng(draw, rank).choice(len(places), size, replace=False)
         scale = effect.work.samples / size
         picked = [(int(places[i]), int(places[i]) + 1, float(weights[i]) * scale) for i in np.sort(chosen)]
-        return in_round(self.problem, effect.round).gradient(picked, effect.model)
+        return self._problem(effect).gradient(picked, effect.model)
 
     def smoothness(self, work: Work) -> float:
         """Smoothness of the mean loss over the work's samples."""

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.core.base.kinds import there_are
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.gallery.tree import strips_of
 from workbench.lab.figures.gallery.weights import HEIGHT, numbered
@@ -30,7 +30,7 @@ def held(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "ligh
     """
     plan = experiment.built_scheme.held(experiment.plan, round)
     if not 1 <= rank <= plan.workers:
-        raise SettingError(f"rank = {rank}: {there_are('worker', 1, plan.workers)}")
+        raise SettingError(f"rank = {short(rank)}: {there_are('worker', 1, plan.workers)}")
     mine = slice(plan.indptr[rank], plan.indptr[rank + 1])
     indices, coefficients = plan.indices[mine], plan.coefficients[mine]
     only = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.forecasting import Forecast
 from workbench.core.trace.trace import Trace
@@ -88,7 +88,7 @@ def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
     runs = [runs] if isinstance(runs, (Trace, Forecast)) else runs
     if not isinstance(runs, Collection):
-        raise SettingError(f"runs = {runs!r:.60}: is no list; give at least one Trace or Forecast")
+        raise SettingError(f"runs = {short(runs)}: is no list; give at least one Trace or Forecast")
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
@@ -107,7 +107,7 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
         times = np.asarray(run.columns["time"], dtype=float)
         if not 0 <= skip < len(times):
             why = f"{run.label} has {len(times)} rounds; take 0 to {len(times) - 1}"
-            raise SettingError(f"skip = {skip}: {why}")
+            raise SettingError(f"skip = {short(skip)}: {why}")
         return np.diff(times, prepend=0.0)[skip:]
     if isinstance(run, Forecast):
         return np.asarray(run.seconds)

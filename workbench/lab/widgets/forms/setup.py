@@ -6,18 +6,22 @@ grouped scheme, else of all workers. These are set once, by a shape, for every s
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from workbench.core import schemes
+from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import decoded_together
 from workbench.core.experiment import Experiment
+from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
 MOST_LAYERS = 8
+CHOSEN: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
 SHARED = ("children", "layers", "stragglers")  # fields that mean the same in every scheme that has them
 
 # Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
@@ -65,8 +69,25 @@ class Setup:
     common: Mapping[str, Any]
 
     def spec(self, entry: Entry) -> dict[str, Any]:
-        """Fields of an entry's experiment."""
-        return {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
+        """Return the fields of an entry's experiment.
+
+        An optimiser or problem of its own takes of the common one's numbers those that it has as well.
+        """
+        found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
+        for name, catalogue in CHOSEN.items():
+            args = f"{name}_args"
+            if name in entry.own and args not in entry.own and args in self.common:
+                known = _fields_of(catalogue, entry.own[name])
+                found[args] = {k: v for k, v in self.common[args].items() if known is None or k in known}
+        return found
+
+
+def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
+    """Return the fields of a class; None where there is no class of that name, as its experiment says."""
+    try:
+        return cast(Collection[str], catalogue.get_class(name).model_fields)
+    except SettingError:
+        return None
 
 
 @dataclass(frozen=True)

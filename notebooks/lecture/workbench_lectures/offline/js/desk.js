@@ -35,24 +35,27 @@ const giveLibrary = (content, model) => {
   return true;
 };
 
-/** What a student typed, as `exercises.read_number` reads it; null: it is none. */
+/** The finite number that a student typed, as `exercises.read_number` reads it; null: it is not one. */
 function readNumber(text) {
-  const bare = text.trim().replaceAll(",", ".").replaceAll("−", "-").replaceAll(" ", "");
-  const [, number, below, percent] = /^([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(?:\/(\d+))?(%?)$/i.exec(bare) ?? [];
-  if (number === undefined || (below !== undefined && (Number(below) === 0 || /[.e]/i.test(number)))) return null;
-  return Number(number) / Number(below ?? 1) / (percent ? 100 : 1);
+  const bare = text.replace(/[ \t\n\u00a0\u2009\u202f]/g, "").replaceAll(",", ".").replaceAll("−", "-");
+  const [, number, below, percent] = /^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)(?:\/([0-9]+))?(%?)$/i.exec(bare) ?? [];
+  if (number === undefined || (below !== undefined && /[.e]/i.test(number))) return null;
+  const top = Number(number), bottom = Number(below ?? 1);
+  return Number.isFinite(top) && Number.isFinite(bottom) && bottom !== 0 ? top / bottom / (percent ? 100 : 1) : null;
 }
+
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 /** Verdict and words for an answer, as `Exercise.judge` finds them. */
 function judge(exercise, knobs, given) {
   const ask = (f) => py.call(f, [knobs]), { choices, unit = "", whole = false, tolerance = 0.01, absolute = 1e-9 } = exercise;
   const meets = (value, wanted) => {
     if (typeof value === "string" || typeof wanted === "string" || whole) return value === wanted;
-    return Math.abs(value - wanted) <= Math.max(tolerance * Math.max(Math.abs(value), Math.abs(wanted)), absolute);
+    return math.isclose([value, wanted], { rel_tol: tolerance, abs_tol: absolute });
   };
   if (!given.trim()) return ["unclear", choices ? "choose one first" : "type a number first"];
   const bare = given.trim(), value = choices ? given : readNumber(unit && bare.endsWith(unit) ? bare.slice(0, -unit.length) : given);
-  if (value === null) return ["unclear", `“${bare.slice(0, 20)}” is no number; write one such as 0.25 or 4/15`];
+  if (value === null) return ["unclear", `“${escaped([...bare].slice(0, 20).join(""))}” is not a finite number; write one such as 0.25 or 4/15`];
   if (meets(value, ask(exercise.answer))) return ["right", "Right."];
   const slip = (exercise.slips ?? []).find(([wrong]) => meets(value, ask(wrong)));
   return ["wrong", `Not yet. ${slip ? slip[1] : ask(exercise.hint)}`];

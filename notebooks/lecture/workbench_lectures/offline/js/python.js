@@ -434,7 +434,7 @@ const np = {
 const math = {
   sqrt: spread(Math.sqrt), log: spread((x, base) => (base ? Math.log(x) / Math.log(base) : Math.log(x))), log10: spread(Math.log10), log2: spread(Math.log2), exp: spread(Math.exp),
   floor: spread(Math.floor), ceil: spread(Math.ceil), prod: native(([x]) => np.prod([x], {})),
-  isclose: native(([a, b], { rel_tol = 1e-9, abs_tol = 0 }) => Math.abs(a - b) <= Math.max(rel_tol * Math.max(Math.abs(a), Math.abs(b)), abs_tol)),
+  isclose: native(([a, b], { rel_tol = 1e-9, abs_tol = 0 }) => a === b || (Number.isFinite(a) && Number.isFinite(b) && Math.abs(a - b) <= Math.max(rel_tol * Math.max(Math.abs(a), Math.abs(b)), abs_tol))),
   comb: spread((n, k) => {
     let found = 1;
     for (let i = 1; i <= Math.min(k, n - k); i++) found = Math.round((found * (n - Math.min(k, n - k) + i)) / i);

@@ -1,0 +1,96 @@
+"""Weights and real vectors learn the same, also of a problem that draws: every commit has draws of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import workbench as wb
+from tests.cases import CASES, experiments
+from workbench.core.base.types import Array
+
+DRAWN = f"{Path(__file__).parents[3] / 'drawing.py'}:DrawnArgs"
+CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]  # as weights
+STEP = 1e-3
+EARLIER: dict[str, tuple[dict[str, Any], int]] = {  # numbers; by how many commits a job's model is older
+    "SR-SGC": ({"burst": 2, "window": 5, "stragglers": 2}, 2),
+    "M-SGC": ({"burst": 1, "window": 3, "stragglers": 2}, 2),
+}
+BURSTS = {
+    "kind": "markov",
+    "factor": 10.0,
+    "enter": 0.1,
+    "shift": 2e-4,
+}  # with seed 2 both schemes repeat jobs
+
+
+def experiment(scheme: str, args: dict[str, Any], **fields: Any) -> wb.Experiment:
+    data = {"samples": 60, "features": 3}
+    known = {
+        "workers": 6,
+        "rounds": 9,
+        "problem": DRAWN,
+        "problem_args": data,
+        "optimiser_args": {"step": STEP},
+    }
+    return wb.Experiment(scheme=scheme, scheme_args=args, **{**known, **fields})
+
+
+def by_hand(e: wb.Experiment, lag: int) -> Array:
+    """Gradient descent whose job j is at the model of `lag` commits before, with the draws of commit j."""
+    problem = e.build_problem()
+    models = [problem.start()]
+    for job in range(e.rounds):
+        gradient = problem.at(job).gradient([(0, problem.samples, 1.0)], models[max(0, job - lag)])
+        models.append(models[-1] - STEP * gradient / problem.samples)
+    return models[-1]
+
+
+@given(experiments(CARRIED, rounds=7))
+def test_weights_learn_what_vectors_learn_of_a_problem_that_draws(spec: dict[str, Any]) -> None:
+    args = spec["scheme_args"]
+    least = spec["workers"] * max(args.get("pieces", 1), args.get("micro_batches", 1))
+    data = {"samples": max(2, min(60, spec["problem_args"]["samples"]), least), "features": 3}
+    step = {"optimiser_args": {"step": STEP}}
+    e = wb.Experiment(**{**spec, "problem": DRAWN, "problem_args": data, **step})
+    weights, vectors = wb.run(e), wb.run(e, numeric=True)
+    np.testing.assert_allclose(weights.model, vectors.model, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("scheme", EARLIER)
+def test_a_job_has_its_own_draws_in_whatever_round_it_is_computed(scheme: str) -> None:
+    args, lag = EARLIER[scheme]
+    e = experiment(scheme, args, workers=4, delays=BURSTS, seed=2)
+    wanted = by_hand(e, lag)
+    for numeric in (False, True):
+        np.testing.assert_allclose(wb.run(e, numeric=numeric).model, wanted, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("scheme", EARLIER)
+def test_real_ranks_draw_by_job(scheme: str) -> None:
+    args, lag = EARLIER[scheme]
+    e = experiment(scheme, args, workers=4, delays=BURSTS, seed=2)
+    np.testing.assert_allclose(wb.run(e, engine="mpi").model, by_hand(e, lag), rtol=1e-9, atol=1e-13)
+
+
+def test_each_local_step_has_its_own_draws() -> None:
+    e = experiment("LocalSGD", {"local_steps": 3, "rate": 0.01}, rounds=4, optimiser_args={"step": 0.01})
+    problem, plan = e.build_problem(), e.plan
+    model = problem.start()
+    for r in range(e.rounds):
+        ends = []
+        for rank in range(1, 1 + e.workers):
+            (part,), own = plan.work[rank].parts, model
+            a, b = (int(x) for x in plan.bounds[part : part + 2])
+            for draw in range(3 * r, 3 * r + 3):
+                own = own - 0.01 * problem.at(draw).gradient([(a, b, 1.0)], own) / (b - a)
+            ends.append(own)
+        model = np.mean(ends, axis=0)
+    np.testing.assert_allclose(wb.run(e).model, model, rtol=1e-9, atol=1e-13)
