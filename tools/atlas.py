@@ -51,10 +51,14 @@ def card(recording: Recording, static: Path) -> str:
     return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
 
 
+def _escaped(text: str) -> str:
+    return text.replace("*", "\\*")
+
+
 def page(static: Path) -> str:
     """The page; metadata files are written into the folder of static files."""
     rows = [
-        f"| {source.title} | `{source.files}` | {source.where.replace('*', chr(92) + '*')} | {source.licence} |"
+        f"| {source.title} | `{'`, `'.join(source.files)}` | {_escaped(source.where)} | {source.licence} |"
         for source in known().values()
         if source.files
     ]

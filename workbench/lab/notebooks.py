@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
 NAMES = 24  # of them for the sockets' own names
+
+OUTPUT_TIMEOUT_S = 600  # for a cell's output that is still being read when the cell has ended
 
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORD = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
@@ -115,10 +117,29 @@ def execute(
     if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
         own["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     words = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
+    kept = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
     try:
-        return papermill.execute_notebook(str(notebook), str(output), **words, config=Config(own))
+        return papermill.execute_notebook(str(notebook), str(output), **words, **kept, config=Config(own))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_first(function: Callable[..., None], *arguments: str) -> str:
+    """Return the argument with which a kernel calls a function before any cell, and leaves no name of it behind."""
+    call = f"__import__({function.__module__!r}, fromlist=['']).{function.__name__}"
+    return f"--IPKernelApp.exec_lines={call}({', '.join(map(repr, arguments))})"
+
+
+def keep_output() -> None:
+    """Make the kernel that calls this wait where its output is read more slowly than it is printed.
+
+    By default its socket drops messages once 1000 of them wait.
+    """
+    import zmq
+    from ipykernel.kernelapp import IPKernelApp
+
+    thread = IPKernelApp.instance().iopub_thread
+    thread.schedule(lambda: thread.socket.setsockopt(zmq.XPUB_NODROP, 1))  # sockets belong to one thread
 
 
 _GRAMMAR = "rfc3987_syntax"

@@ -57,6 +57,50 @@ def test_a_name_without_a_file_says_where_to_get_it(monkeypatch: pytest.MonkeyPa
     assert wb.traces.load("alibaba_job_1").table().to_numpy().tolist() == [[476.0, 509.0]]
 
 
+def test_advice_names_the_files_that_are_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
+    for name, words in {
+        "ec2_traces.csv": r"published as data4.txt, data6.txt and data7.txt\).*load\('FOLDER'\).write\('ec2_traces",
+        "alibaba": r"published as job_1_norm.csv to job_4_norm.csv\)",
+        "alibaba_job_2": r"put it at .*recordings.alibaba_job_2.csv$",
+        "job_2_norm.csv": r"put it at .*recordings.job_2_norm.csv$",
+        "trace-mine.parquet": r"there is no such file or folder",
+        "job_mine.txt": r"there is no such file or folder",
+        "trace-SE.parquet": r"published as trace-AR.parquet, trace-SE.parquet and trace-ST.parquet\)",
+    }.items():
+        with pytest.raises(SettingError, match=words):
+            wb.traces.load(name)
+
+
+def test_the_times_of_ec2_are_read_as_they_are_published(tmp_path: Path) -> None:
+    """Each line is HOST_SECONDS, in some files after its number or before a further one; hosts may be missing."""
+    (tmp_path / "data4.txt").write_text(
+        "   1 ip-10-0-1-2_2.5\n   2 _9\n   3 ip-10-0-1-1_3.5\n   4 ip-10-0-1-2_2.25"
+    )
+    (tmp_path / "data10.txt").write_text("ip-10-0-1-9_7.5_323\nip-10-0-1-8_8.5_377\n")
+    (tmp_path / "data.txt").write_text("notes")
+    found = wb.traces.load(tmp_path)
+    assert found.names == ["ec2-4", "ec2-10"]
+    assert found.job("ec2-4").table().fillna(0).to_numpy().tolist() == [[2.5, 3.5], [2.25, 0.0]]
+    assert found.job("ec2-10").table().to_numpy().tolist() == [[7.5, 8.5]]
+    assert set(found.job("ec2-4").frame["host"]) == {"ip-10-0-1-1", "ip-10-0-1-2"}
+    made = wb.traces.load(found.write(tmp_path / "ec2_traces.csv"))
+    assert made.names == found.names
+    pd.testing.assert_frame_equal(made.job("ec2-4").table(), found.job("ec2-4").table())
+    assert "GradientCoding" in made.source["where"]
+    assert wb.traces.load(tmp_path / "data10.txt").names == ["ec2-10"]
+    (tmp_path / "data10.txt").write_text("ip-10-0-1-9_7.5_323\nip-10-0-1-8_long\n")
+    with pytest.raises(SettingError, match=r"data10.txt', line 2: 'ip-10-0-1-8_long': is not HOST_SECONDS"):
+        wb.traces.load(tmp_path / "data10.txt")
+
+
+def test_a_table_of_the_users_own_is_of_no_public_place(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("worker,step,seconds\na,0,0.5\nb,0,0.7\n")
+    assert "where" not in wb.traces.load(tmp_path / "mine.csv").source
+    assert "isBasedOn" not in wb.traces.load(tmp_path / "mine.csv").croissant()
+
+
 def profile(path: Path, more: Any = None) -> Path:
     rounds = [
         {

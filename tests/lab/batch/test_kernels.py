@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nbclient import NotebookClient
 
 from tests.few import few
 from tests.lab.batch.runs import wait_for
 from workbench.core.base.errors import RunError
+from workbench.lab.batch.engine import join_streams
 from workbench.lab.batch.kernels import CAN_FORK, Kernels, Nursery
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
@@ -45,6 +50,66 @@ def ask(kernels: Kernels, name: str, log: Path) -> dict[str, Any]:
     (output,) = notebook.cells[0].outputs
     found: dict[str, Any] = json.loads(output.text)
     return found
+
+
+TALK = """
+import sys
+from IPython.display import display
+for i in range({times}):
+    print("out", i, flush=True)
+    print("err", i, file=sys.stderr, flush=True)
+    display(i)
+"""
+
+
+class SlowReader(NotebookClient):  # type: ignore[misc]
+    """Reads nothing for a while once there is output, as on a busy machine."""
+
+    waits: float | None = 3.0
+
+    def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+        if msg["msg_type"] in ("stream", "display_data") and self.waits:
+            self.waits = time.sleep(self.waits)
+        return super().process_message(msg, cell, cell_index)
+
+
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_all_output_is_kept_where_it_is_read_more_slowly_than_it_is_printed(
+    tmp_path: Path, fresh: bool
+) -> None:
+    times = 1500
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(TALK.format(times=times))])
+    with Kernels(1, fresh) as kernels:
+        manager = kernels.manager("talks", tmp_path / "log")
+        options = {"shutdown_kernel": "immediate", "iopub_timeout": 60}
+        SlowReader(notebook, kernel_manager_class=manager, **options).execute()
+    (cell,) = notebook.cells
+    for stream, word in (("stdout", "out"), ("stderr", "err")):
+        text = "".join(output.text for output in cell.outputs if output.get("name") == stream)
+        assert text.splitlines() == [f"{word} {i}" for i in range(times)]
+    shown = [output.data["text/plain"] for output in cell.outputs if output.output_type == "display_data"]
+    assert shown == [str(i) for i in range(times)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr", "figure"]), st.text(max_size=3))))
+def test_joined_streams_are_the_same_text_in_the_same_order(pieces: list[tuple[str, str]]) -> None:
+    def output(name: str, text: str) -> Any:
+        if name == "figure":
+            return nbformat.v4.new_output("display_data", {"text/plain": text})
+        return nbformat.v4.new_output("stream", name=name, text=text)
+
+    cell = nbformat.v4.new_code_cell("", outputs=[output(*piece) for piece in pieces])
+    join_streams(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("text"), cell]))
+    told = [(each.get("name", "figure"), each.get("text") or each.get("data")) for each in cell.outputs]
+    assert all(a[0] != b[0] or a[0] == "figure" for a, b in pairwise(told))
+    letters = [
+        (each.get("name"), letter)
+        for each in cell.outputs
+        for letter in each.get("text", each.get("data", {}).get("text/plain"))
+    ]
+    assert letters == [
+        (None if name == "figure" else name, letter) for name, text in pieces for letter in text
+    ]
 
 
 @pytest.mark.parametrize("threads", few("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)})))

@@ -155,9 +155,16 @@ def test_a_notebook_must_declare_what_it_will_be_given(tmp_path: Path, missing: 
 ENDS = {  # by seed: what the notebook does, and why that is a failed run
     0: ("", "is no run folder"),
     1: ("import workbench as wb; wb.run(wb.Experiment(scheme='UMW')).save(folder)", "another experiment"),
-    2: ("import os; os._exit(3)", "ended by itself with status 3"),
+    2: ("import os; os._exit(3)", "the kernel ended by itself with status 3"),
     3: ("1 / 0", "ZeroDivisionError: division by zero"),
     4: ("", "FileExistsError"),  # a file is where its folder should be
+    5: ("import sys; sys.exit(0)", "a cell ended the kernel (SystemExit: 0)"),
+    6: ("import sys; sys.exit()", "a cell ended the kernel (SystemExit)"),
+    7: ("import sys; sys.exit('no data')", "a cell ended the kernel (SystemExit: no data)"),
+    8: (
+        "import os; os.write(2, b'why'); os._exit(4)",
+        "the kernel ended by itself with status 4; see kernel.log",
+    ),
 }
 
 
@@ -182,6 +189,7 @@ def test_a_run_without_its_result_has_failed_however_its_notebook_ends(tmp_path:
     assert found.failed == names
     for name, (_, error) in zip(names, ENDS.values(), strict=True):
         assert error in found.states[name].error
+        assert ("kernel.log" in found.states[name].error) == (found.folder / name / "kernel.log").is_file()
 
 
 def test_a_cell_that_takes_too_long_is_a_failed_run(tmp_path: Path) -> None:

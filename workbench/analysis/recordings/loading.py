@@ -46,7 +46,7 @@ def at_hand() -> dict[str, Path]:
     >>> all(path.name == name for name, path in at_hand().items())
     True
     """
-    patterns = [source.files for source in known().values() if source.files]
+    patterns = [pattern for source in known().values() for pattern in source.files]
     found = (file for folder in folders() for pattern in patterns for file in sorted(folder.glob(pattern)))
     return {file.name: file for file in found}
 
@@ -93,7 +93,10 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
     if absent := sorted(set(columns.values()) - set(rows.columns)):
         raise SettingError(f"path = {str(file)!r}: lacks columns {absent}; it has {list(rows.columns)}")
     rows = _renamed(rows, columns)
-    told = {"title": kind.title, "where": kind.where, "licence": kind.licence, "file": str(file)}
+    told = {"title": kind.title, "file": str(file)}
+    if kind.name != "table" or _place(file.name, kind):  # other tables are the user's own
+        told |= {"where": kind.where, "licence": kind.licence}
+    told |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
     return Recording.of_rows(rows, file.name.split(".")[0], kind.units, **told)
 
 
@@ -108,12 +111,24 @@ def _found(file: Path) -> Path:
         if there.exists():
             return there
     for source in known().values():
-        patterns = (source.files, source.files.rpartition(".")[0], source.name)  # with its ending and without
-        if source.files and any(pattern and fnmatch(file.name, pattern) for pattern in patterns):
-            put = home() if file.name == source.name else home() / file.name
-            why = f"get {source.files} from {source.where} (licence: {source.licence}) and put it at {put}"
-            raise SettingError(f"path = {str(file)!r}: is not here; {why}")
+        if source.files and (put := _place(file.name, source)) is not None:
+            published = f" (published as {source.published})" if source.published else ""
+            what = f"{source.files[0]}{published} from {source.where} (licence: {source.licence})"
+            how = source.how or f"put it at {put}"
+            raise SettingError(f"path = {str(file)!r}: is not here; get {what} and {how}")
     raise SettingError(f"path = {str(file)!r}: there is no such file or folder")
+
+
+def _place(name: str, source: Source) -> Path | None:
+    """Return where to put a public file that is asked for by its name, with or without ending; None for others."""
+    if name == source.name:
+        return home()
+    for pattern in source.files:
+        ending = Path(pattern).suffix
+        for whole in (name, name + ending):
+            if fnmatch(whole, pattern):
+                return home() / whole
+    return None
 
 
 def _kind(file: Path, name: str | None) -> Source:

@@ -62,6 +62,7 @@ class Parts:
         missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
         ends = "a step is taken to end with its slowest worker"
         taken = f"{ends}, and to take twice as long with twice the samples"
+        skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),
@@ -69,7 +70,8 @@ class Parts:
             port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in AT_PORT)),
             decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
-            left_out=f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken,
+            left_out=skipped
+            + (f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken),
             computing=computing,
         )
 

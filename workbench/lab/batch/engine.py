@@ -3,8 +3,10 @@
 Papermill's own writes all of it before and after every cell, which costs more than the kernel's start.
 """
 
+from itertools import groupby
 from typing import Any
 
+from nbformat import NotebookNode
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.iorw import write_ipynb
 
@@ -26,8 +28,25 @@ class WriteOnce(NBClientEngine):
             super().execute_managed_notebook(nb_man, kernel_name, **options)
         except Exception:
             nb_man.notebook_complete()
+            join_streams(nb_man.nb)
             write_ipynb(nb_man.nb, remains)
             raise
+        join_streams(nb_man.nb)
+
+
+def join_streams(notebook: NotebookNode) -> None:
+    """Join pieces of text that follow one another in the same stream: every flush makes one."""
+    for cell in notebook.cells:
+        outputs: list[NotebookNode] = []
+        for stream, some in groupby(cell.get("outputs", []), lambda output: output.get("name")):
+            first, *others = some
+            if stream is None:  # figures, tables, errors
+                outputs += [first, *others]
+            else:
+                first["text"] = "".join(each["text"] for each in (first, *others))
+                outputs.append(first)
+        if "outputs" in cell:
+            cell.outputs = outputs
 
 
 papermill_engines.register(NAME, WriteOnce)

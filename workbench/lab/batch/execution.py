@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Semaphore
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_core.utils import ensure_event_loop
 
@@ -21,6 +21,10 @@ from workbench.core.trace.layout import LOG, NOTEBOOK, PAGE, SPEC, TRACE
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import write_page
 from workbench.lab.batch.sweeps import Item
+from workbench.lab.notebooks import OUTPUT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 INTERRUPTED = "the sweep was interrupted while it ran"
 
@@ -63,7 +67,7 @@ class Executor:
         try:
             return self._run(item)
         except OSError as error:  # no room left, say: the others may do better
-            return Status("failed", error=reason(error, None))
+            return Status("failed", error=reason(error))
 
     def _run(self, item: Item) -> Status:
         folder = self.folder / item.name
@@ -86,28 +90,28 @@ class Executor:
         why: str | None = None
         log = folder / LOG
         try:
-            self._execute(item, folder, log)
-            _check(item, folder)
+            notebook = self._execute(item, folder, log)
+            _check(item, folder, notebook)
         except Exception as error:  # whatever it is, the other runs go on
-            why = reason(error, self.kernels.code(item.name))
+            why = reason(error, self.kernels.code(item.name), log)
         finally:
             _forget()
-            if log.is_file() and log.stat().st_size == 0:
-                log.unlink()
+            if not _has_text(log):
+                log.unlink(missing_ok=True)
         if (folder / NOTEBOOK).is_file():
             try:
                 write_page(folder / NOTEBOOK, folder / PAGE)
             except Exception as error:  # as below
-                why = why or reason(error, None)
+                why = why or reason(error)
         return why
 
-    def _execute(self, item: Item, folder: Path, log: Path) -> None:
+    def _execute(self, item: Item, folder: Path, log: Path) -> NotebookNode:
         import papermill
 
         from workbench.lab.batch.engine import NAME
 
         with Slot(self.places, self.kernels) as slot:
-            papermill.execute_notebook(
+            return papermill.execute_notebook(
                 literal(self.notebook),
                 literal(folder / NOTEBOOK),
                 parameters={**item.spec, "folder": str(folder / TRACE)},
@@ -117,6 +121,8 @@ class Executor:
                 progress_bar=False,
                 start_timeout=120,
                 execution_timeout=self.timeout,
+                iopub_timeout=OUTPUT_TIMEOUT_S,
+                raise_on_iopub_timeout=True,
                 kernel_name="python3",
                 kernel_manager_class=self.kernels.manager(item.name, log),
                 # Other engines have processes of their own to end; on the virtual clock nothing is lost.
@@ -140,10 +146,13 @@ def literal(path: Path) -> str:
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
-def _check(item: Item, folder: Path) -> None:
-    """A notebook may end well without having done what it was asked for."""
+def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
+    """Raise `RunError` or `SettingError` where a notebook ended well without having done what it was asked for."""
     spec = folder / TRACE / SPEC
     if not spec.is_file():
+        for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+            if output.output_type == "error":  # papermill lets sys.exit(0) pass
+                raise RunError(_exit(output))
         raise RunError(
             "the notebook came to its end, but there is no run folder: it does not save to `folder`"
         )
@@ -151,21 +160,28 @@ def _check(item: Item, folder: Path) -> None:
         raise SettingError("the notebook ran another experiment than it was asked for; see trace/spec.json")
 
 
-def reason(error: Exception, code: int | None) -> str:
-    """One sentence: why a run failed. code: the kernel's exit status, if it has ended."""
+def reason(error: Exception, code: int | None = None, log: Path | None = None) -> str:
+    """Return one sentence: why a run failed. code: the kernel's exit status, if it has ended; log: its log."""
     from nbclient.exceptions import CellTimeoutError
     from papermill.exceptions import PapermillExecutionError
 
     if isinstance(error, PapermillExecutionError):
-        return _one_line(f"{error.ename}: {error.evalue}")
+        return _exit(error) if error.ename == "SystemExit" else _one_line(f"{error.ename}: {error.evalue}")
     if isinstance(error, CellTimeoutError):
+        if "IOPub" in str(error):
+            return f"output was lost: a cell ended, and {OUTPUT_TIMEOUT_S} s later not all of its output was there"
         return "a cell took longer than the timeout allows"
     if isinstance(error, (SettingError, RunError)):
         return _one_line(error)
     # nbclient's ways to say that the kernel is gone
     if isinstance(error, RuntimeError) and "died" in str(error):
-        return f"the kernel {_end(code)}"
+        return f"the kernel {_end(code)}{f'; see {LOG}' if log and _has_text(log) else ''}"
     return _one_line(f"{type(error).__name__}: {error}")
+
+
+def _exit(error: Any) -> str:
+    """Return what ended a kernel that a cell told to end; of an error output, or papermill's exception."""
+    return _one_line(f"a cell ended the kernel ({error.ename}{f': {error.evalue}' if error.evalue else ''})")
 
 
 def _end(code: int | None) -> str:
@@ -173,7 +189,11 @@ def _end(code: int | None) -> str:
         return "gave no sign of life"
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}, by hand or for want of memory"
-    return f"ended by itself with status {code}; see {LOG}"
+    return f"ended by itself with status {code}"
+
+
+def _has_text(log: Path) -> bool:
+    return log.is_file() and log.stat().st_size > 0
 
 
 def _one_line(text: Any, most: int = 600) -> str:

@@ -23,7 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from workbench.core.base.byvalue import adopt_file
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.nursery import end
-from workbench.lab.notebooks import socket_folder
+from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
@@ -199,11 +199,9 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """What a kernel is told besides where its sockets are: to take in the classes of the user's own."""
-        words = (
-            f"__import__({adopt_file.__module__!r}, fromlist=['']).adopt_file({str(self.folder / CODE)!r})"
-        )
-        return [f"--IPKernelApp.exec_lines={words}"] if self.code_sent else []
+        """Return what a kernel runs first: keep all of its output, and take in the user's own classes."""
+        own = [run_first(adopt_file, str(self.folder / CODE))] if self.code_sent else []
+        return [run_first(keep_output), *own]
 
     def code(self, name: str) -> int | None:
         """Exit status of a run's kernel; None while it runs, or if there never was one."""

@@ -12,6 +12,8 @@ class Source:
     """One kind of file. `read(path)` gives rows with worker, step, seconds, and what else there is of the schema.
 
     `tells(path)`: is this file of that kind? `where`: the public place, in words; `licence` of what lies there.
+    `files`: patterns of names by which public files are found, `published`: their names in the public place, and
+    `how`: what to do with these, where it is more than to put them where they are looked for.
     """
 
     name: str
@@ -21,4 +23,6 @@ class Source:
     where: str = ""
     licence: str = ""
     units: str = "s"
-    files: str = ""  # names of the public files, a pattern
+    files: tuple[str, ...] = ()
+    published: str = ""
+    how: str = ""

@@ -23,8 +23,9 @@ SOURCE = Source(
     title="Alibaba's training jobs",
     tells=tells,
     read=read,
-    where="public repository alibaba/clusterdata, cluster-trace-gpu-v2020/mini-batch-time (AntMan, OSDI 2020)",
+    where="public repository alibaba/clusterdata, cluster-trace-gpu-v2020/mini-batch-time/data (AntMan, OSDI 2020)",
     licence="see there",
     units="thousandths of the longest",
-    files="alibaba_job_*.csv",
+    files=("alibaba_job_*.csv", "job_[1-4]_norm.csv"),
+    published="job_1_norm.csv to job_4_norm.csv",
 )

@@ -55,7 +55,8 @@ SOURCE = Source(
     title="ByteDance's language model jobs",
     tells=tells,
     read=read,
-    where="public repository ByteDance-Seed/StragglerAnalysis, data/trace-*.parquet",
+    where="public repository ByteDance-Seed/StragglerAnalysis, data",
     licence="Apache 2.0",
-    files="bytedance_*.parquet",
+    files=("bytedance_*.parquet", "trace-AR.parquet", "trace-SE.parquet", "trace-ST.parquet"),
+    published="trace-AR.parquet, trace-SE.parquet and trace-ST.parquet",
 )

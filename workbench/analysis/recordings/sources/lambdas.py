@@ -69,5 +69,5 @@ SOURCE = Source(
     read=read,
     where="public repository mamaj/Sequential-Gradient-Coding-2, delay_profiles/*/*.pkl",
     licence="none stated: not to be passed on",
-    files="w*-n*-l*.pkl",
+    files=("w*-n*-l*.pkl",),
 )

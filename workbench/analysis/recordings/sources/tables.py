@@ -25,7 +25,9 @@ SOURCE = Source(
     title="a table of times",
     tells=tells,
     read=read,
-    where="EC2's: public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
+    where="public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
     licence="none stated: not to be passed on",
-    files="ec2_traces.csv",
+    files=("ec2_traces.csv",),
+    published="data4.txt, data6.txt and data7.txt",
+    how="put them into a folder FOLDER; wb.traces.load('FOLDER').write('ec2_traces.csv') makes that table",
 )

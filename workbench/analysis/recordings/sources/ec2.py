@@ -1,0 +1,72 @@
+"""Read the times of EC2 workers that paper 4 recorded: text files with one "HOST_SECONDS" per line."""
+
+import re
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench.analysis.recordings.sources import Source
+from workbench.core.base.settings import SettingError
+
+NAME = re.compile(r"data\d+\.txt")
+# in some files a line number comes first, in some a further number last; lines without a host are of workers that wait
+_LINE = re.compile(r"\s*(?:\d+\s+)?(?:(?P<host>[A-Za-z][\w.-]*?)_(?P<seconds>\d+(?:\.\d+)?))?(?:_\d+)?\s*")
+
+
+def tells(path: Path) -> bool:
+    """Return whether this is a file of that kind, or a folder with one."""
+    return any(_is_one(each) for each in _files(path))
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return seconds by host and iteration; workers are numbered in the order of their first lines.
+
+    Files of a folder become one recording each: data4.txt is "ec2-4".
+    """
+    parts = [_of_file(each) for each in _files(path) if _is_one(each)]
+    if not parts:
+        raise SettingError(f"path = {str(path)!r}: has no line HOST_SECONDS")
+    return pd.concat(parts, ignore_index=True)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path] if path.suffix == ".txt" and path.is_file() else []
+    found = [each for each in path.iterdir() if NAME.fullmatch(each.name) and each.is_file()]
+    return sorted(found, key=lambda each: int("".join(filter(str.isdigit, each.name))))
+
+
+def _is_one(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        first = next((line for line in lines if line.strip()), "")
+    match = _LINE.fullmatch(first)
+    return match is not None and match["host"] is not None
+
+
+def _of_file(file: Path) -> pd.DataFrame:
+    workers: dict[str, Any] = {}  # by host: its number, and its next iteration
+    rows = []
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            match = _LINE.fullmatch(line)
+            if match is None:
+                raise SettingError(
+                    f"path = {str(file)!r}, line {number}: {line.strip()[:80]!r}: is not HOST_SECONDS"
+                )
+            if host := match["host"]:
+                worker, steps = workers.setdefault(host, (len(workers), count()))
+                rows.append((worker, host, next(steps), float(match["seconds"])))
+    found = pd.DataFrame(rows, columns=["worker", "host", "step", "seconds"])
+    return found.assign(recording=f"ec2-{file.stem.removeprefix('data')}")
+
+
+SOURCE = Source(
+    name="ec2",
+    title="EC2's times of paper 4",
+    tells=tells,
+    read=read,
+    where="public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
+    licence="none stated: not to be passed on",
+)

@@ -1,0 +1,318 @@
+"""Parse one trace file of PyTorch's profiler into steps, collective operations and computing."""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from workbench.core.base.settings import SettingError
+
+ENDING = re.compile(r"(\.trace)?\.json(\.gz)?$")
+HANDLER_ENDING = re.compile(
+    r"(\.\d+)?\.pt\.trace\.json(\.gz)?$"
+)  # of tensorboard_trace_handler: .TIME before it
+HEAD_BYTES = 2**20
+MAX_QUOTED = 80  # characters of a name or value in a sentence
+GZIP = b"\x1f\x8b"
+UNFINISHED_SHARE = 0.5  # a file's last step with fewer operations than this share of any other's was cut off
+
+_HOST_PID = re.compile(r"(?P<host>.+)_\d+")
+_RANK = re.compile(r"(?<![a-z])(?<!local_)(?<!local-)(?<!local )rank[-_ =.]?(\d+)", re.IGNORECASE)
+_STEP = re.compile(r"ProfilerStep#(\d{1,15})")
+_MODULE = re.compile(r"nn\.Module: (.+)")  # in profiles with with_stack=True
+
+_ANNOTATION, _OPERATORS, _KERNEL = "user_annotation", ("cpu_op", "operator"), "kernel"
+_BACKEND = r"(?:nccl|gloo|mpi|ucc|xccl|hccl)"
+_COLLECTIVE = r"\w*(?:reduce|broadcast|gather|scatter|all_?to_?all|barrier|send|recv|coalesced)"
+# by category: how the profiler names what torch.distributed and the backends' own kernels do
+_TITLE = re.compile(rf"{_BACKEND}:{_COLLECTIVE}")
+_OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional)?::|{_TITLE.pattern}")
+_DEVICE_KERNEL = re.compile(r"(?:void )?(?:nccl|rccl|msccl)[A-Z]")
+
+
+class Step(NamedTuple):
+    """One profiled step; times in microseconds."""
+
+    number: int
+    start: float
+    end: float
+
+
+class Operation(NamedTuple):
+    """What ran for a while in one thread or stream; times in microseconds."""
+
+    thread: tuple[str, str]
+    start: float
+    end: float
+    name: str
+    exchange: bool
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One file: which process wrote it, its steps, and what ran in them.
+
+    rank: as distributed training gave it; None where the file has none. process: id of the process that ran the steps.
+    base: microseconds to add to all times. unfinished: numbers of the steps that were cut off.
+    """
+
+    path: Path
+    rank: int | None
+    host_name: str
+    process: str
+    base: float
+    steps: list[Step]
+    unfinished: list[int]
+    operators: list[Operation]
+    kernels: list[Operation]
+    titles: list[Operation]
+    modules: list[Operation]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Parse a file; raises `SettingError` with its name, and the event where one is wrong."""
+        words = _parsed(path)
+        events = words.get("traceEvents")
+        if not isinstance(events, list):
+            raise SettingError(
+                f"path = {str(path)!r}: has no list of traceEvents, as PyTorch's profiler writes it"
+            )
+        raw = _Events(path, events)
+        steps, cut = _whole_steps(path, raw)
+        return cls(
+            path=path,
+            rank=_rank(path, words.get("distributedInfo")),
+            host_name=host if isinstance(host := words.get("host_name"), str) else "",
+            process=raw.process,
+            base=_finite(words.get("baseTimeNanoseconds"), 0.0) / 1e3,
+            steps=steps,
+            unfinished=cut,
+            operators=raw.operators,
+            kernels=raw.kernels,
+            titles=raw.titles,
+            modules=raw.modules,
+        )
+
+    @cached_property
+    def label(self) -> str:
+        """Return the name without its endings and its time: of the handler's files the worker's name."""
+        return HANDLER_ENDING.sub("", ENDING.sub("", self.path.name) if not self._handled else self.path.name)
+
+    @property
+    def _handled(self) -> bool:
+        return bool(HANDLER_ENDING.search(self.path.name))
+
+    @property
+    def named_rank(self) -> int | None:
+        """Return N of "rankN" in the name, None unless there is one such number."""
+        found = set(_RANK.findall(self.label))
+        return int(found.pop()) if len(found) == 1 else None
+
+    @property
+    def is_host_and_process(self) -> bool:
+        """Return whether the name is the handler's own, HOST_PID."""
+        named = self._handled and self.named_rank is None
+        return named and bool(_HOST_PID.fullmatch(self.label))
+
+    @property
+    def host(self) -> str:
+        """Return the host, from the name HOST_PID or from the file; "" where it is unknown."""
+        match = _HOST_PID.fullmatch(self.label) if self.is_host_and_process else None
+        return match["host"] if match else self.host_name
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Return the start of the first and the end of the last step."""
+        return self.base + self.steps[0].start, self.base + self.steps[-1].end
+
+
+class _Events:
+    """Events of a file by what they are for; all others are skipped."""
+
+    def __init__(self, path: Path, events: list[Any]) -> None:
+        self.path = path
+        self.steps: list[tuple[int, int, float, float]] = []  # number, place in the file, start, end or NaN
+        self.operators: list[Operation] = []
+        self.kernels: list[Operation] = []
+        self.titles: list[Operation] = []
+        self.modules: list[Operation] = []
+        self.endless: list[float] = []  # starts of operations that have no end
+        self.process = ""
+        for place, event in enumerate(events):
+            if isinstance(event, dict) and isinstance(event.get("name"), str):
+                self._add(place, event, event["name"], str(event.get("cat") or "").lower())
+
+    def _add(self, place: int, event: dict[str, Any], name: str, category: str) -> None:
+        step = _STEP.fullmatch(name)
+        if step and category not in ("gpu_user_annotation", "python_function"):
+            if event.get("ph") in ("X", "B"):
+                start, end = self._times(place, event)
+                self.steps.append((int(step[1]), place, start, end))
+                self.process = str(event.get("pid"))
+        elif event.get("ph") == "X" and (kept := self._kind(name, category)) is not None:
+            start, end = self._times(place, event)
+            if not np.isfinite(end):
+                self.endless.append(start)
+                return
+            thread = (str(event.get("pid")), str(event.get("tid")))
+            exchange = category == _ANNOTATION
+            exchange |= category in _OPERATORS and bool(_OPERATION.match(name))
+            exchange |= category == _KERNEL and bool(_DEVICE_KERNEL.match(name))
+            kept.append(Operation(thread, start, end, name, exchange))
+
+    def _kind(self, name: str, category: str) -> list[Operation] | None:
+        if category in _OPERATORS:
+            return self.operators
+        if category == _KERNEL:
+            return self.kernels
+        if category == _ANNOTATION and _TITLE.match(name):
+            return self.titles
+        return self.modules if category == "python_function" and _MODULE.fullmatch(name) else None
+
+    def _times(self, place: int, event: dict[str, Any]) -> tuple[float, float]:
+        """Return start and end; the end is NaN where there is no duration."""
+        start = self._number(place, event, "ts")
+        if event.get("dur") is None:
+            return start, np.nan
+        took = self._number(place, event, "dur")
+        if took < 0:
+            raise self._wrong(place, event, "dur", "is negative")
+        return start, start + took
+
+    def _number(self, place: int, event: dict[str, Any], key: str) -> float:
+        """Return microseconds, written as a number or as text."""
+        number = _finite(event.get(key), np.nan)
+        if np.isnan(number):
+            raise self._wrong(place, event, key, "is not a finite number; give microseconds")
+        return number
+
+    def _wrong(self, place: int, event: dict[str, Any], key: str, why: str) -> SettingError:
+        name, value = str(event["name"])[:MAX_QUOTED], repr(event.get(key))[:MAX_QUOTED]
+        return SettingError(
+            f"path = {str(self.path)!r}, traceEvents[{place}] ({name}): {key} = {value}: {why}"
+        )
+
+    def counts(self, spans: list[tuple[float, float]]) -> list[int]:
+        """Return how many operations begin in each span."""
+        kinds = (self.operators, self.kernels, self.titles)
+        starts = np.sort([each.start for kind in kinds for each in kind])
+        return [int(np.searchsorted(starts, end) - np.searchsorted(starts, start)) for start, end in spans]
+
+
+def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
+    """Return the steps that were finished, in their order, and the numbers of the others.
+
+    A step is unfinished that has no end, or in which an operation has none. So is a file's last one if it has far fewer
+    operations than any other: training ended, or was interrupted, before the next call of `step()`.
+    """
+    first: dict[int, tuple[int, float, float]] = {}
+    for number, place, start, end in events.steps:
+        place_before, *times = first.setdefault(number, (place, start, end))
+        if times != [start, end] and not (np.isnan(end) and np.isnan(times[1])):
+            why = f"ProfilerStep#{number} is there twice, in traceEvents[{place_before}] and traceEvents[{place}]"
+            raise SettingError(f"path = {str(path)!r}: {why}; give files of one run")
+    steps = sorted(
+        (Step(number, *times) for number, (_, *times) in first.items()), key=lambda step: step.start
+    )
+    whole = [step for step in steps if np.isfinite(step.end) and not _holds(events.endless, step)]
+    if len(whole) > 1 and whole[-1] is steps[-1]:
+        *others, last = events.counts([(step.start, step.end) for step in whole])
+        if last < UNFINISHED_SHARE * min(others):
+            whole.pop()
+    if not whole:
+        why = "has no ProfilerStep; give profile() a schedule, and call prof.step() after each"
+        raise SettingError(f"path = {str(path)!r}: {'has no finished ProfilerStep' if steps else why}")
+    return whole, [step.number for step in steps if step not in whole]
+
+
+def _finite(value: Any, otherwise: float) -> float:
+    """Return a number, also one written as text; `otherwise` for all that is not a finite one."""
+    try:
+        number = (
+            float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else np.nan
+        )
+    except (ValueError, OverflowError):
+        return otherwise
+    return number if np.isfinite(number) else otherwise
+
+
+def _holds(moments: list[float], step: Step) -> bool:
+    return any(step.start <= each < step.end for each in moments)
+
+
+def _rank(path: Path, info: Any) -> int | None:
+    """Return distributedInfo.rank, None where there is none."""
+    if info is None:
+        return None
+    if not isinstance(info, dict):
+        raise SettingError(
+            f"path = {str(path)!r}: distributedInfo = {repr(info)[:MAX_QUOTED]}: is not an object with a rank"
+        )
+    rank = info.get("rank")
+    if rank is None:
+        return None
+    text = str(int(rank)) if isinstance(rank, float) and rank.is_integer() else str(rank).strip()
+    if isinstance(rank, bool) or not re.fullmatch(r"[0-9]{1,9}", text):
+        raise SettingError(
+            f"path = {str(path)!r}: distributedInfo.rank = {repr(rank)[:MAX_QUOTED]}: is not a whole number from 0"
+        )
+    return int(text)
+
+
+def has_events(path: Path) -> bool:
+    """Return whether the beginning of a JSON file has the key of a trace's events."""
+    if not ENDING.search(path.name):
+        return False
+    try:
+        with path.open("rb") as file:
+            packed = file.read(len(GZIP)) == GZIP
+        with gzip.open(path) if packed else path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return b'"traceEvents"' in head.replace(b"\0", b"")  # UTF-16 too
+
+
+def _bytes(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if not raw.startswith(GZIP):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SettingError(f"path = {str(path)!r}: its compressed data are damaged ({error})") from None
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file; control characters in names are accepted, as Kineto writes them."""
+    raw = _bytes(path)
+    if not raw.strip():
+        raise SettingError(f"path = {str(path)!r}: is empty")
+    text = raw.decode(
+        json.detect_encoding(raw), errors="replace"
+    )  # names only may have characters of other encodings
+    try:
+        words = json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        why = "; ".join([f"{error.msg} at {place}", *_hints(error, text)])
+        raise SettingError(f"path = {str(path)!r}: is not JSON: {why}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingError(f"path = {str(path)!r}: is not JSON that can be read: {error}") from None
+    if not isinstance(words, dict):
+        raise SettingError(f"path = {str(path)!r}: has no traceEvents, as PyTorch's profiler writes them")
+    return words
+
+
+def _hints(error: json.JSONDecodeError, text: str) -> Iterator[str]:
+    if error.msg.startswith("Invalid \\"):
+        yield "a backslash is written twice in JSON, as in C:\\\\data"
+    elif error.msg.startswith("Unterminated") or len(text.rstrip()) - error.pos < len("false"):
+        yield "the file is cut off at its end"

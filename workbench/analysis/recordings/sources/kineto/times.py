@@ -1,0 +1,74 @@
+"""Compute the seconds of each phase of a file's steps."""
+
+from bisect import bisect_left
+
+from workbench.analysis.recordings.recording import LAYER
+from workbench.analysis.recordings.sources.kineto.files import Operation, Step, TraceFile
+from workbench.analysis.recordings.sources.kineto.spans import Cover
+
+SECONDS_PER_MICROSECOND = 1e-6
+
+
+class Phases:
+    """Split steps of a file into exchange, computing, and the forward pass of each module.
+
+    Exchange is what is in collective operations while nothing else is computed: an all-reduce that overlaps the
+    backward pass holds nobody up. Where there are device kernels, they are what computes, otherwise the operators.
+    """
+
+    def __init__(self, file: TraceFile) -> None:
+        every = [*file.operators, *file.kernels, *file.titles]
+        exchange = [each for each in every if each.exchange]
+        computing = [each for each in file.kernels if not each.exchange] if file.kernels else _waitless(every)
+        self._computing = Cover((each.start, each.end) for each in computing)
+        self._either = Cover((each.start, each.end) for each in [*exchange, *computing])
+        self._modules = self._alone(file.modules)
+        self._begins = [start for start, _, _ in self._modules]
+
+    def of(self, step: Step) -> dict[str, float]:
+        """Return seconds by phase."""
+        took = {"exchange": self._exchange(step.start, step.end)}
+        first, end = bisect_left(self._begins, step.start), bisect_left(self._begins, step.end)
+        for _, name, seconds in self._modules[first:end]:
+            took[LAYER + name] = took.get(LAYER + name, 0.0) + seconds
+        whole = (step.end - step.start) * SECONDS_PER_MICROSECOND
+        return took | {"compute": max(whole - sum(took.values()), 0.0)}
+
+    def _exchange(self, start: float, end: float) -> float:
+        waited = self._either.within(start, end) - self._computing.within(start, end)
+        return max(waited, 0.0) * SECONDS_PER_MICROSECOND
+
+    def _alone(self, modules: list[Operation]) -> list[tuple[float, str, float]]:
+        """Return when each module began, its name, and its seconds without exchange and the modules within it."""
+        found: list[tuple[float, str]] = []
+        seconds: list[float] = []
+        open_: list[tuple[float, int]] = []  # when it ends, place in `found`
+        for each in sorted(modules, key=_order):
+            while open_ and open_[-1][0] <= each.start:
+                open_.pop()
+            own = (each.end - each.start) * SECONDS_PER_MICROSECOND - self._exchange(each.start, each.end)
+            if open_:
+                seconds[open_[-1][1]] -= own
+            open_.append((each.end, len(found)))
+            found.append((each.start, each.name.partition(": ")[2]))
+            seconds.append(own)
+        return [(start, name, max(own, 0.0)) for (start, name), own in zip(found, seconds, strict=True)]
+
+
+def _order(operation: Operation) -> tuple[float, float]:
+    return operation.start, -operation.end
+
+
+def _waitless(operations: list[Operation]) -> list[Operation]:
+    """Return the operators that neither are collective operations nor enclose one in their thread."""
+    waiting: set[int] = set()
+    open_: list[tuple[Operation, int]] = []
+    for place, each in enumerate(
+        ordered := sorted(operations, key=lambda each: (each.thread, *_order(each)))
+    ):
+        while open_ and (open_[-1][0].thread != each.thread or open_[-1][0].end <= each.start):
+            open_.pop()
+        open_.append((each, place))
+        if each.exchange:
+            waiting |= {outer for _, outer in open_}
+    return [each for place, each in enumerate(ordered) if place not in waiting]

@@ -1,0 +1,113 @@
+"""Find out which worker each trace file is of, and the order of its files.
+
+Ranks come from the files (distributedInfo.rank), or else from their names. They never come from the order of names.
+"""
+
+import re
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+from workbench.analysis.recordings.sources.kineto.files import TraceFile
+from workbench.core.base.settings import SettingError
+
+MAX_NAMED_RANK = 10**5  # greater numbers in names are times or dates
+MAX_NAMES = 3  # files that a sentence names
+
+_LOCAL_RANK = re.compile(r"local.?rank", re.IGNORECASE)  # not the rank among all workers
+
+
+def windows(path: Path, files: list[TraceFile]) -> list[tuple[int | str, TraceFile, int]]:
+    """Return worker, file, and what to add to the numbers of its steps.
+
+    Several files of one worker are profiled windows of one process, in order of time. Where each counts its steps
+    from the beginning again, later ones follow the earlier. Raises `SettingError` with names of files that do not
+    say whose they are, overlap, or are of several processes.
+    """
+    ours: dict[int | str, list[TraceFile]] = defaultdict(list)
+    for file, worker in zip(files, _workers(path, files), strict=True):
+        ours[worker].append(file)
+    for worker, some in ours.items():
+        some.sort(key=lambda file: file.window)
+        for before, after in pairwise(some):
+            _check_one_process(path, worker, before, after)
+    offsets = _offsets(path, ours)
+    order = sorted(ours, key=lambda worker: (isinstance(worker, str), worker))
+    return [(worker, file, offsets[place]) for worker in order for place, file in enumerate(ours[worker])]
+
+
+def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: TraceFile) -> None:
+    both = f"path = {str(path)!r}: {before.path.name} and {after.path.name} are both of worker {worker}, "
+    if after.window[0] < before.window[1]:
+        raise SettingError(f"{both}and overlap in time; leave out copies, and give every worker its rank")
+    named = before.is_host_and_process and after.is_host_and_process and before.label != after.label
+    if named or before.process != after.process:
+        raise SettingError(f"{both}but of different processes; give the files of one run")
+
+
+def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
+    """Return what is added to the steps of each worker's first, second, ... window: 0 unless their numbers repeat."""
+    most = max(map(len, ours.values()))
+    if all(len(numbers) == len(set(numbers)) for numbers in map(_numbers, ours.values())):
+        return [0] * most
+    short = next((worker for worker, some in ours.items() if len(some) < most), None)
+    if short is not None:
+        long = next(worker for worker, some in ours.items() if len(some) == most)
+        why = f"worker {long} has {most} windows whose steps have the same numbers, worker {short} {len(ours[short])}"
+        raise SettingError(f"path = {str(path)!r}: {why}; give the same windows of every worker")
+    offsets = [0]
+    for place in range(most - 1):
+        last = max(step.number for some in ours.values() for step in some[place].steps)
+        offsets.append(offsets[-1] + last + 1)
+    return offsets
+
+
+def _numbers(files: list[TraceFile]) -> list[int]:
+    return [step.number for file in files for step in file.steps]
+
+
+def _workers(path: Path, files: list[TraceFile]) -> list[int | str]:
+    """Return the worker of each file: its rank, or the handler's name HOST_PID of it where ranks are unknown."""
+    ranks = [file.rank for file in files if file.rank is not None]
+    if len(ranks) == len(files):
+        return list(ranks)
+    named = _named(files)
+    if named and all(file.rank in (None, name) for file, name in zip(files, named, strict=True)):
+        return named
+    names = [file.path.name for file in files if file.rank is None]
+    without = ", ".join(names[:MAX_NAMES]) + f" and {len(names) - MAX_NAMES} more" * (len(names) > MAX_NAMES)
+    others = "though other files do" if ranks else "and the names do not say it"
+    why = f"{without}: no distributedInfo.rank, {others}; call the files rank0.json, rank1.json, ..."
+    raise SettingError(f"path = {str(path)!r}: {why}")
+
+
+def _named(files: list[TraceFile]) -> list[int | str] | None:
+    """Return workers by the names of files, None where these do not say them."""
+    ranks = [rank for file in files if (rank := file.named_rank) is not None]
+    if ranks:
+        return list(ranks) if len(ranks) == len(files) else None
+    labels = [file.label for file in files]
+    if len(set(labels)) == 1 and (len(files) == 1 or files[0].is_host_and_process):
+        return [0] * len(files)
+    if any(_LOCAL_RANK.search(label) for label in labels):
+        return None
+    numbers = _varying(labels)
+    together = max(file.window[0] for file in files) < min(file.window[1] for file in files)
+    if all(file.is_host_and_process for file in files):
+        return list(numbers) if set(numbers) == set(range(len(set(labels)))) else list(labels)
+    return list(numbers) if numbers and together and max(numbers) < MAX_NAMED_RANK else None
+
+
+def _varying(labels: list[str]) -> list[int]:
+    """Return the one number in which names differ, nothing where they differ otherwise.
+
+    >>> _varying(["trace2_of_12", "trace10_of_12"]), _varying(["a1", "b2"])
+    ([2, 10], [])
+    """
+    parts = [re.split(r"(\d+)", label) for label in labels]
+    if len({tuple(words[::2]) for words in parts}) > 1:
+        return []
+    differ = [
+        column for column in zip(*(words[1::2] for words in parts), strict=True) if len(set(column)) > 1
+    ]
+    return [int(number) for number in differ[0]] if len(differ) == 1 else []
