@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.blas import one_thread
-from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import unchanged, write_json
+from workbench.core.base.errors import ClusterError, RunError
+from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
@@ -219,13 +219,16 @@ class RealRun(Run):
         """
         done, model, state, begun = 0, None, None, None
         if (self.home / CHECKPOINT).is_file():
-            records.check_kept(self.home)
+            records.check_kept(self.home, self.experiment.rounds, self.experiment.shape()[1])
             last = records.read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, words)
             done, model, state, begun = last.rounds, last.model, last.state, last.begun
         left = (ended(self.home) or {}).get("left") if at_once else None
+        floats = self.experiment.build_problem().size
+        records.check_long_enough(self.home, done, floats)
+        records.reopen(self.home)
         changes = records.note_change(self.home, done)
-        offset = records.rewind(self.home, done, self.experiment.build_problem().size)
+        offset = records.rewind(self.home, done, floats)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
@@ -297,6 +300,9 @@ class RealRun(Run):
 
     def _read(self) -> None:
         fresh = records.read_rows(self.home, len(self._rows))
+        first = len(self._rows)
+        if len(fresh) and not np.array_equal(fresh[:, 0], np.arange(first, first + len(fresh))):
+            return  # the file was cut or replaced: `check_rounds` says so at the end
         if len(fresh):
             if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
                 in_background(lambda: [*map(import_module, WRITERS)], "workbench-imports")
@@ -326,11 +332,16 @@ class RealRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
+        records.check_kept(self.home, self.experiment.rounds, self.experiment.shape()[1])
         how = read_json(self.home / ENDED, "error", "state")
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)
         assert self._problem is not None
+        try:
+            records.check_rounds(self.home, self._problem.size)
+        except SettingError as missing:
+            raise RunError(str(missing)) from None
 
         def progress(done: int, total: int) -> None:
             self.note = f"evaluating losses: {done} of {total}"
@@ -341,7 +352,8 @@ class RealRun(Run):
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts
-        k, whole = len(trace.columns["round"]), how["state"] == "finished"
+        k = len(trace.columns["round"])
+        whole = how["state"] == "finished" and k == self.experiment.rounds
         state: State = "finished" if whole else "stopped"
         note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
         note = note if error is None else texts[0]
@@ -350,8 +362,7 @@ class RealRun(Run):
     def _keep(self, trace: Trace) -> None:
         """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
         lock = self.claim or Lock(self.home / RUN_LOCK)
-        there = (self.home / RUN).is_file() and unchanged(self.home, ENDED)
-        if self.claim is None and (there or not lock.take()):
+        if self.claim is None and ((self.home / RUN).is_file() or not lock.take()):
             return
         try:
             records.unwatched(self.home)
@@ -451,6 +462,11 @@ def attach(folder: str | Path) -> RealRun:
     workbench.core.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
     home = real_folder(folder)
+    if (home / RUN).is_file() and not (
+        home / ENDED
+    ).is_file():  # whoever goes on with a run takes run.json away
+        why = f"{ENDED} is missing, and the run has ended; wb.Trace.load reads its trace"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
     run = RealRun(experiment_of(home, same=True), home)
     return run.begin(run.follow)
 
@@ -478,6 +494,7 @@ def resume(folder: str | Path) -> RealRun:
     claim = reclaimed(home)
     try:
         if (ended(home) or {}).get("state") == "finished":
+            records.check_rounds(home, experiment_of(home).shape()[1])
             why = "this run is complete, there is nothing to go on with"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         run = RealRun(experiment_of(home, same=True), home, cluster_of(home))

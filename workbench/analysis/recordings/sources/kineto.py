@@ -1,7 +1,5 @@
 """PyTorch's profiler (Kineto): one JSON file a rank, with the steps and everything that ran in them."""
 
-import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pandas as pd
 
 from workbench.analysis.recordings.recording import LAYER
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import parse_json, read_bytes, read_gzip
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
@@ -98,9 +97,10 @@ def _union(spans: list[tuple[float, float]]) -> Array:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    raw = file.read_bytes()
     try:
-        words = json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)
+        words = parse_json(read_gzip(file) if file.suffix == ".gz" else read_bytes(file), file)
+    except SettingError:
+        raise
     except (ValueError, OSError, EOFError):
         return {}
     return words if isinstance(words, dict) else {}

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import open_regular
 from workbench.core.base.settings import SettingError
 
 MOST = 2**28  # bytes of a file
@@ -46,7 +47,7 @@ def read(path: Path) -> pd.DataFrame:
     if path.stat().st_size > MOST:
         raise SettingError(f"path = {str(path)!r}: is larger than {MOST >> 20} MiB; profiles are not")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             rounds = _Reader(file).load()
         rows = [
             (_whole(each["worker_id"]), int(one["round"]), float(each["finished"]) - float(each["started"]))
