@@ -6,6 +6,8 @@ import ast
 import gzip
 import os
 import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +131,26 @@ def test_bombs_are_refused_wherever_they_are_given(name: str, packed: dict[str, 
     with pytest.raises((wb.SettingError, DataError), match=rf"{name}: takes .* the limit is 1 MB") as caught:
         loaded(packed[name])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of a process's memory")
+def test_a_pickle_of_a_few_bytes_takes_no_gigabytes(tmp_path: Path) -> None:
+    """The reader in C makes room for as many objects, or bytes, as the file says."""
+    script = (
+        "import resource, sys\nimport workbench as wb\nresource.setrlimit(resource.RLIMIT_AS, (6 * 2**30,) * 2)\n"
+        "for path in sys.argv[1:]:\n    try:\n        wb.traces.load(path)\n"
+        "    except wb.SettingError as error:\n        print(error)\n"
+    )
+    bombs = {
+        "memo": b"\x80\x02]r\xff\xff\xff\x7f.",
+        "bytes": b"\x80\x04\x8e" + (2**40).to_bytes(8, "little") + b".",
+    }
+    for name, content in bombs.items():
+        (tmp_path / f"{name}.pkl").write_bytes(content)
+    command = [sys.executable, "-c", script, *(str(tmp_path / f"{name}.pkl") for name in bombs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("path = ") == 2
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "0", "nan", "inf", ""])

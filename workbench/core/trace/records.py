@@ -193,17 +193,20 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if size > 8 * width * rounds:
             raise SettingError(
-                f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it anew"
+                f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
             )
     listed = [name for name in read_sums(folder) or () if name in _KEPT or name.startswith(f"{ARRIVALS}/")]
     if listed or ((folder / SUMS).exists() and (folder / RUN).is_file() and (folder / ENDED).exists()):
-        names = dict.fromkeys([*listed, *kept(folder)])
-        check_sums(folder, (name for name in names if name not in LARGE))
-        check_sums(folder, (name for name in names if name in LARGE), whole=False)
+        for name in dict.fromkeys([*listed, *kept(folder)]):
+            check_sums(folder, [name], whole=name not in LARGE)
 
 
-def reopen(folder: Path) -> None:
-    """Take away the trace's last word and the hashes of a run that goes on: they say how it had ended."""
+def reopen(folder: Path, rounds: int, floats: int) -> None:
+    """Take away the trace's last word and the hashes of a run that goes on: they say how it had ended.
+
+    Raises `SettingError`, and changes nothing, where files lack rounds (`check_long_enough`).
+    """
+    check_long_enough(folder, rounds, floats)
     for name in (
         RUN,
         SUMS,
@@ -212,10 +215,7 @@ def reopen(folder: Path) -> None:
 
 
 def check_rounds(folder: Path, floats: int | None = None) -> None:
-    """Raise `SettingError` where rounds are missing that a run has done by its own last word.
-
-    floats: of a model; None: models are not counted.
-    """
+    """Raise `SettingError` where rows, or models of so many `floats`, are missing of rounds that a run has done."""
     if not (folder / ENDED).is_file():
         return
     done, numbers = read_json(folder / ENDED).get("rounds"), read_rows(folder)[:, LIVE.index("round")]
@@ -225,9 +225,10 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
     there = int(wrong[0]) if len(wrong) else len(numbers)
     there = there if floats is None else min(there, models_kept(folder, floats))
     if there < done:
-        files = f"{ROWS} or {MODELS} was cut or replaced while the run went on"
-        why = f"{there} of the {done} rounds that were done are there, as {files}; run it anew"
-        raise SettingError(f"folder = {str(folder)!r}: {why}")
+        why = f"as {ROWS} or {MODELS} was cut or replaced while the run went on; run it again"
+        raise SettingError(
+            f"folder = {str(folder)!r}: {there} of the {done} rounds that were done are there, {why}"
+        )
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
@@ -405,13 +406,18 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
 
 def _set_aside(folder: Path) -> Path:
     """What the books of a stretch are called once the run goes on."""
-    number = len(list(folder.glob("books-*.npz")))
-    return folder / f"books-{number}.npz"
+    return folder / f"books-{len(list(folder.glob('books-*.npz')))}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
     """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
     return _read(folder / ROWS, len(LIVE), first)
+
+
+def read_next(folder: Path, first: int) -> Array:
+    """Return rows of a run under way; none where the numbering breaks off, which `check_rounds` reports at the end."""
+    rows = read_rows(folder, first)
+    return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 
 
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
@@ -435,7 +441,8 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    return _numbers(path, np.float64, rows * width, 8 * width * first).reshape(rows, width)
+    found = _numbers(path, np.float64, rows * width, 8 * width * first)  # fewer, if it is cut in this moment
+    return found[: len(found) // width * width].reshape(-1, width)
 
 
 def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArray[Any]:

@@ -178,12 +178,12 @@ def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:
     """Say what is missing of a trace with so many rounds whose run.json does not say that it was stopped, if any is.
 
     >>> incomplete(Experiment(rounds=30), {"state": "finished"}, 26)
-    'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it anew'
+    'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it again'
     """
     stopped = run.get("stopped") is True or run.get("state", "finished") != "finished"
     if stopped or rounds == e.rounds:
         return ""
-    return f"{ROUNDS} has {rounds} of {e.rounds} rounds, and the run was not stopped; run it anew"
+    return f"{ROUNDS} has {rounds} of {e.rounds} rounds, and the run was not stopped; run it again"
 
 
 def _read(read: Callable[[Path], Any], path: Path) -> Any:

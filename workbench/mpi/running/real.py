@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.blas import one_thread
-from workbench.core.base.errors import ClusterError, RunError
+from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
@@ -43,7 +43,15 @@ from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.engine.rank import Emulate
 from workbench.mpi.launch.site import Holder, Pool
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
-from workbench.mpi.running.holding import cluster_of, ended, holder_of, real_folder, reclaimed, soon
+from workbench.mpi.running.holding import (
+    check_whole,
+    cluster_of,
+    ended,
+    holder_of,
+    real_folder,
+    reclaimed,
+    soon,
+)
 
 LOOK_EVERY, SOON, HASTY = 0.03, 0.005, 400  # s between looks; so many soon after a wish to stop
 WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
@@ -219,14 +227,13 @@ class RealRun(Run):
         """
         done, model, state, begun = 0, None, None, None
         if (self.home / CHECKPOINT).is_file():
-            records.check_kept(self.home, self.experiment.rounds, self.experiment.shape()[1])
+            check_whole(self.home, self.experiment, counted=False)
             last = records.read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, words)
             done, model, state, begun = last.rounds, last.model, last.state, last.begun
         left = (ended(self.home) or {}).get("left") if at_once else None
         floats = self.experiment.build_problem().size
-        records.check_long_enough(self.home, done, floats)
-        records.reopen(self.home)
+        records.reopen(self.home, done, floats)
         changes = records.note_change(self.home, done)
         offset = records.rewind(self.home, done, floats)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
@@ -299,10 +306,7 @@ class RealRun(Run):
             self._evaluate_newest()
 
     def _read(self) -> None:
-        fresh = records.read_rows(self.home, len(self._rows))
-        first = len(self._rows)
-        if len(fresh) and not np.array_equal(fresh[:, 0], np.arange(first, first + len(fresh))):
-            return  # the file was cut or replaced: `check_rounds` says so at the end
+        fresh = records.read_next(self.home, len(self._rows))
         if len(fresh):
             if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
                 in_background(lambda: [*map(import_module, WRITERS)], "workbench-imports")
@@ -332,16 +336,12 @@ class RealRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        records.check_kept(self.home, self.experiment.rounds, self.experiment.shape()[1])
         how = read_json(self.home / ENDED, "error", "state")
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)
+        check_whole(self.home, self.experiment)
         assert self._problem is not None
-        try:
-            records.check_rounds(self.home, self._problem.size)
-        except SettingError as missing:
-            raise RunError(str(missing)) from None
 
         def progress(done: int, total: int) -> None:
             self.note = f"evaluating losses: {done} of {total}"
@@ -352,10 +352,9 @@ class RealRun(Run):
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts
-        k = len(trace.columns["round"])
-        whole = how["state"] == "finished" and k == self.experiment.rounds
-        state: State = "finished" if whole else "stopped"
-        note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
+        k, rounds = len(trace.columns["round"]), self.experiment.rounds
+        state: State = "finished" if how["state"] == "finished" and k == rounds else "stopped"
+        note = f"all {k} rounds" if state == "finished" else f"stopped after {k} of {rounds} rounds"
         note = note if error is None else texts[0]
         self._end(trace, state, note)
 
@@ -461,12 +460,7 @@ def attach(folder: str | Path) -> RealRun:
     ...
     workbench.core.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
-    home = real_folder(folder)
-    if (home / RUN).is_file() and not (
-        home / ENDED
-    ).is_file():  # whoever goes on with a run takes run.json away
-        why = f"{ENDED} is missing, and the run has ended; wb.Trace.load reads its trace"
-        raise SettingError(f"folder = {str(folder)!r}: {why}")
+    home = real_folder(folder, follow=True)
     run = RealRun(experiment_of(home, same=True), home)
     return run.begin(run.follow)
 
@@ -494,7 +488,7 @@ def resume(folder: str | Path) -> RealRun:
     claim = reclaimed(home)
     try:
         if (ended(home) or {}).get("state") == "finished":
-            records.check_rounds(home, experiment_of(home).shape()[1])
+            check_whole(home, experiment_of(home))
             why = "this run is complete, there is nothing to go on with"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         run = RealRun(experiment_of(home, same=True), home, cluster_of(home))
