@@ -5,7 +5,6 @@ What notebooks need imports a grammar of addresses, which takes a second: that i
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -21,6 +20,7 @@ from traitlets.config import Config
 
 from workbench.core.base.files import sha256, write_file, write_json
 from workbench.core.base.settings import SettingError
+from workbench.core.base.text import read_json
 
 if TYPE_CHECKING:
     import nbformat
@@ -55,7 +55,7 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
     """
     sources = _sources()
     record = folder / RECORD
-    noted: dict[str, str] = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    noted: dict[str, str] = read_json(record) if record.is_file() else {}
     written, kept = [], []
     for name, source in sources.items():
         target, new = folder / name, sha256(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -87,3 +88,77 @@ def test_what_is_there_is_not_written_over(runs: Runs, tmp_path: Path) -> None:
             runs.export(tmp_path, form)
     with pytest.raises(wb.SettingError, match="no format for 'xml'"):
         runs.export(tmp_path / "x", "xml")
+
+
+# ------------------------------------------------------------------ names and files of other people
+
+NAMES = ["/x/y", "../x", "..", ".", "a/../../b", "a\0b", "x" * 5000]
+NAMES += ["loss/x", "rounds", "", " ", "~", "C:\\x", "ä/ö", "-"]
+
+
+def odd(root: Path, tmp_path: Path) -> Runs:
+    """Runs whose columns and tags have such names."""
+    trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
+    absolute = f"{tmp_path}/outside/absolute"
+    for name in [*NAMES, absolute]:
+        trace.columns[name] = trace.columns["loss"]
+    keep(trace, root, "odd", "a note", [*NAMES, absolute])
+    return wb.runs(root)
+
+
+@pytest.mark.parametrize("form", ["mlflow", "ro-crate", "csv", "parquet"])
+def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    runs = odd(tmp_path / "runs", tmp_path)
+    before = set(tmp_path.rglob("*"))
+    target = runs.export(tmp_path / "target", form)
+    outside = {path for path in tmp_path.rglob("*") if target not in (path, *path.parents)}
+    assert outside == before
+    assert not Path("/x/y").exists()
+    if form == "mlflow":
+        (home,) = (path for path in (target / "0").iterdir() if path.is_dir())
+        kept = [path for path in (home / "metrics" / "rounds").iterdir() if path.read_text().count("\n") == 3]
+        assert len(kept) >= len(NAMES) + 1 + 3
+        assert all(len(path.name.encode()) <= 250 for path in home.rglob("*"))
+
+
+def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path: Path) -> None:
+    trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
+    for name in ("state", "folder", "run", "workers", "note"):
+        trace.columns[name] = trace.columns["loss"]
+    folder = keep(trace, tmp_path, "odd", "mine")
+    (row,) = wb.runs(tmp_path).table.to_dict("records")
+    assert (row["state"], row["folder"], row["workers"], row["note"]) == ("done", str(folder), 4, "mine")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes")
+def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
+    folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "key").write_text("secret of mine")
+    (folder / "key").symlink_to(tmp_path / "private" / "key")
+    (folder / "all").symlink_to(tmp_path / "private")
+    (folder / "within").mkdir()
+    (folder / "within" / "key").symlink_to("../../../private/key")
+    (folder / "zeros").symlink_to("/dev/zero")
+    (folder / "loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe")
+    crate = wb.runs(tmp_path / "runs").export(tmp_path / "crate", "ro-crate")
+    found = {path.relative_to(crate / "runs" / "00000").as_posix() for path in (crate / "runs").rglob("*")}
+    assert {"spec.json", "model.npy", "within"} <= found
+    assert not found & {"key", "all", "all/key", "within/key", "zeros", "loop", "pipe"}
+    assert all(
+        "secret of mine" not in path.read_text(errors="replace")
+        for path in crate.rglob("*")
+        if path.is_file()
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_run_whose_own_file_is_a_link_is_refused_by_the_crate(tmp_path: Path) -> None:
+    folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
+    (folder / "model.npy").rename(tmp_path / "model.npy")
+    (folder / "model.npy").symlink_to(tmp_path / "model.npy")
+    with pytest.raises(wb.SettingError, match=r"model\.npy is a link"):
+        wb.runs(tmp_path / "runs").export(tmp_path / "crate", "ro-crate")
+    assert not (tmp_path / "crate").exists()

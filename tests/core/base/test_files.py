@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.base.files import atomic_folder, atomic_write, sha256
+from workbench.core.base.files import atomic_folder, atomic_write, private_folder, sha256
+from workbench.core.base.settings import SettingError
 from workbench.core.problems.data import cache
 
 
@@ -159,3 +160,78 @@ def test_a_cache_that_the_user_shares_stays_shared(tmp_path: Path, monkeypatch: 
     (tmp_path / "data").chmod(0o775)
     modes = [stat.S_IMODE(cache.ours(tmp_path / name).stat().st_mode) for name in ("data", "book")]
     assert modes == [0o775, 0o700]
+
+
+# ------------------------------------------------------------------ folders of the user's own
+
+root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="another user's files")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
+def test_private_folders_and_those_above_are_private_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        private_folder(tmp_path / "cache" / "straggler-workbench" / "compiled")
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if path.is_dir()]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
+
+
+@root
+@pytest.mark.parametrize("how", ["folder", "link", "link to another's"])
+def test_another_users_folder_is_refused(how: str, tmp_path: Path) -> None:
+    path, other = tmp_path / "compiled", tmp_path / "other"
+    (path if how == "folder" else other).mkdir(mode=0o777)
+    if how == "folder":
+        os.chown(path, 12345, 12345)
+    else:
+        path.symlink_to(other)
+        os.chown(path if how == "link" else other, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(SettingError, match=r"belongs to another user \(12345\); take one of your"):
+        private_folder(path)
+
+
+@root
+def test_a_folder_that_anybody_may_replace_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(SettingError, match="where anybody may replace it"):
+        private_folder(tmp_path / "open" / "cache")
+    (tmp_path / "open").chmod(0o1777)  # as /tmp
+    private_folder(tmp_path / "open" / "cache")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+def test_compiled_code_is_kept_where_nobody_else_can_put_any(tmp_path: Path) -> None:
+    """Python runs a .pyc that lies there: what others may have left goes."""
+    script = """
+import os, sys
+from pathlib import Path
+os.umask(0)
+sys.dont_write_bytecode = True
+from workbench.mpi.launch import mpiexec
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+folder = Path(mpiexec.environment()["PYTHONPYCACHEPREFIX"])
+print(folder, *sorted(path.name for path in folder.iterdir()), oct(folder.stat().st_mode & 0o777))
+"""
+    planted = tmp_path / "straggler-workbench" / "compiled"
+    planted.mkdir(parents=True)
+    planted.chmod(0o777)
+    (planted / "planted.pyc").touch()
+    more = {"XDG_CACHE_HOME": str(tmp_path)}
+
+    def told() -> list[str]:
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=os.environ | more, capture_output=True, text=True, check=False)
+        return (done.stdout or done.stderr.splitlines()[-1]).split()
+
+    assert told() == [str(planted), "0o700"]
+    (planted / "mine.pyc").touch()
+    assert told() == [str(planted), "mine.pyc", "0o700"]
+    if os.geteuid() == 0:
+        os.chown(planted.parent, 0, 0)
+        os.chown(planted, 12345, 12345)
+        assert told() == [str(planted), "0o700"]  # made again, and root's own
+        assert planted.stat().st_uid == 0

@@ -8,10 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
-from workbench.core.base.locks import Lock
+from workbench.core.base.locks import Lock, _listed
+from workbench.core.base.settings import SettingError
 
 pytest.importorskip("fcntl")
 
@@ -64,3 +66,67 @@ def test_a_fork_that_lives_on_does_not_keep_it(tmp_path: Path) -> None:
 def test_a_folder_that_may_only_be_read_can_be_asked(tmp_path: Path) -> None:
     assert not Lock(tmp_path / "lock").held
     assert not (tmp_path / "lock").exists()
+
+
+def reading(path: Path, script: str = "import fcntl, sys\nfile = open(sys.argv[1])\n") -> Any:
+    """Another program that holds a read lock."""
+    script += "fcntl.flock(file, fcntl.LOCK_SH)\nprint('held', flush=True)\nsys.stdin.read()\n"
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    holder: Any = subprocess.Popen([sys.executable, "-c", script, str(path)], **pipes)
+    assert holder.stdout.readline() == b"held\n"
+    return holder
+
+
+def test_a_read_lock_is_told_at_once_and_holds_no_run(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    path.touch()
+    holder = reading(path)
+    try:
+        with pytest.raises(SettingError, match=r"\.lock: another program holds a read lock on it; end that"):
+            Lock(path).take()
+        assert not Lock(path).held  # nobody works on that run
+    finally:
+        holder.communicate()
+    lock = Lock(path)
+    assert lock.take()
+    lock.release()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_the_file_is_the_users_alone_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+    path, before = tmp_path / ".lock", os.umask(umask)
+    try:
+        lock = Lock(path)
+        assert lock.take()
+        lock.release()
+    finally:
+        os.umask(before)
+    assert not path.stat().st_mode & 0o077
+    path.chmod(0o666)  # of an older version
+    assert Lock(path).take()
+    assert not path.stat().st_mode & 0o077
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_no_lock_and_nothing_is_made_elsewhere(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    if kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(OSError, match=r"Errno"):
+        Lock(path).take()
+    assert not Lock(path).held
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_another_user_sees_who_holds_what_he_cannot_open(tmp_path: Path) -> None:
+    if not Path("/proc/locks").is_file():
+        pytest.skip("no list of locks")
+    lock = Lock(tmp_path / ".lock")
+    assert lock.take()
+    assert _listed(tmp_path / ".lock")
+    lock.release()
+    assert not _listed(tmp_path / ".lock")

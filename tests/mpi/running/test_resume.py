@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import workbench as wb
 from tests.few import few
+from tests.kinds import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.trace import records
 from workbench.mpi.launch.task import begun_with, check_begun
-from workbench.mpi.running.real import RealRun, resume, start_real
+from workbench.mpi.running.real import RealRun, attach, resume, start_real
+from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi"), pytest.mark.usefixtures("cache")]
 DELAYS: dict[str, Any] = {"kind": "constant", "shift": 1e-4}
@@ -204,3 +209,139 @@ def test_what_goes_on_and_is_stopped_before_it_could_keeps_what_there_was(tmp_pa
     assert again.state == "stopped"
     assert len(kept.rounds) >= done
     np.testing.assert_array_equal(kept.rounds["loss"][:done], run.result().rounds["loss"])
+
+
+# ------------------------------------------------------------------ what is lost while a run goes on, or after it
+
+
+def cut_rows(home: Path) -> None:
+    os.truncate(home / "live.f64", 3 * 64)
+
+
+def remove_rows(home: Path) -> None:
+    (home / "live.f64").unlink()
+
+
+def cut_models(home: Path) -> None:
+    os.truncate(home / "models.f64", 0)
+
+
+def make_again(home: Path) -> None:
+    home.rename(home.with_name("away"))
+    shutil.copytree(home.with_name("away"), home, ignore=shutil.ignore_patterns(".*.tmp"))
+
+
+def make_again_empty(home: Path) -> None:
+    home.rename(home.with_name("away"))
+    home.mkdir()
+
+
+LOSSES = [cut_rows, remove_rows, cut_models, make_again, make_again_empty]
+
+
+@pytest.mark.parametrize("lose", few("losses in mid-run", 2, LOSSES))
+def test_a_run_that_lost_rounds_on_the_way_is_not_finished(tmp_path: Path, lose: Any) -> None:
+    """It said "finished, all 26 rounds" of 30."""
+    run = start_real(
+        wb.Experiment(**quick("UMW", rounds=120, samples=120, features=20)), folder=tmp_path / "run"
+    )
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.001), run
+    lose(run.home)
+    with pytest.raises(wb.RunError, match=r"\d+ of the 120 rounds that were done are there") as caught:
+        run.result()
+    assert "\n" not in str(caught.value)
+    assert run.state == "failed"
+    if (run.home / "task.json").is_file():  # anybody else hears the same
+        for again in (attach, wb.resume):
+            with pytest.raises((wb.RunError, wb.SettingError), match="of the 120 rounds"):
+                again(run.home).result()
+        table = wb.runs(tmp_path).table.set_index("run")
+        assert table["state"]["run"] == "damaged"
+        assert "of the 120 rounds" in table["error"]["run"]
+
+
+def test_a_trace_that_is_shorter_than_its_run_is_damaged(tmp_path: Path) -> None:
+    """Also where no hashes say so."""
+    folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
+    rounds = pd.read_parquet(folder / "rounds.parquet")
+    rounds[:7].to_parquet(folder / "rounds.parquet")
+    (folder / "SHA256SUMS").unlink()
+    with pytest.raises(wb.SettingError, match=r"rounds.parquet has 7 of 10 rounds"):
+        wb.Trace.load(folder)
+    (row,) = wb.runs(tmp_path).table.to_dict("records")
+    assert row["state"] == "damaged"
+    assert "7 of 10 rounds" in row["error"]
+
+
+ALTERED = {
+    "a blank more": lambda text: text + b" ",
+    "other words": lambda text: text.replace(b'"clean": true', b'"clean": false'),
+    "other blanks": lambda text: text.replace(b": ", b":"),
+    "cut": lambda text: text[:-5],
+    "another list": lambda text: b"[]",
+    "gone": lambda text: None,
+}
+
+
+@pytest.fixture(scope="module")
+def over(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    run = start_real(
+        wb.Experiment(**quick("UMW", rounds=12, samples=120, features=20)),
+        folder=tmp_path_factory.mktemp("over") / "run",
+    )
+    run.result()
+    return run.home
+
+
+@pytest.mark.parametrize("how", ALTERED)
+@pytest.mark.parametrize("name", ["ended.json", "SHA256SUMS"])
+def test_no_altered_file_switches_the_checks_off(name: str, how: str, over: Path, tmp_path: Path) -> None:
+    """A shortened replay was silent, and `attach` wrote new hashes over it."""
+    folder = shutil.copytree(over, tmp_path / "run")
+    text = ALTERED[how]((folder / name).read_bytes())
+    if text == (folder / name).read_bytes():
+        pytest.skip("changes nothing")
+    (folder / name).unlink()
+    if text is not None:
+        (folder / name).write_bytes(text)
+    os.truncate(folder / "live.f64", 8 * 64)
+    before = {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name[0] != "."
+    }
+    for read in (replay_arrivals, lambda home: attach(home).result()):
+        with pytest.raises((wb.SettingError, wb.RunError)) as caught:
+            read(folder)
+        assert "\n" not in str(caught.value)
+    after = {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name[0] != "."
+    }
+    assert after == before
+
+
+def test_a_hash_that_is_taken_away_is_missed(over: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(over, tmp_path / "run")
+    sums = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
+    kept = ("live.f64", "models.f64", "books.npz", "ended.json", "arrivals/0.i64")
+    for gone in [*((name,) for name in kept), kept]:
+        (folder / "SHA256SUMS").write_text("".join(s for s in sums if s.split("  ")[1].strip() not in gone))
+        with pytest.raises(wb.SettingError, match="does not stand in SHA256SUMS"):
+            replay_arrivals(folder)
+
+
+def test_a_run_that_goes_on_is_no_longer_what_its_hashes_say(tmp_path: Path) -> None:
+    run = start_real(
+        wb.Experiment(**quick("UMW", rounds=400, samples=120, features=20)),
+        folder=tmp_path / "run",
+        checkpoint_every=0,
+    )
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.001), run
+    run.stop()
+    run.wait()
+    assert (run.home / "run.json").is_file()
+    again = wb.resume(run.home)
+    trace = again.result()
+    assert (again.state, len(trace.rounds)) == ("finished", 400)
+    assert wb.Trace.load(run.home).same(trace)
+    replay_arrivals(run.home)

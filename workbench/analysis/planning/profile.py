@@ -20,6 +20,7 @@ from workbench.analysis.planning.laws import Law, slow_for_good
 from workbench.analysis.planning.linkfit import PortFit, Work
 from workbench.core.base.files import atomic_write
 from workbench.core.base.kinds import there_are
+from workbench.core.base.reading import check_json_size
 from workbench.core.base.settings import SettingError, Settings, check_ending, path_of, setting
 from workbench.core.base.text import dump, read_text, read_yaml
 from workbench.core.base.types import Array
@@ -408,10 +409,11 @@ class ClusterProfile(Settings):
     def load(cls, path: str | Path) -> ClusterProfile:
         """Read a profile; raises `SettingError` that names file, field and value."""
         file = path_of(path, "path")
-        if not file.is_file():
+        if file.is_dir() or not file.exists():
             raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
         text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
         words = read_yaml(file, "kind: local") if text is None else {}
+        check_json_size(text or "", file)
         try:
             return cls.model_validate(words) if text is None else cls.model_validate_json(text)
         except SettingError as error:

@@ -37,7 +37,7 @@ from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.recordings.remedies import Candidate, Remedy, Steps, remedies
 from workbench.analysis.recordings.sources import bytedance, runs
 from workbench.core.base.plugins import registered
-from workbench.core.base.settings import SettingError, check_kind
+from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import resampled
 from workbench.core.trace.trace import Trace
@@ -154,8 +154,8 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     check_kind("seed", seed, int)
     if seed < 0:
         raise SettingError(f"seed = {seed}: take 0 or more")
-    if isinstance(what, str | Path) and runs.SOURCE.tells(Path(what).expanduser()):
-        what = Trace.load(Path(what).expanduser())
+    if isinstance(what, str | Path) and runs.SOURCE.tells(folder := user_path(what, "path")):
+        what = Trace.load(folder)
     if isinstance(what, Trace):
         return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()

@@ -15,6 +15,7 @@ from workbench.analysis.planning.laws import laws_of
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
 from workbench.core.base.files import atomic_write
+from workbench.core.base.formulas import to_csv
 from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_ending, path_of
 from workbench.core.base.types import Array
@@ -173,7 +174,7 @@ class Recording:
         keys = ["recording", "worker", "step"]
         total = _own(self.frame).groupby(keys, observed=True, sort=False)["seconds"].sum()
         rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
-        packed = rows.to_csv(index=False).encode() if ending == ".csv" else rows.to_parquet(index=False)
+        packed = to_csv(rows) if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
 
     def __repr__(self) -> str:

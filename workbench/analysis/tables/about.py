@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from workbench.analysis.tables.status import remains, taken
 from workbench.core.base.files import temporary_name, write_json
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, path_of
 from workbench.core.base.text import read_json
 from workbench.core.trace.layout import ABOUT, STATUS
 from workbench.core.trace.trace import Trace
@@ -83,7 +83,7 @@ def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequen
     >>> wb.runs(root).table[["name", "tags"]].values.tolist()
     [['First try', 'tree']]
     """
-    folder = Path(root) / slug(name)
+    folder = path_of(root, "folder") / slug(name)
     if folder.exists():
         raise SettingError(f"name = {name!r}: there is a run of that name already; choose another")
     trace.save(folder)

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.base.files import atomic_folder, atomic_write
+from workbench.core.base.formulas import to_csv
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import dump
 from workbench.core.base.version import __version__
-from workbench.core.trace.layout import EVENTS, MODEL, ROUNDS, RUN, SPEC
+from workbench.core.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
 from workbench.core.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ Line = dict[str, Any]  # a row of the table, without what is empty
 _STATUS = {"done": 3, "failed": 4, "running": 1}  # of MLflow's runs: finished, failed, running; else killed
 _KILLED, _LOCAL = 5, 4
 _LONGEST = 6000  # of a value of MLflow's parameters
+_ROUNDS = "rounds"  # metrics of every round lie in a folder of this name
+_LONGEST_KEY = 100  # characters of a name: MLflow takes 250 bytes
 _TYPES = {
     ".parquet": "application/vnd.apache.parquet",
     ".json": "application/json",
@@ -41,9 +45,9 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
     """
     target = path_of(path, "path")
     if (ending := form or target.suffix.removeprefix(".")) in ("csv", "parquet"):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(target, "path")
         with atomic_write(target) as out:
-            (table.to_csv if ending == "csv" else table.to_parquet)(out, index=False)
+            out.write(to_csv(table) if ending == "csv" else table.to_parquet(index=False))
         return target
     if form not in _FOLDERS:
         why = f"end it in .csv or .parquet, or say {' or '.join(_FOLDERS)}"
@@ -77,7 +81,7 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
     words |= dict.fromkeys(("creation_time", "last_update_time"), now)
     _meta(store, {**words, "lifecycle_stage": "active"})
     for line in lines:
-        run = hashlib.sha256(line["folder"].encode()).hexdigest()[:32]
+        run = hashlib.sha256(_bytes(line["folder"])).hexdigest()[:32]
         home = store / run
         for name in ("params", "metrics", "tags", "artifacts"):
             (home / name).mkdir(parents=True)
@@ -88,7 +92,7 @@ def _mlflow(folder: Path, target: Path, lines: list[Line], settings: Sequence[st
         for name, text in _tags(line).items():
             _write(home / "tags" / _key(name), text)
         for name, history in _metrics(line, settings).items():
-            _write(home / "metrics" / _key(name), "".join(f"{now} {value!r} {i}\n" for i, value in history))
+            _write(home / "metrics" / name, "".join(f"{now} {value!r} {i}\n" for i, value in history))
 
 
 def _run_words(line: Line, run: str, base: str, now: int) -> dict[str, Any]:
@@ -117,10 +121,12 @@ def _tags(line: Line) -> dict[str, str]:
 def _metrics(line: Line, settings: Sequence[str]) -> dict[str, list[tuple[int, float]]]:
     """Every round's numbers where there are any, else the row's."""
     numbers = {name: v for name, v in line.items() if name not in settings and _number(v)}
-    found = {name: [(0, float(value))] for name, value in numbers.items()}
+    found = {_key(name): [(0, float(value))] for name, value in numbers.items()}
     if line["state"] == "done":
         columns = Trace.load(line["folder"]).columns
-        found |= {f"rounds/{name}": list(enumerate(map(float, column))) for name, column in columns.items()}
+        found |= {
+            f"{_ROUNDS}/{_key(name)}": list(enumerate(map(float, column))) for name, column in columns.items()
+        }
     return found
 
 
@@ -129,8 +135,21 @@ def _number(value: Any) -> bool:
 
 
 def _key(name: str) -> str:
-    """A name as MLflow takes it: letters, digits, and a few signs."""
-    return re.sub(r"[^A-Za-z0-9_./ -]", "_", name).replace("..", "_")
+    """A file's name for a name that MLflow is given, whatever it holds: letters, digits and a few signs.
+
+    >>> _key("tag y z"), _key("../x"), len(_key("x" * 1000))
+    ('tag y z', '___x-d6b96a97', 109)
+    """
+    plain = re.sub(r"[^A-Za-z0-9_. -]", "_", name).replace("..", "__")[:_LONGEST_KEY].strip(" .")
+    return (
+        plain
+        if plain == name and name not in ("", _ROUNDS)
+        else f"{plain}-{hashlib.sha256(_bytes(name)).hexdigest()[:8]}"
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
 def _meta(folder: Path, words: Mapping[str, Any]) -> None:
@@ -139,7 +158,7 @@ def _meta(folder: Path, words: Mapping[str, Any]) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(_bytes(text))
 
 
 # ---------------------------------------------------------------- RO-Crate
@@ -153,7 +172,7 @@ def _crate(folder: Path, target: Path, lines: list[Line], settings: Sequence[str
     parts = []
     for i, line in enumerate(line for line in lines if line["state"] == "done"):
         place = f"runs/{i:05d}/"
-        shutil.copytree(line["folder"], folder / place)
+        _copy(Path(line["folder"]), folder / place)
         graph += _described(folder, place, line, settings)
         parts.append({"@id": place})
     about = {"@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"}}
@@ -163,6 +182,22 @@ def _crate(folder: Path, target: Path, lines: list[Line], settings: Sequence[str
     root |= {"description": what, "license": "not stated"}
     crate = {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": [about, root, *graph]}
     _write(folder / "ro-crate-metadata.json", json.dumps(crate, indent=2) + "\n")
+
+
+def _copy(run: Path, place: Path) -> None:
+    """Copy a run folder's own files: no links, which may lead anywhere, no pipes and no devices.
+
+    Raises `SettingError` where a file that a run needs is one of these.
+    """
+
+    def foreign(folder: str, names: list[str]) -> set[str]:
+        modes = {name: (Path(folder) / name).lstat().st_mode for name in names}
+        return {name for name, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))}
+
+    if left := sorted(foreign(str(run), [name for name in FILES if (run / name).exists()])):
+        why = f"{left[0]} is a link, or no regular file; put the file itself there"
+        raise SettingError(f"folder = {str(run)!r}: {why}")
+    shutil.copytree(run, place, ignore=foreign)
 
 
 def _described(folder: Path, place: str, line: Line, settings: Sequence[str]) -> list[dict[str, Any]]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench.analysis.tables.rows import Place, Row, places, reached, read
-from workbench.core.base.files import cache_folder, private_folder
+from workbench.core.base.files import cache_folder, is_own, private_folder
+from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class _Answers:
         fresh, self.fresh = self.fresh, {}
         if not fresh and not gone:
             return
-        with suppress(OSError, sqlite3.Error):
+        with suppress(OSError, SettingError, sqlite3.Error):
             private_folder(cache_folder("index"))
             with closing(sqlite3.connect(file_of(), timeout=1)) as base, base:
                 base.execute(_TABLE)
@@ -96,7 +97,7 @@ class _Answers:
 def _known(home: str, asked: str) -> dict[str, tuple[str, str]]:
     """Stamp and row by place, of all below; none where there is no index, or none that can be read."""
     file, below = file_of(), home.rstrip("/") + "/"
-    if file.exists():
+    if is_own(file.parent) and file.exists():
         try:
             with closing(sqlite3.connect(file, timeout=1)) as base:
                 wanted = "SELECT place, stamp, row FROM rows WHERE asked = ? AND (place = ? OR place BETWEEN ? AND ?)"

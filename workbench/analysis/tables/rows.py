@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from workbench.analysis.tables.about import About
 from workbench.analysis.tables.status import Status, is_run, is_running, remains, run_names, taken
 from workbench.core.base.files import SUMS, check_sums
+from workbench.core.base.reading import open_parquet, printable
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.engine.timeline import COUNTS
 from workbench.core.experiment import Experiment
 from workbench.core.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
+from workbench.core.trace.records import check_rounds
+from workbench.core.trace.trace import incomplete
 
 # Over the rounds; `residual`: their mean.
 _SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
@@ -79,7 +82,7 @@ def places(root: Path) -> Iterator[Place]:
         elif not remains(folder, files):
             yield from _linked(folder, (*below, *files), root)
             continue
-        yield Place(_name(folder, root), folder, folder / TRACE if STATUS in files else folder)
+        yield _place(folder, root, STATUS in files)
     for error in unread:
         folder = Path(error.filename or root)
         yield Place(_name(folder, root), folder, folder, f"cannot be read ({error.strerror})")
@@ -97,11 +100,19 @@ def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]
             yield Place(_name(link, root), link, link, f"cannot be read ({error.strerror})")
             continue
         if is_run(found):
-            yield Place(_name(link, root), link, link / TRACE if STATUS in found else link)
+            yield _place(link, root, STATUS in found)
+
+
+def _place(home: Path, root: Path, in_sweep: bool) -> Place:
+    shown = printable(home)
+    error = "" if shown == str(home) else "its name is not text in UTF-8; rename the folder"
+    home, folder = (home, home / TRACE if in_sweep else home) if not error else (Path(shown), Path(shown))
+    return Place(_name(home, Path(printable(root))), home, folder, error)
 
 
 def _name(folder: Path, root: Path) -> str:
-    return folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+    name = folder.relative_to(root).as_posix() if folder != root else root.resolve().name
+    return printable(name)
 
 
 def _status(place: Place) -> Status:
@@ -116,6 +127,13 @@ def _status(place: Place) -> Status:
     if (folder / SPEC).is_file() and (folder / TASK).is_file():
         if taken(folder):
             return Status("running", _spec(folder), "mpi")
+        floats = None
+        with suppress(Exception):  # data that are not here, or a problem of somebody's own
+            floats = Experiment(**_spec(folder)).shape()[1] if (folder / ENDED).is_file() else None
+        try:
+            check_rounds(folder, floats)
+        except SettingError as error:
+            return Status("damaged", _spec(folder), "mpi", error=str(error))
         ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
         return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {ways}")
     lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
@@ -163,10 +181,14 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         return Row("damaged", _words(error), {}, {}, said)
     try:
         check_sums(place.folder, (SPEC, RUN, ROUNDS))
-        chosen["engine"] = str(read_json(place.folder / RUN, "engine")["engine"])
-        asked, follows = _asked(Experiment.read(place.folder / SPEC))
+        run = read_json(place.folder / RUN, "engine")
+        chosen["engine"] = str(run["engine"])
+        e = Experiment.read(place.folder / SPEC)
+        asked, follows = _asked(e)
         chosen.update(asked)
         rounds = _rounds(place.folder)
+        if why := incomplete(e, run, len(rounds["time"])):
+            return Row("damaged", why, chosen, follows, said)
         if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
             then = "wb.resume goes on with it" if (place.folder / TASK).is_file() else "run it anew"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said)
@@ -183,10 +205,9 @@ def _words(error: Exception) -> str:
 
 def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Columns of numbers of all rounds, or those of these names. Without pandas: it takes thrice as long."""
-    import pyarrow.parquet as pq
     from pyarrow import types
 
-    with pq.ParquetFile(folder / ROUNDS) as file:
+    with open_parquet(folder / ROUNDS) as file:
         schema = file.schema_arrow
         numbers = [f.name for f in schema if types.is_integer(f.type) or types.is_floating(f.type)]
         table = file.read([n for n in numbers if not names or n in names], use_threads=False)

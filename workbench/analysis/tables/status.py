@@ -1,6 +1,5 @@
 """The folder of a sweep (see `layout`): which runs it has, how each of them stands, and who works in it."""
 
-import json
 import os
 import platform
 from collections.abc import Collection
@@ -52,8 +51,8 @@ class Status:
     def read(cls, folder: Path) -> Self | None:
         """Status of a run's folder; None where there is none."""
         try:
-            found = cls(**json.loads((folder / STATUS).read_text()))
-        except (OSError, ValueError, TypeError, RecursionError):
+            found = cls(**read_json(folder / STATUS))
+        except (OSError, ValueError, TypeError):
             return None
         words = (found.state, found.engine, found.cluster, found.error)
         right = all(isinstance(word, str) for word in words) and isinstance(found.spec, dict)

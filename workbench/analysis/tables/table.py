@@ -256,7 +256,9 @@ class Reading:
         for place, row in rows(self.root, self.target, self.metric, self._places):
             self._settings.update(dict.fromkeys(row.chosen))
             head = {"run": place.name, "state": row.state, "error": row.error}
-            line = {**head, **row.chosen, **row.results, **row.said, "folder": str(place.folder)}
+            # Results last: columns of a file may have any name.
+            line = {**head, **row.chosen, **row.said, "folder": str(place.folder)}
+            line = {**line, **{name: value for name, value in row.results.items() if name not in line}}
             self._lines.append(line)
             yield len(self._lines)
 

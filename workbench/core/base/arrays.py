@@ -3,13 +3,13 @@
 import io
 import json
 import math
-import zipfile
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import read_array
+
+from workbench.core.base.reading import arrays_in
 
 
 def to_bytes(arrays: Mapping[str, Any]) -> bytes:
@@ -46,10 +46,7 @@ def from_bytes(archive: bytes) -> dict[str, Any]:
     try:
         if archive[8:9] == b"{":
             return _parted(archive)
-        with zipfile.ZipFile(io.BytesIO(archive)) as whole:
-            # Each member once and to its end, where its sum is checked; NumPy's own reader checks only what it reads.
-            files = {name: io.BytesIO(whole.read(name)) for name in whole.namelist()}
-        return {name.removesuffix(".npy"): read_array(f, allow_pickle=False) for name, f in files.items()}
+        return arrays_in(io.BytesIO(archive), "the archive")
     except Exception as error:  # zip files and NumPy have many ways to say so
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from None
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from workbench.core.base.own import came, functions_of, is_own
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import KEPT, Source, source_of
 
@@ -63,7 +64,7 @@ def adopt(code: str) -> None:
 
 def adopt_file(path: str) -> None:
     """The same for what lies in a file of the own user's."""
-    adopt(Path(path).read_text())
+    adopt(read_text(path))
 
 
 def _source(cls: Any) -> Source | None:

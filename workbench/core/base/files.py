@@ -4,17 +4,20 @@ The hashes stand in a file as `sha256sum -c` reads it: what was changed since is
 one, of an older version, is taken as it is.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from workbench.core.base.reading import check_size, open_regular, read_bytes
 from workbench.core.base.settings import SettingError
 
 
@@ -99,7 +102,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
     >>> sha256(path)[:8]
     'e3b0c442'
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -115,19 +118,57 @@ def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: i
 
 
 def private_folder(path: Path, mend: bool = True) -> Path:
-    """Make a folder, and those above it, that nobody else may enter; raises OSError.
+    """Make a folder, and those above it, that nobody else may enter, whatever the umask.
 
-    `mend`: take the others' rights away where the folder is there already.
+    `mend`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
+    Without it, only one that anybody may write into is refused.
+
+    Raises OSError where it cannot be made, and `SettingError` where somebody else could put files there.
 
     >>> import tempfile
     >>> oct(private_folder(Path(tempfile.mkdtemp()) / "runs").stat().st_mode & 0o777)
     '0o700'
     """
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in reversed([path, *path.parents]):
+        if not each.exists():
+            with suppress(FileExistsError):  # another process was faster
+                each.mkdir(mode=0o700)  # `parents=True` would leave those above to the umask
+                each.chmod(0o700)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    _check_own(path, mend)
     if mend and path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # not ours to say
+        with suppress(PermissionError):  # a file system without rights
             path.chmod(0o700)
     return path
+
+
+def _check_own(path: Path, strictly: bool) -> None:
+    """Raise `SettingError` where somebody else owns a folder or its link, or could put another in its place."""
+    if os.name == "nt":  # whose rights are others
+        return
+    for status in (path.lstat(), path.stat()):
+        open_to_all = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
+        if status.st_uid != os.geteuid() and (strictly or open_to_all):
+            raise _not_own(path, f"belongs to another user ({status.st_uid})")
+    for above in (*path.absolute().parents, *path.resolve().parents):
+        if above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            raise _not_own(path, f"lies in {above}, where anybody may replace it")
+
+
+def _not_own(path: Path, why: str) -> SettingError:
+    return SettingError(
+        f"{path}: {why}; take one of your own (XDG_CACHE_HOME, WORKBENCH_CACHE, or the cluster's folder)"
+    )
+
+
+def is_own(path: Path) -> bool:
+    """Is this a folder of the user's that nobody else may write into?"""
+    try:
+        _check_own(path, strictly=True)
+        return not path.stat().st_mode & 0o022
+    except (OSError, SettingError):
+        return False
 
 
 def cache_folder(name: str) -> Path:
@@ -188,19 +229,22 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
 def read_sums(folder: Path) -> dict[str, str] | None:
     """Hash of each file by its name; None where none were written. Raises `SettingError` where they are damaged."""
     try:
-        text = (folder / SUMS).read_bytes().decode(errors="replace")
+        text = read_bytes(folder / SUMS).decode(errors="replace")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise _damaged(folder, SUMS, f"cannot be read ({error.strerror})") from None
+    except (OSError, SettingError) as error:
+        raise _damaged(folder, SUMS, f"cannot be read ({_reason(error)})") from None
     lines = _LINE.findall(text)
     if sum(len(hashed) + len(name) + 3 for hashed, name in lines) != len(text):
         raise _damaged(folder, SUMS, "holds something else than hashes and names")
     return {name: hashed for hashed, name in lines}
 
 
-def check_sums(folder: Path, names: Iterable[str]) -> None:
-    """Raise `SettingError` for the first of the files that is not what was written."""
+def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
+    """Raise `SettingError` for the first of the files that is not what was written.
+
+    whole: they are to be read as a whole, so that none may be larger than memory.
+    """
     known = read_sums(folder)
     if known is None:
         return
@@ -208,11 +252,18 @@ def check_sums(folder: Path, names: Iterable[str]) -> None:
         if name not in known:
             raise _damaged(folder, name, f"does not stand in {SUMS}")
         try:
+            if whole:
+                check_size(folder / name, (folder / name).stat().st_size)
             same = sha256(folder / name) == known[name]
-        except OSError as error:
-            raise _damaged(folder, name, f"cannot be read ({error.strerror})") from None
+        except (OSError, SettingError) as error:
+            raise _damaged(folder, name, f"cannot be read ({_reason(error)})") from None
         if not same:
             raise _damaged(folder, name, f"is not what was written (see {SUMS})")
+
+
+def _reason(error: Exception) -> str:
+    why = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
+    return str(why).partition(";")[0]
 
 
 def unchanged(folder: Path, name: str) -> bool:

@@ -1,23 +1,31 @@
 """Locks that the system takes back when their holder ends, however it does."""
 
+import errno
 import os
+import random
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from workbench.core.base.settings import SettingError
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+_LOCKS = Path("/proc/locks")
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _LOOKS = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
 
 
 class Lock:
     """A lock on a file, which one holder has alone, be it a thread, a process, or on another host of a shared disk.
 
-    Where the file system knows no locks (Windows, some network file systems), everybody gets it.
+    Where the file system knows no locks (Windows, some network file systems), everybody gets it. The file is the
+    user's alone: whoever else can open it can lock it, too.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / ".lock"
@@ -26,21 +34,50 @@ class Lock:
     (True, False, None, True)
     """
 
-    def __init__(self, path: Path, mode: int = 0o666) -> None:
-        self.path, self.mode = path, mode
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Take it; False where another has it. Raises OSError where there can be no file."""
+        """Take it; False where another has it. Raises OSError where there can be no file.
+
+        Raises `SettingError` where another program holds a shared lock, which nothing here ever takes.
+        """
+        handle = self._opened()
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, self.mode)
-        except OSError:  # a folder that may only be read
-            handle = os.open(self.path, os.O_RDONLY)
-        if not any(_locked(handle, pause) for pause in _LOOKS):
+            if any(_locked(handle, pause) for pause in _LOOKS) or self._shared(handle):
+                self._handle = handle
+                return True
+        except BaseException:
             os.close(handle)
-            return False
-        self._handle = handle
-        return True
+            raise
+        os.close(handle)
+        return False
+
+    def _shared(self, handle: int) -> bool:
+        """Take it from whoever has just let go; False: one has it alone. Raises `SettingError` for a read lock."""
+        for _ in _LOOKS:
+            if not _locked(handle, random.uniform(0, 0.05), shared=True):
+                return False
+            if _locked(handle, 0.0):
+                return True
+        raise SettingError(
+            f"{self.path}: another program holds a read lock on it; end that, or copy the folder"
+        )
+
+    def _opened(self) -> int:
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+        except OSError:  # a folder that may only be read
+            handle = os.open(self.path, os.O_RDONLY | _FLAGS)
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "no regular file", str(self.path))
+        if status.st_mode & 0o077 and os.name == "posix":
+            with suppress(OSError):  # another user's
+                os.fchmod(handle, 0o600)
+        return handle
 
     def release(self) -> None:
         """Let go. May be called again."""
@@ -67,19 +104,34 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Has another one got it?"""
+        """Has another one got it, as far as this user can tell? A read lock of another program does not count."""
         if not self.path.exists():
             return False
-        free = self.take()
+        try:
+            free = self.take()
+        except PermissionError:  # another user's run
+            return _listed(self.path)
+        except (OSError, SettingError):
+            return False
         self.release()
         return not free
 
 
-def _locked(handle: int, pause: float) -> bool:
+def _listed(path: Path) -> bool:
+    """Does this machine list a lock on a file that cannot be opened?"""
+    try:
+        status, lines = path.stat(), _LOCKS.read_text().splitlines()
+    except OSError:
+        return False
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return any("FLOCK" in line and "WRITE" in line and place in line.split() for line in lines)
+
+
+def _locked(handle: int, pause: float, shared: bool = False) -> bool:
     time.sleep(pause)
     try:
         if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # no locks on this file system

@@ -20,6 +20,7 @@ from pydantic.fields import Field, FieldInfo
 from workbench.core.base.kinds import limit_of, range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
+LONGEST_PATH = 3800  # bytes of a whole path: the system takes 4095, and files of a run folder follow
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
@@ -197,10 +198,22 @@ def path_of(value: object, field: str) -> Path:
     if not isinstance(value, str | Path) or "\0" in str(value):
         why = "is no path; give the name of a file or folder, in quotes"
         raise SettingError(f"{field} = {short(value)}: {why}")
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:  # bytes of a file's name, or half of a surrogate pair
+        why = "is not text in UTF-8; rename the file or folder"
+        raise SettingError(f"{field} = {short(str(value))}: {why}") from None
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
     if longest > LONGEST_NAME:
         why = f"has a name of {longest} bytes; take at most {LONGEST_NAME}"
+        raise SettingError(f"{field} = {short(str(value))}: {why}")
+    try:
+        whole = len(os.fsencode(path.absolute()))
+    except FileNotFoundError:  # the working directory was removed
+        whole = len(os.fsencode(path))
+    if whole > LONGEST_PATH:
+        why = f"is a path of {whole} bytes; take at most {LONGEST_PATH}"
         raise SettingError(f"{field} = {short(str(value))}: {why}")
     return path
 

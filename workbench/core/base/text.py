@@ -15,8 +15,11 @@ import numpy as np
 import yaml
 from yaml import YAMLError as YAMLError  # for others
 
+from workbench.core.base import reading
 from workbench.core.base.settings import SettingError, Settings, path_of
 
+MAX_JSON_BYTES = 2**28  # of a file of fields: none that the package writes comes near it
+YAML_BYTES = 100  # memory that a reader of YAML takes for each byte
 DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
 REPEATED = 10_000  # values that the aliases of one text may stand for
 
@@ -122,6 +125,16 @@ def parse(text: str) -> Any:
     >>> parse("{rate: 1e-3, name: no, time: 1:30}")
     {'rate': 0.001, 'name': 'no', 'time': '1:30'}
     """
+    found = _parsed(text)
+    try:
+        if "\\" in text:
+            reading.check_characters(found)
+    except ValueError as error:
+        raise YAMLError(str(error)) from None
+    return found
+
+
+def _parsed(text: str) -> Any:
     if text.startswith("{") and text.count("{") + text.count("[") < DEEPEST:
         try:  # what is JSON is read thirty times faster, and means the same
             return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
@@ -168,7 +181,7 @@ def duration(time: float) -> str:
 def read_text(path: Path) -> str:
     """Text of a file; raises `SettingError` naming the file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return reading.read_text(path)
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
@@ -178,11 +191,13 @@ def read_text(path: Path) -> str:
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     """Read a file of fields, such as the example's; raises `SettingError` naming the file."""
     file = path_of(path, "path")
-    if not file.is_file():
+    if file.is_dir() or not file.exists():
         wanted = f"give a .yaml or .json file with fields such as {example!r}"
         raise SettingError(f"{path}: no such file; {wanted}")
+    text = read_text(file)
+    reading.check_size(file, YAML_BYTES * len(text))
     try:
-        content = parse(read_text(file))
+        content = parse(text)
     except YAMLError as error:
         raise SettingError(f"{path}: not valid YAML or JSON ({' '.join(str(error).split())})") from None
     if not isinstance(content, dict):
@@ -200,11 +215,14 @@ def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
     >>> read_json(path, "name")
     {'name': 'first'}
     """
+    content = reading.read_bytes(path, MAX_JSON_BYTES)
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = reading.parse_json(content, path)
         missing = [name for name in needed if name not in found]
         why = f"{missing[0]!r} is missing" if missing else "" if isinstance(found, dict) else "no fields"
-    except (ValueError, TypeError, RecursionError) as error:
+    except SettingError:
+        raise
+    except (ValueError, TypeError) as error:
         why = " ".join(str(error).split())
     if why:
         raise SettingError(f"{path}: is damaged ({why})")

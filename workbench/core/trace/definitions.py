@@ -9,6 +9,7 @@ from workbench.core.base.files import write_file
 from workbench.core.base.own import is_own
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import Source, digest_in, source_of
+from workbench.core.base.text import read_text
 from workbench.core.experiment import Experiment
 from workbench.core.trace.layout import OWN, SPEC
 
@@ -54,7 +55,7 @@ def experiment_of(folder: Path, same: bool = False) -> Experiment:
             raise SettingError(f"{error} (the run's own definitions are kept in {files}; {why}") from None
         raise
     if same:
-        before = {path.stem.removeprefix("own-"): digest_in(path.read_text(), path.stem[4:]) for path in kept}
+        before = {path.stem.removeprefix("own-"): digest_in(read_text(path), path.stem[4:]) for path in kept}
         check_same(e, before)
     return e
 

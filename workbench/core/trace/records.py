@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.base.errors import RunError
-from workbench.core.base.files import atomic_write, check_sums, unchanged, write_file, write_json
+from workbench.core.base.files import SUMS, atomic_write, check_sums, read_sums, write_file, write_json
 from workbench.core.base.locks import Lock
+from workbench.core.base.reading import check_size, open_regular, read_bytes
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
@@ -37,6 +38,7 @@ from workbench.core.trace.layout import (
     MODELS,
     RANKS_LOCK,
     ROWS,
+    RUN,
     STOP,
     STREAM,
     STRETCHES,
@@ -173,20 +175,61 @@ def unbegun(
     write_end(folder, {**words, "committers": list(committers)}, books)
 
 
+LARGE = (MODELS, GRADIENTS)  # may be larger than memory
+_KEPT = (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, BOOKS, ENDED)
+
+
 def kept(folder: Path) -> list[str]:
     """Names of the files that a run that has ended leaves for good."""
-    there = [
-        name
-        for name in (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, BOOKS, ENDED)
-        if (folder / name).is_file()
-    ]
+    there = [name for name in _KEPT if (folder / name).is_file()]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
-def check_kept(folder: Path) -> None:
-    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then."""
-    if unchanged(folder, ENDED):
-        check_sums(folder, kept(folder))
+def check_kept(folder: Path, rounds: int, floats: int) -> None:
+    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then.
+
+    Whoever goes on with a run takes its hashes away first (`reopen`), so those that are there hold for all files.
+    """
+    for name, width in _widths(floats):
+        size = (folder / name).stat().st_size if (folder / name).is_file() else 0
+        if size > 8 * width * rounds:
+            raise SettingError(
+                f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
+            )
+    listed = [name for name in read_sums(folder) or () if name in _KEPT or name.startswith(f"{ARRIVALS}/")]
+    if listed or ((folder / SUMS).exists() and (folder / RUN).is_file() and (folder / ENDED).exists()):
+        for name in dict.fromkeys([*listed, *kept(folder)]):
+            check_sums(folder, [name], whole=name not in LARGE)
+
+
+def reopen(folder: Path, rounds: int, floats: int) -> None:
+    """Take away the trace's last word and the hashes of a run that goes on: they say how it had ended.
+
+    Raises `SettingError`, and changes nothing, where files lack rounds (`check_long_enough`).
+    """
+    check_long_enough(folder, rounds, floats)
+    for name in (
+        RUN,
+        SUMS,
+    ):  # in this order: a trace without hashes would be taken for one of an older version
+        (folder / name).unlink(missing_ok=True)
+
+
+def check_rounds(folder: Path, floats: int | None = None) -> None:
+    """Raise `SettingError` where rows, or models of so many `floats`, are missing of rounds that a run has done."""
+    if not (folder / ENDED).is_file():
+        return
+    done, numbers = read_json(folder / ENDED).get("rounds"), read_rows(folder)[:, LIVE.index("round")]
+    if not isinstance(done, int):
+        return
+    wrong = np.flatnonzero(numbers[:done] != np.arange(min(done, len(numbers))))
+    there = int(wrong[0]) if len(wrong) else len(numbers)
+    there = there if floats is None else min(there, models_kept(folder, floats))
+    if there < done:
+        why = f"as {ROWS} or {MODELS} was cut or replaced while the run went on; run it again"
+        raise SettingError(
+            f"folder = {str(folder)!r}: {there} of the {done} rounds that were done are there, {why}"
+        )
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
@@ -347,7 +390,7 @@ def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
 
 def _arrivals(path: Path) -> NDArray[np.int64]:
     """Whole rows (round, rank, number)."""
-    rows = np.fromfile(path, dtype=np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
+    rows = _numbers(path, np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
     return rows[: len(rows) // 3 * 3].reshape(-1, 3)
 
 
@@ -400,13 +443,18 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
 
 def _set_aside(folder: Path) -> Path:
     """What the books of a stretch are called once the run goes on."""
-    number = len(list(folder.glob("books-*.npz")))
-    return folder / f"books-{number}.npz"
+    return folder / f"books-{len(list(folder.glob('books-*.npz')))}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
     """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
     return _read(folder / ROWS, len(LIVE), first)
+
+
+def read_next(folder: Path, first: int) -> Array:
+    """Return rows of a run under way; none where the numbering breaks off, which `check_rounds` reports at the end."""
+    rows = read_rows(folder, first)
+    return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 
 
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
@@ -430,7 +478,16 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    return np.fromfile(path, count=rows * width, offset=8 * width * first).reshape(rows, width)
+    found = _numbers(path, np.float64, rows * width, 8 * width * first)  # fewer, if it is cut in this moment
+    return found[: len(found) // width * width].reshape(-1, width)
+
+
+def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArray[Any]:
+    """So many numbers of a file, from a byte on."""
+    with open_regular(path) as file:
+        left = os.fstat(file.fileno()).st_size - offset
+        check_size(path, left if count < 0 else min(left, np.dtype(kind).itemsize * count))
+        return np.fromfile(file, kind, count, offset=offset)
 
 
 def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
@@ -473,6 +530,8 @@ def _sum(held: Mapping[str, Any]) -> str:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file; raises `SettingError` where it is damaged."""
     try:
-        return from_bytes(path.read_bytes())
+        return from_bytes(read_bytes(path))
+    except SettingError:
+        raise
     except ValueError as error:
         raise SettingError(f"{path}: is damaged ({error}); run it anew") from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from workbench.core.base.files import atomic_folder, atomic_write, check_sums, write_file, write_sums
 from workbench.core.base.plugins import registered
+from workbench.core.base.reading import read_bytes, read_npy, read_parquet
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.base.text import in_seconds, read_json
 from workbench.core.base.types import Array
@@ -113,7 +114,7 @@ class Trace:
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
                 more = []
                 if self.folder is not None and (self.folder / BOOKS).is_file():
-                    write_file(temporary / BOOKS, (self.folder / BOOKS).read_bytes())
+                    write_file(temporary / BOOKS, read_bytes(self.folder / BOOKS))
                     more.append(BOOKS)
                 self.write_into(temporary, more)
                 return target
@@ -145,13 +146,13 @@ class Trace:
         if missing:
             raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
         check_sums(path, FILES)
-        import pandas as pd
-
         run = read_json(path / RUN, "engine", "initial")
-        tables = [_read(pd.read_parquet, path / name) for name in (ROUNDS, EVENTS)]
+        tables = [_read(read_parquet, path / name) for name in (ROUNDS, EVENTS)]
         rounds, events = ({str(name): table[name].to_numpy() for name in table} for table in tables)
-        model = _read(partial(np.load, allow_pickle=False), path / MODEL)
+        model = _read(read_npy, path / MODEL)
         e, engine, initial = definitions.experiment_of(path), run.pop("engine"), run.pop("initial")
+        if why := incomplete(e, run, len(rounds.get("time", ()))):
+            raise SettingError(f"folder = {str(path)!r}: {why}")
         return cls(e, engine, rounds, events, model, initial, run, path)
 
     def replay(self) -> Trace:
@@ -173,9 +174,23 @@ class Trace:
         return all(tables) and np.array_equal(self.model, other.model)
 
 
+def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:
+    """Say what is missing of a trace with so many rounds whose run.json does not say that it was stopped, if any is.
+
+    >>> incomplete(Experiment(rounds=30), {"state": "finished"}, 26)
+    'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it again'
+    """
+    stopped = run.get("stopped") is True or run.get("state", "finished") != "finished"
+    if stopped or rounds == e.rounds:
+        return ""
+    return f"{ROUNDS} has {rounds} of {e.rounds} rounds, and the run was not stopped; run it again"
+
+
 def _read(read: Callable[[Path], Any], path: Path) -> Any:
     try:
         return read(path)
+    except SettingError:
+        raise
     except Exception as error:  # Arrow and NumPy have many ways to say so
         raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew") from None
 

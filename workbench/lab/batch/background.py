@@ -23,6 +23,7 @@ from workbench.core.base.byvalue import adopt
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.plugins import registered
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
@@ -124,7 +125,7 @@ class SweepRun:
     def _last_words(self) -> str:
         """What its process said last; a run's own sentence stands with the run."""
         log = self.folder / SWEEP_LOG
-        lines = log.read_text(errors="replace").split("\n") if log.is_file() else []
+        lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
 
     @property

@@ -18,6 +18,8 @@ from uuid import uuid4
 
 from workbench.core.base.files import write_file
 from workbench.core.base.page import CONFIG
+from workbench.core.base.reading import read_text
+from workbench.core.base.text import read_json
 from workbench.core.trace.layout import SCRIPT, STOP
 from workbench.lab.figures.save import one_browser
 
@@ -49,7 +51,7 @@ def rehearse(notebook: Path) -> None:
 def _page(notebook: Path, title: str) -> str:
     import nbformat
 
-    content = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    content = nbformat.reads(read_text(notebook), as_version=4)  # type: ignore[no-untyped-call]
     return _maker().page(content, title)
 
 
@@ -134,7 +136,7 @@ def add_pictures(notebooks: Iterable[Path], draw: Callable[[dict[str, Any]], byt
     for path in notebooks:
         if (path.parent.parent / STOP).exists():
             break
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         outputs = [out.get("data", {}) for cell in content["cells"] for out in cell.get("outputs", ())]
         bare = [data for data in outputs if FIGURE in data and PNG not in data]
         for data in bare:

@@ -22,6 +22,7 @@ from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
 from workbench.core.base.byvalue import sent
 from workbench.core.base.files import write_json
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import definitions_of
@@ -310,7 +311,7 @@ def parameters(notebook: Path) -> list[str]:
 def _meant(stop: Path) -> bool:
     """Is this very process to end, before it was ready? Any other word to stop was for an earlier one."""
     with suppress(OSError):
-        return stop.read_text() == str(os.getpid())
+        return read_text(stop) == str(os.getpid())
     return False
 
 

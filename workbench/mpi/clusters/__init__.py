@@ -57,6 +57,7 @@ def load(name: str | Path) -> Cluster:
     path = path_of(name, "cluster")
     if path.suffix in (".yaml", ".yml"):
         return _read(path)
+    path_of(f"{name}.yaml", "cluster")  # which may be too long
     if (found := file_of(str(name))) is not None:
         return _read(found)
     if name == LOCAL:

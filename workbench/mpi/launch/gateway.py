@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import shlex
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from workbench.core.base.errors import ClusterError
+from workbench.core.base.reading import check_size, parse_json
 from workbench.mpi.launch.package import BOOT, MARK, Package, booted
 from workbench.mpi.launch.reports import Said, quiet
 
@@ -29,6 +31,7 @@ NOISE = 2**16  # bytes that a login may say before our own word
 _LENGTHS = struct.Struct(">QQ")
 LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
 PIECE = 2**20  # bytes that are read at once
+START_FACTOR = 4  # times the patience, for Python and the package to start there
 
 
 class Lost(ClusterError):
@@ -85,16 +88,30 @@ class Connection:
         package = self.gateway.package
         told = {**words, "key": package.key, "bytes": len(package.archive)}
         try:
-            self._in.write(BOOT + json.dumps(told).encode() + b"\n")
-            self._in.flush()
+            self._put(BOOT + json.dumps(told).encode() + b"\n")
             if self._answer().endswith(b"need\n"):
-                self._in.write(package.archive)
-                self._in.flush()
-            word, _ = self._heard()  # it speaks first: nothing may come before it listens
-        except (OSError, EOFError) as error:
+                self._put(package.archive)
+            # It speaks first: nothing may come before it listens.
+            patience = START_FACTOR * self.gateway.patience
+            if not select.select([self._out], [], [], patience)[0]:
+                raise Lost(f"{self.gateway.host}: no answer for {patience:g} s, while it should start")
+            word, _ = read_word(self._out, self.gateway.patience, until=time.monotonic() + patience)
+        except (OSError, EOFError, ValueError) as error:
             raise self._lost(error) from None
         if "error" in word:
             raise Lost(f"{self.gateway.host}: {word['error']}")
+
+    def _put(self, data: bytes) -> None:
+        """Write while connecting; raises `Lost` where the other end does not read."""
+        pipe, rest = self._in.fileno(), memoryview(data)
+        os.set_blocking(pipe, False)
+        try:
+            while rest:
+                if not select.select([], [pipe], [], self.gateway.patience)[1]:
+                    raise Lost(f"{self.gateway.host}: reads nothing for {self.gateway.patience:g} s")
+                rest = rest[os.write(pipe, rest[:PIECE]) :]
+        finally:
+            os.set_blocking(pipe, True)
 
     def _answer(self) -> bytes:
         """The line that says whether the package is there; what a login says before is skipped."""
@@ -135,7 +152,11 @@ class Connection:
     def _heard(self) -> tuple[dict[str, Any], bytes]:
         """The next word, however long that takes to begin: what is asked for may last."""
         select.select([self._out], [], [])
-        return read_word(self._out, self.gateway.patience)
+        word, data = read_word(self._out, self.gateway.patience)
+        said = word.get("said", ["", 0, 0])
+        if not (isinstance(said, list) and [type(each) for each in said] == [str, int, int]):
+            raise ValueError(f"{said!r:.60} does not say how far it is")
+        return _Answer(word), data
 
     def _lost(self, error: Exception) -> Lost:
         """What the connecting program, or Python there, said last; what comes later would be no whole word."""
@@ -170,6 +191,15 @@ class Connection:
         self.close()
 
 
+class _Answer(dict[str, Any]):
+    """A word from another machine, which may lack anything."""
+
+    def __missing__(self, key: str) -> Any:
+        raise ClusterError(
+            f"the other machine's answer has no {key!r}; is there another version of the package?"
+        )
+
+
 def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> None:
     """Send a word; raises OSError where nobody listens any more.
 
@@ -186,29 +216,34 @@ def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> No
     stream.flush()
 
 
-def read_word(stream: IO[bytes], patience: float | None = None) -> tuple[dict[str, Any], bytes]:
+def read_word(
+    stream: IO[bytes], patience: float | None = None, until: float = math.inf
+) -> tuple[dict[str, Any], bytes]:
     """Wait for a word; raises EOFError where none comes any more, ValueError for what is none.
 
     `patience`: s of silence, before the word or in the middle of it, after which none comes any more. The stream is a
-    file then, of which nothing was read ahead.
+    file then, of which nothing was read ahead. `until`: moment of `time.monotonic` by which the word is complete.
+    Lengths, and what the text stands for, are compared with the limits before memory is taken.
     """
-    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size, patience))
+    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size, patience, until))
     if text > LONGEST_WORD or data > LONGEST_DATA:
         raise ValueError(f"{text} and {data} bytes are no word")
-    word = json.loads(_exactly(stream, text, patience))
+    check_size("an answer", data)
+    word = parse_json(_exactly(stream, text, patience, until), "an answer")
     if not isinstance(word, dict):
         raise ValueError(f"{word!r:.60} is no word")
-    return word, _exactly(stream, data, patience)
+    return word, _exactly(stream, data, patience, until)
 
 
-def _exactly(stream: IO[bytes], count: int, patience: float | None) -> bytes:
+def _exactly(stream: IO[bytes], count: int, patience: float | None, until: float = math.inf) -> bytes:
     """Read so many bytes; raises EOFError where there are fewer."""
     pieces, left = [], count
     while left:
         if patience is None:
             piece = stream.read(left)
         else:
-            there = select.select([stream], [], [], patience)[0]
+            wait = max(min(patience, until - time.monotonic()), 0.0)
+            there = select.select([stream], [], [], wait)[0]
             piece = os.read(stream.fileno(), min(left, PIECE)) if there else b""
         if not piece:
             raise EOFError(f"{left} of {count} bytes are missing")

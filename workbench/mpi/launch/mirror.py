@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.files import atomic_write
+from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, BOOKS, CHECKPOINT, ENDED, GRADIENTS, MODELS, ROWS
 
 PIECE = 2**20  # bytes of one file in one answer
@@ -48,7 +49,7 @@ class News:
         """The next bytes of a growing file."""
         offset = self.sizes.get(name, 0)
         try:
-            with (folder / name).open("rb") as file:
+            with open_regular(folder / name) as file:
                 file.seek(offset)
                 text = file.read(PIECE)
         except OSError:
@@ -61,7 +62,7 @@ class News:
         for name in names:
             stamp = _stamp(folder / name)
             if stamp and stamp != self.stamps.get(name):
-                text = (folder / name).read_bytes()
+                text = read_bytes(folder / name)
                 found.append(({"name": name, "stamp": stamp, "bytes": len(text)}, text))
         return found
 

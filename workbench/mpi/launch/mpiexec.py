@@ -8,10 +8,11 @@ cores.
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import cache_folder
+from workbench.core.base.files import cache_folder, is_own, private_folder
 from workbench.mpi.launch.poolfolder import SHARED
 from workbench.mpi.launch.processes import RANKS
 
@@ -69,8 +70,20 @@ def environment() -> dict[str, str]:
     """
     found = dict(os.environ)
     if found.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in found:
-        found["PYTHONPYCACHEPREFIX"] = str(cache_folder("compiled"))
+        found["PYTHONPYCACHEPREFIX"] = str(compiled_folder())
     return found | settings()
+
+
+def compiled_folder() -> Path:
+    """Return the folder of compiled modules, which nobody else may write into; what others may have put there goes.
+
+    Raises `SettingError` where it is another user's: Python runs whatever lies there.
+    """
+    folder = cache_folder("compiled")
+    if folder.is_dir() and not is_own(folder):
+        with suppress(OSError):
+            shutil.rmtree(folder)
+    return private_folder(folder)
 
 
 def check_room(ranks: int, each: int | None = None) -> None:

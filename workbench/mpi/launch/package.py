@@ -26,7 +26,7 @@ START = (
 )
 # Gets the package if it is not there, then calls main(input, output, arguments) of a module. `i`: the input.
 BOOT = f"""\
-import hashlib, importlib, json, os, shutil, struct, sys, tarfile, tempfile, io
+import hashlib, importlib, json, os, shutil, stat, struct, sys, tarfile, tempfile, io
 o = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)  # what anybody prints is no word of ours
 words = json.loads(i.readline().decode())
@@ -34,15 +34,21 @@ if words.get("cache"):
     os.environ["XDG_CACHE_HOME"] = words["cache"]
 root = {_ROOT}
 place = os.path.join(root, words["key"])
+there = [os.lstat(folder) for folder in (os.path.dirname(root), root) if os.path.lexists(folder)]
+own = all(one.st_uid == os.geteuid() and (not one.st_mode & 0o022 or stat.S_ISLNK(one.st_mode)) for one in there)
 need = not os.path.isabs(words["key"]) and not os.path.isdir(place)
 o.write({MARK!r} + (b"need\\n" if need else b"have\\n"))
 o.flush()
 try:
+    if not own and not os.path.isabs(words["key"]):
+        raise SystemExit(root + ": another user may write there; take it away, or set XDG_CACHE_HOME")
     if need:
         archive = i.read(words["bytes"])
         if hashlib.sha256(archive).hexdigest()[:len(words["key"])] != words["key"]:
             raise SystemExit("the package was damaged on its way")
+        umask = os.umask(0o077)
         os.makedirs(root, 0o700, exist_ok=True)
+        os.umask(umask)
         aside = tempfile.mkdtemp(dir=root)
         tarfile.open(fileobj=io.BytesIO(archive)).extractall(aside)
         try:

@@ -15,7 +15,6 @@
 Every file appears whole or not at all, so that each may be read by somebody else at any time.
 """
 
-import json
 import os
 import secrets
 import shutil
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.files import atomic_write, write_json
+from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import Place
 
 SAY = "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
@@ -64,14 +64,14 @@ class PoolFolder:
 
     def logged(self) -> list[str]:
         """Lines of the log that say something."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        text = read_text(self.log, errors="replace") if self.log.exists() else ""
         return [line.strip() for line in text.splitlines() if line.strip(" -")]
 
     @property
     def up(self) -> int:
         """How many ranks are up while they start."""
         try:
-            return int((self.path / "progress").read_text() or 0)
+            return int(read_text(self.path / "progress") or 0)
         except (OSError, ValueError):
             return 0
 
@@ -137,7 +137,7 @@ class PoolFolder:
             shutil.rmtree(left, ignore_errors=True)
 
     def _read(self, name: str) -> dict[str, Any]:
-        return json.loads((self.path / name).read_text())
+        return parse_json(read_bytes(self.path / name))
 
 
 def shared(folder: Path) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core import problems
+from workbench.core.base.reading import open_regular
 from workbench.core.problems.data.cache import ours as private
 from workbench.core.problems.data.cache import root
 from workbench.mpi.launch.gateway import Connection
@@ -29,7 +30,7 @@ def ship(link: Connection, data: Any, said: Said) -> None:
     total, done = sum(path.stat().st_size for path in files), 0
     pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK)]
     for i, (path, at) in enumerate(pieces):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(at)
             text = file.read(CHUNK)
         link.ask("put", text, key=data["key"], name=path.name, first=i == 0, last=i == len(pieces) - 1)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import psutil  # noqa: F401 - imported here, so that a machine without the layer's packages is found before a run begins
+import mpi4py  # noqa: F401 - a machine without the packages of real runs is found before a run begins
 
 from workbench.core.experiment import Experiment
 from workbench.core.running.run import Engine, Run, watched

@@ -8,10 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workbench.core.base.errors import RunError
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.base.text import read_json
-from workbench.core.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN_LOCK, SPEC, STOP, TASK
+from workbench.core.experiment import Experiment
+from workbench.core.trace import records
+from workbench.core.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STOP, TASK
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.launch.site import Holder
@@ -21,14 +24,20 @@ STOPPING = 60.0  # s that a run that was asked to stop has for it, before it cou
 LOOK_EVERY = 0.05  # s
 
 
-def real_folder(folder: str | Path) -> Path:
-    """The folder of a real run; raises `SettingError` for any other."""
+def real_folder(folder: str | Path, follow: bool = False) -> Path:
+    """The folder of a real run; raises `SettingError` for any other.
+
+    follow: refuse one with a trace and no ended.json as well: nobody would ever write that.
+    """
     home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
         raise SettingError(
             f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
             " those of the virtual clock)"
         )
+    if follow and (home / RUN).is_file() and not (home / ENDED).is_file():  # `reopen` takes run.json away
+        why = f"{ENDED} is missing, and the run has ended; wb.Trace.load reads its trace"
+        raise SettingError(f"folder = {str(folder)!r}: {why}")
     return home
 
 
@@ -51,6 +60,22 @@ def reclaimed(home: Path) -> Lock:
 def ended(home: Path) -> dict[str, Any] | None:
     """How the run ended; None: it has not."""
     return read_json(home / ENDED) if (home / ENDED).exists() else None
+
+
+def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:
+    """Raise `SettingError` where files were changed since a run ended, `RunError` where it has lost rounds.
+
+    counted: count the rounds; whoever goes on with a run needs those of its checkpoint only.
+    """
+    if not (home / ENDED).is_file():  # it broke off: the checkpoint has a sum of its own
+        return
+    floats = experiment.shape()[1]
+    records.check_kept(home, experiment.rounds, floats)
+    try:
+        if counted:
+            records.check_rounds(home, floats)
+    except SettingError as missing:
+        raise RunError(str(missing)) from None
 
 
 def cluster_of(home: Path) -> Cluster:

@@ -20,7 +20,7 @@ import numpy as np
 
 from workbench.core.base.blas import one_thread
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import unchanged, write_json
+from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
@@ -52,7 +52,15 @@ from workbench.mpi.engine.rank import Emulate
 from workbench.mpi.launch.site import Holder, Pool
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
 from workbench.mpi.running.assembled import changes_of, put_together
-from workbench.mpi.running.holding import cluster_of, ended, holder_of, real_folder, reclaimed, soon
+from workbench.mpi.running.holding import (
+    check_whole,
+    cluster_of,
+    ended,
+    holder_of,
+    real_folder,
+    reclaimed,
+    soon,
+)
 
 LOOK_EVERY, SOON, HASTY = 0.03, 0.005, 400  # s between looks; so many soon after a wish to stop
 WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
@@ -228,13 +236,15 @@ class RealRun(Run):
         """
         done, model, state, begun = 0, None, None, None
         if (self.home / CHECKPOINT).is_file():
-            records.check_kept(self.home)
+            check_whole(self.home, self.experiment, counted=False)
             last = records.read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, words)
             done, model, state, begun = last.rounds, last.model, last.state, last.begun
         left = (ended(self.home) or {}).get("left") if at_once else None
+        floats = self.experiment.build_problem().size
+        records.reopen(self.home, done, floats)
         changes = records.note_change(self.home, done)
-        offset = records.rewind(self.home, done, self.experiment.build_problem().size)
+        offset = records.rewind(self.home, done, floats)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
         options = {**{name: words[name] for name in names}, "first": done, "offset": offset}
         e = self.experiment
@@ -305,7 +315,7 @@ class RealRun(Run):
             self._evaluate_newest()
 
     def _read(self) -> None:
-        fresh = records.read_rows(self.home, len(self._rows))
+        fresh = records.read_next(self.home, len(self._rows))
         if len(fresh):
             if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
                 in_background(lambda: [*map(import_module, WRITERS)], "workbench-imports")
@@ -339,6 +349,7 @@ class RealRun(Run):
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)
+        check_whole(self.home, self.experiment)
         assert self._problem is not None
 
         def progress(done: int, total: int) -> None:
@@ -350,17 +361,16 @@ class RealRun(Run):
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts
-        k, whole = len(trace.columns["round"]), how["state"] == "finished"
-        state: State = "finished" if whole else "stopped"
-        note = f"all {k} rounds" if whole else f"stopped after {k} of {self.experiment.rounds} rounds"
+        k, rounds = len(trace.columns["round"]), self.experiment.rounds
+        state: State = "finished" if how["state"] == "finished" and k == rounds else "stopped"
+        note = f"all {k} rounds" if state == "finished" else f"stopped after {k} of {rounds} rounds"
         note = note if error is None else texts[0]
         self._end(trace, state, note)
 
     def _keep(self, trace: Trace) -> None:
         """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
         lock = self.claim or Lock(self.home / RUN_LOCK)
-        there = (self.home / RUN).is_file() and unchanged(self.home, ENDED)
-        if self.claim is None and (there or not lock.take()):
+        if self.claim is None and ((self.home / RUN).is_file() or not lock.take()):
             return
         try:
             records.unwatched(self.home)
@@ -459,7 +469,7 @@ def attach(folder: str | Path) -> RealRun:
     ...
     workbench.core.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
-    home = real_folder(folder)
+    home = real_folder(folder, follow=True)
     run = RealRun(experiment_of(home, same=True), home)
     return run.begin(run.follow)
 
@@ -487,6 +497,7 @@ def resume(folder: str | Path) -> RealRun:
     claim = reclaimed(home)
     try:
         if (ended(home) or {}).get("state") == "finished":
+            check_whole(home, experiment_of(home))
             why = "this run is complete, there is nothing to go on with"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         run = RealRun(experiment_of(home, same=True), home, cluster_of(home))

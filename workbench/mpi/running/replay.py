@@ -31,7 +31,7 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import experiment_of
-from workbench.core.trace.records import arrivals_of, check_kept, read_rows
+from workbench.core.trace.records import arrivals_of, check_kept, check_rounds, read_rows
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.running.assembled import changes_of
 
@@ -45,8 +45,9 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     were changed since the run ended.
     """
     home = path_of(folder, "folder")
-    check_kept(home)
     e = experiment_of(home, same=True)
+    check_kept(home, e.rounds, e.shape()[1])
+    check_rounds(home, e.shape()[1])
     done = len(read_rows(home)) if rounds is None else rounds
     with one_thread():
         return np.array(_Again(e, home, done).models())

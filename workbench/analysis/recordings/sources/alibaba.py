@@ -5,16 +5,17 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import first_line, read_table
 
 
 def tells(path: Path) -> bool:
     """A table with a column of normalised mini-batch times."""
-    return path.suffix == ".csv" and "batch_time_norm" in path.open(encoding="utf-8").readline()
+    return path.suffix == ".csv" and b"batch_time_norm" in first_line(path)
 
 
 def read(path: Path) -> pd.DataFrame:
     """Every tenth mini-batch of every worker; the first of two rows of one mini-batch counts."""
-    rows = pd.read_csv(path).rename(columns={"batch_time_norm": "seconds", "time": "step"})
+    rows = read_table(path).rename(columns={"batch_time_norm": "seconds", "time": "step"})
     return rows.drop_duplicates(["worker", "step"])[["worker", "step", "seconds"]]
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 
 from workbench.analysis.recordings.pipeline import Pipeline
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import parquet_columns, read_parquet
 from workbench.core.base.settings import SettingError
 
 NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
@@ -16,12 +16,12 @@ COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 def tells(path: Path) -> bool:
     """A table of operations."""
-    return path.suffix == ".parquet" and set(pq.read_schema(path).names) >= NEEDED
+    return path.suffix == ".parquet" and set(parquet_columns(path)) >= NEEDED
 
 
 def operations(path: Path) -> pd.DataFrame:
     """One row an operation; `start` and `end` in seconds from the step's beginning."""
-    rows = pd.read_parquet(path)
+    rows = read_parquet(path)
     rows["optype"] = rows["optype"].astype(str)
     rows["start"] = rows["start_ts"].astype(np.float64)
     rows["end"] = rows["start"] + rows["duration"].astype(np.float64)

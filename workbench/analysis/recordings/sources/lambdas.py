@@ -1,12 +1,14 @@
 """AWS Lambda's profiles of sequential gradient coding: pickles, read here without running anything in them."""
 
 import pickle
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError
 
 MOST = 2**28  # bytes of a file
@@ -29,8 +31,11 @@ class _Inert:
         return int.from_bytes(data, "little", signed=True)
 
 
-class _Reader(pickle.Unpickler):
-    """Builds lists, dicts, numbers and text; every name in the file becomes an inert stand-in, so nothing is called."""
+class _Reader(pickle._Unpickler):
+    """Builds lists, dicts, numbers and text; every name in the file becomes an inert stand-in, so nothing is called.
+
+    The reader that is written in Python: the one in C takes the memory that a file of a few bytes asks for.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         return _Inert
@@ -43,17 +48,16 @@ def tells(path: Path) -> bool:
 
 def read(path: Path) -> pd.DataFrame:
     """Seconds from a worker's call to its answer, by round. Raises `SettingError` for another kind of pickle."""
-    if path.stat().st_size > MOST:
-        raise SettingError(f"path = {str(path)!r}: is larger than {MOST >> 20} MiB; profiles are not")
     try:
-        with path.open("rb") as file:
-            rounds = _Reader(file).load()
+        rounds = _Reader(BytesIO(read_bytes(path, MOST))).load()
         rows = [
             (_whole(each["worker_id"]), int(one["round"]), float(each["finished"]) - float(each["started"]))
             for one in rounds
             for each in one["results"]
         ]
-    except (pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except SettingError:
+        raise
+    except Exception as error:  # of bytes that anybody may have written
         raise SettingError(f"path = {str(path)!r}: is no profile of Lambda workers ({error})") from None
     return pd.DataFrame(rows, columns=["worker", "step", "seconds"])
 

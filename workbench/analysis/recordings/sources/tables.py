@@ -5,6 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.formulas import from_csv
+from workbench.core.base.reading import read_parquet, read_table
 
 OTHER_NAMES = {"iteration": "step", "experiment": "recording"}
 
@@ -16,7 +18,7 @@ def tells(path: Path) -> bool:
 
 def read(path: Path) -> pd.DataFrame:
     """The table as it is; `iteration` is a step, and `experiment` a recording."""
-    rows = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    rows = from_csv(read_table(path)) if path.suffix == ".csv" else read_parquet(path)
     return rows.rename(columns={k: v for k, v in OTHER_NAMES.items() if v not in rows})
 
 

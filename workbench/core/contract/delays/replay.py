@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from functools import lru_cache
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.formulas import from_csv
+from workbench.core.base.reading import open_regular, read_parquet, read_table
 from workbench.core.base.settings import SettingError, setting, user_path
 from workbench.core.base.types import Array
 from workbench.core.contract.delays.base import Keyed, PerSample
@@ -179,8 +182,12 @@ def _table(path: str) -> pd.DataFrame:
     file = Path(path).expanduser()
     try:
         table = (
-            pd.read_parquet(file).reset_index(drop=True) if file.suffix == ".parquet" else pd.read_csv(file)
+            read_parquet(file).reset_index(drop=True)
+            if file.suffix == ".parquet"
+            else from_csv(read_table(file))
         )
+    except SettingError:
+        raise
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are of these kinds
         reason = " ".join(str(error).split())
         raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
@@ -231,7 +238,7 @@ def _line(path: str, row: int) -> str:
     file = Path(path).expanduser()
     if file.suffix == ".parquet":
         return f"row {row + 1}"
-    with file.open(newline="", encoding="utf-8") as text:
+    with TextIOWrapper(open_regular(file), newline="", encoding="utf-8") as text:
         reader = csv.reader(text)
         lines = (reader.line_num for fields in reader if len(fields) > 1 or "".join(fields).strip())
         return f"line {next(islice(lines, row + 1, None))}"

@@ -15,7 +15,9 @@ import numpy as np
 import platformdirs
 
 from workbench.core.base.files import atomic_folder, private_folder, sha256, temporary_name, write_file
+from workbench.core.base.reading import read_npy
 from workbench.core.base.settings import user_path
+from workbench.core.base.text import read_json
 
 from .options import DataError, Options
 from .prepare import FORMAT, digest
@@ -95,7 +97,7 @@ def open_folder(folder: Path) -> Prepared:
     Raises `DamagedError` where something is missing or differs from what was written.
     """
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = read_json(folder / "meta.json")
         if meta["format"] != FORMAT or meta["digest"] != digest(meta["classes"], meta["arrays"]):
             raise DamagedError("meta.json was changed")
         arrays = {name: _mapped(folder / f"{name}.npy", entry) for name, entry in meta["arrays"].items()}
@@ -128,7 +130,7 @@ def trust(found: Iterable[Sequence[Any]]) -> None:
 
 
 def _mapped(path: Path, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    array: np.ndarray[Any, np.dtype[np.float64]] = np.load(path, mmap_mode="r", allow_pickle=False)
+    array: np.ndarray[Any, np.dtype[np.float64]] = read_npy(path, mapped=True)
     if list(array.shape) != entry["shape"] or hashed(path, kept=True) != entry["sha256"]:
         raise DamagedError(f"{path.name} is not what was written")
     return array

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.core.base.settings import SettingError, path_of
+
 from . import cache, openml
 from .files import READERS, check_file, content, read_file
 from .frames import Columns
@@ -163,10 +165,12 @@ def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
     if "://" in options.source:
         raise DataError(f"source: {options.source!r} is an address; download it and give the file's path")
     try:
-        path = Path(options.source).expanduser()
+        path = path_of(options.source, "source").expanduser()
     except RuntimeError:  # ~name of nobody
         why = f"{options.source!r} begins with no user's home folder; give a path"
         raise DataError(f"source: {why}") from None
+    except SettingError as error:  # no file can have that name
+        raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
     if path.suffix.lower() not in READERS and not path.exists():
         raise DataError(_unknown(options.source))
     check_file(path)

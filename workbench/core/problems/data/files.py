@@ -7,6 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.reading import (
+    check_size,
+    names_in,
+    open_regular,
+    open_table,
+    read_npy,
+    read_npz,
+    read_parquet,
+)
+from workbench.core.base.settings import SettingError
+
 from .cache import hashed
 from .frames import Columns, frame_raw, read_csv
 from .options import DataError
@@ -29,6 +40,8 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
         return READERS[path.suffix.lower()](path, columns or Columns())
     except DataError:
         raise
+    except SettingError as error:  # no regular file, or larger than memory
+        raise DataError(f"source: {error}") from None
     except UnicodeDecodeError as error:
         why = f"{path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
         raise DataError(f"source: {why}") from error
@@ -42,8 +55,14 @@ def check_file(path: Path) -> None:
     """Refuse a path that is no file, or a file of no known kind."""
     if path.suffix.lower() not in READERS:
         raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         raise DataError(f"source: there is no file {str(path)!r}; check the path")
+    try:
+        open_regular(path).close()
+    except SettingError as error:
+        raise DataError(f"source: {error}") from None
+    except OSError as error:
+        raise DataError(f"source: {str(path)!r} cannot be read ({error.strerror})") from None
 
 
 def content(path: Path, target: str | None) -> str:
@@ -61,17 +80,17 @@ def content(path: Path, target: str | None) -> str:
 
 
 def _npy(path: Path, columns: Columns) -> Raw:
-    array = np.load(path, mmap_mode="r" if path.stat().st_size > MAP_FROM_BYTES else None, allow_pickle=False)
+    array = read_npy(path, mapped=path.stat().st_size > MAP_FROM_BYTES)
     _check_matrix(array, path.name, "an array", least=2)
     return _array_raw(array[:, :-1], np.array(array[:, -1]), path)
 
 
 def _npz(path: Path, columns: Columns) -> Raw:
-    with np.load(path, allow_pickle=False) as archive:
-        if not {"X", "y"} <= set(archive.files):
-            names = ", ".join(archive.files) or "none"
-            raise DataError(f"source: {path.name!r} holds the arrays {names}; it must hold X and y")
-        X, y = archive["X"], archive["y"]
+    arrays = read_npz(path, ("X", "y"))
+    if not {"X", "y"} <= set(arrays):
+        names = ", ".join(names_in(path)) or "none"
+        raise DataError(f"source: {path.name!r} holds the arrays {names}; it must hold X and y")
+    X, y = arrays["X"], arrays["y"]
     _check_matrix(X, path.name, "X")
     if y.shape != X.shape[:1]:
         why = "y must be 1-D with one value per row of X"
@@ -96,15 +115,15 @@ def _array_raw(X: NDArray[Any], y: NDArray[Any], path: Path) -> Raw:
 def _svmlight(path: Path, columns: Columns) -> Raw:
     from sklearn.datasets import load_svmlight_file
 
-    X, y = load_svmlight_file(str(path))
+    with open_table(path) as file:
+        X, y = load_svmlight_file(file)
+    check_size(path, 8.0 * X.shape[1], f"for a row of {X.shape[1]} columns")
     _check_matrix(X, path.name, "the table")
     return Raw(lambda rows, width: X[rows][:, :width].toarray(), X.shape[1], y, f"The file {path.name}.")
 
 
 def _frame(path: Path, columns: Columns) -> Raw:
-    import pandas as pd
-
-    frame = read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path, engine="pyarrow")
+    frame = read_csv(path) if path.suffix.lower() == ".csv" else read_parquet(path)
     return frame_raw(frame, path.name, f"The file {path.name}.", columns)
 
 

@@ -4,10 +4,13 @@ import csv
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from workbench.core.base.reading import open_regular, read_table
 
 from .options import DataError
 from .table import Floats, Indices, Raw
@@ -47,7 +50,7 @@ def read_csv(path: Path) -> "pd.DataFrame":
         warnings.simplefilter("error", pd.errors.ParserWarning)
         # Deprecated from pandas 3.1, whose default is as exact; earlier ones round without it.
         warnings.filterwarnings("ignore", message="The 'float_precision' argument")
-        frame = pd.read_csv(path, float_precision="round_trip", index_col=False, low_memory=False)
+        frame = read_table(path, float_precision="round_trip", index_col=False, low_memory=False)
     _own_names(frame, path)
     names = [str(name) for name in frame.columns]
     counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
@@ -59,7 +62,7 @@ def read_csv(path: Path) -> "pd.DataFrame":
 
 def _own_names(frame: "pd.DataFrame", path: Path) -> None:
     """Give the columns the names that stand in the file: pandas makes a.1 of a second a, which hides it."""
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as lines:
         names = next((row for row in csv.reader(lines) if row), [])
     if len(names) == frame.shape[1] and "" not in names:
         frame.columns = [name.strip() for name in names]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import atomic_write
+from workbench.core.base.reading import read_text
 from workbench.core.base.text import dump
 from workbench.mpi.launch.package import tarred
 from workbench.mpi.launch.reports import Said, quiet
@@ -49,7 +50,7 @@ def make_keys(folder: Path) -> None:
 
 def public(folder: Path, name: str) -> str:
     """The public half of a key pair: kind and key."""
-    kind, key, *_ = (folder / f"{name}.pub").read_text(encoding="utf-8").split()
+    kind, key, *_ = read_text(folder / f"{name}.pub").split()
     return f"{kind} {key}"
 
 
@@ -62,7 +63,7 @@ def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = (
         '[ "$left" -gt 0 ] || left=0\n'
         'exec shutdown -P "+$left" "the hours of this cluster are over"\n'
     )
-    private = (folder / host).read_text(encoding="utf-8")
+    private = read_text(folder / host)
     words: dict[str, object] = {"ssh_deletekeys": True, "ssh_pwauth": False}
     words |= {"ssh_keys": {"ed25519_private": private, "ed25519_public": public(folder, host)}}
     words |= {"ssh_authorized_keys": list(opens)}
@@ -124,7 +125,7 @@ def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
     """The head's .ssh as a tar file."""
     known = "".join(f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers)
     common = _common(user, "~/.ssh/workbench", "~/.ssh/workbench_known_hosts")
-    files = {"workbench": (folder / INNER).read_text(encoding="utf-8"), "workbench_known_hosts": known}
+    files = {"workbench": read_text(folder / INNER), "workbench_known_hosts": known}
     files |= {"workbench_hosts": "".join(f"{worker}\n" for worker in workers), "config": f"Host *\n{common}"}
     return tarred({name: text.encode() for name, text in files.items()}, mode=0o600)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import atomic_write
+from workbench.core.base.files import atomic_write, private_folder
 from workbench.core.base.locks import Lock
+from workbench.core.base.text import read_json
 from workbench.core.problems.data.cache import root
 from workbench.mpi.clusters.ec2.prices import Price
 
@@ -56,7 +57,7 @@ def folder_of(name: str) -> Path:
 def read(folder: Path) -> Notes | None:
     """The notes; None: there are none. Raises `Damaged`."""
     try:
-        words = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        words = read_json(folder / _FILE)
         priced = {what: Price(**price) for what, price in words.pop("prices").items()}
         return Notes(**{**words, "prices": priced, "workers": tuple(words["workers"])})
     except FileNotFoundError:
@@ -68,8 +69,7 @@ def read(folder: Path) -> Notes | None:
 
 def write(folder: Path, notes: Notes) -> None:
     """Write the notes into a folder that only the user can read."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder.chmod(0o700)
+    private_folder(folder)
     with atomic_write(folder / _FILE, "w") as out:
         os.fchmod(out.fileno(), 0o600)
         json.dump(asdict(notes), out, indent=1)
@@ -82,6 +82,6 @@ def forget(folder: Path) -> None:
 
 def alone(folder: Path) -> AbstractContextManager[None]:
     """One at a time starts or ends the machines of a cluster; raises `ClusterError` where somebody does already."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.parent)
     other = f"{folder.name}: is being started or ended by another program on this machine; wait for it"
-    return Lock(folder.with_name(f".{folder.name}.lock"), 0o600).alone(ClusterError(other))
+    return Lock(folder.with_name(f".{folder.name}.lock")).alone(ClusterError(other))

@@ -22,6 +22,8 @@ from pydantic import AfterValidator, BeforeValidator
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
+from workbench.core.base.files import private_folder
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, setting
 from workbench.mpi.clusters.base import Cluster, HostName, Word, matching
 from workbench.mpi.clusters.slurm import pool as jobs
@@ -188,7 +190,7 @@ class Login(Site):
     def open(self, ranks: int, said: Said = quiet) -> SlurmPool:
         cluster = self.cluster
         nodes, tasks = cluster.shape(ranks)
-        cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(cluster.pools)
         jobs.sweep(cluster.pools)
         jobs.free(cluster.pools)
         more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": here()}
@@ -221,7 +223,7 @@ class Login(Site):
         """Nodes of our jobs, and what is in the queue; node-hours of the jobs that run now."""
         found, price = ours(self.cluster.label), self.cluster.price
         pools = self.cluster.pools.glob(f"*/{NUMBER}")
-        ranks = {path.read_text(): int(PoolFolder(path.parent).settings()["ranks"]) for path in pools}
+        ranks = {read_text(path): int(PoolFolder(path.parent).settings()["ranks"]) for path in pools}
         hours = sum(job.used * job.nodes for job in found) / 3600
         rows = tuple(row for job in found for row in rows_of(job, ranks.get(job.number, 0)))
         cost = None if price is None else hours * price
@@ -237,7 +239,7 @@ class Login(Site):
             said("cancelling jobs", i, len(found))
             Ticket(job.number).cancel(CANCELLING)
         for path in self.cluster.pools.glob(f"*/{NUMBER}"):
-            if look_up(path.read_text()).final:
+            if look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
         # Asked from elsewhere, which has brought things?
         if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
@@ -269,17 +271,17 @@ class Login(Site):
             wish = replace(self._all_nodes(folder), tasks=1, command=srun)
             job = Ticket(numbered(self._submit(folder, wish)))
             _await_over(job, said)
-            codes = {path.stem: int(path.read_text()) for path in sorted(folder.glob("*.code"))}
+            codes = {path.stem: int(read_text(path)) for path in sorted(folder.glob("*.code"))}
             if not codes:
                 raise ClusterError(f"{job.job().ending()}: {jobs.last_line(PoolFolder(folder))}")
-            said_by = {node: (folder / f"{node}.out").read_text(errors="replace") for node in codes}
+            said_by = {node: read_text(folder / f"{node}.out", errors="replace") for node in codes}
             return {node: (code, said_by[node]) for node, code in codes.items()}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self) -> Path:
         """A folder of its own for a job that is none of a pool."""
-        self.cluster.pools.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self.cluster.pools)
         return Path(tempfile.mkdtemp(dir=self.cluster.pools))
 
     def _all_nodes(self, folder: Path) -> Wish:

@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
+from workbench.core.base.reading import read_text
 from workbench.core.trace.layout import ENDED
 from workbench.mpi.clusters.slurm.queue import Ticket, call
 from workbench.mpi.launch.head.pools import FolderPool
@@ -125,7 +126,7 @@ def last_line(files: PoolFolder) -> str:
 def idle(folder: Path) -> bool:
     """Has a pool no run, waiting or under way?"""
     try:
-        home = Path((folder / RUN).read_text())
+        home = Path(read_text(folder / RUN))
     except OSError:
         return True
     return not home.is_dir() or (home / ENDED).exists()
@@ -137,7 +138,7 @@ def free(pools: Path) -> None:
         pid, host = PoolFolder(path.parent).settings()["by"]
         if host == here().host and not is_alive(pid) and idle(path.parent):
             with contextlib.suppress(ClusterError):
-                call("scancel", path.read_text())
+                call("scancel", read_text(path))
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 

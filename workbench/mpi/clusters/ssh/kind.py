@@ -10,7 +10,6 @@ ssh gets a configuration file whose first words are strict, then the user's own.
 
 import contextlib
 import ipaddress
-import json
 import os
 import re
 import time
@@ -25,8 +24,10 @@ from pydantic import AfterValidator, field_validator, model_validator
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import write_json
+from workbench.core.base.files import private_folder, write_json
+from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, Settings, setting, user_path
+from workbench.core.base.text import read_json
 from workbench.mpi.clusters.base import Cluster, HostName, Word, placed
 from workbench.mpi.clusters.ssh.fleet import Fleet, survey
 from workbench.mpi.launch import mpiexec
@@ -218,7 +219,7 @@ class Ssh(Cluster):
         try:
             super().up(said)
             if opened:
-                self._noted.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(self._noted.parent)
                 write_json(self._noted, {"since": time.time()})
         except BaseException:
             if opened:
@@ -248,8 +249,8 @@ class Ssh(Cluster):
     def _since(self) -> float | None:
         """When it went up, s since 1970; None: it is not up."""
         try:
-            return float(json.loads(self._noted.read_text())["since"])
-        except (OSError, ValueError, KeyError):
+            return float(read_json(self._noted)["since"])
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
 
@@ -267,7 +268,7 @@ def read_hostfile(path: Path) -> list[dict[str, str | int]]:
     [{'host': 'node1', 'slots': 4}, {'host': 'node2', 'slots': 2}]
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"hostfile = {str(path)!r}: cannot be read ({error})") from None
     slots: dict[str, int] = {}

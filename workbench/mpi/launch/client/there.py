@@ -13,6 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
+from workbench.core.base.reading import read_text
 from workbench.core.trace.layout import ENDED, STOP
 from workbench.mpi.launch.gateway import AGENT, Connection, Gateway, Lost
 from workbench.mpi.launch.mirror import Mirror, grown
@@ -40,7 +41,7 @@ class There(Site):
 
     def connect(self) -> Connection:
         """Start the agent; raises `Lost`."""
-        files = {name: Path(path).read_text() for name, path in self.files.items()}
+        files = {name: read_text(path) for name, path in self.files.items()}
         return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
 
     @override

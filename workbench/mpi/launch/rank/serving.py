@@ -15,6 +15,8 @@ from mpi4py import MPI
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_json
+from workbench.core.base.reading import read_bytes
+from workbench.core.base.text import read_json
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import MASTER
@@ -98,8 +100,8 @@ def _places(control: Control) -> list[Place]:
 def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[Place]) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
-        words = json.loads(path.read_text())
-        arrays = (Path(words["folder"]) / ARRAYS).read_bytes()
+        words = read_json(path)
+        arrays = read_bytes(Path(words["folder"]) / ARRAYS)
         path.unlink()  # taken: what becomes of it now stands in the run folder
     except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
         time.sleep(NAP)
@@ -114,7 +116,7 @@ def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[
 def _unseen(path: Path) -> bool:
     """Has a run waited for long whose folder is not there on this host? Then the pool's user is told so."""
     try:
-        folder, since = json.loads(path.read_text())["folder"], path.stat().st_mtime
+        folder, since = read_json(path)["folder"], path.stat().st_mtime
     except (OSError, ValueError):
         return False
     if Path(folder).is_dir() or time.time() - since < UNSEEN:

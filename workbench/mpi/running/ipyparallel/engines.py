@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from workbench.core.base.errors import ClusterError
+from workbench.core.base.reading import read_text
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import awaited, end_ours, is_alive, tied
@@ -71,7 +72,7 @@ class Keeper:
         if self.error is not None:
             raise ClusterError(f"{self.engines} engines: cannot be started ({self.error})")
         if self._started.is_set() and not is_alive(self._cluster.engine_set.pid):
-            log = Path(self._cluster.engine_set.output_file).read_text(errors="replace")
+            log = read_text(self._cluster.engine_set.output_file, errors="replace")
             lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
             errors = [line for line in lines if "Error" in line]
             last = (errors or lines or ["it ended without a word"])[-1]

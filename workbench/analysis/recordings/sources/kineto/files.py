@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from workbench.core.base.reading import check_json_size, open_regular, read_bytes, read_gzip
 from workbench.core.base.settings import SettingError
 
 ENDING = re.compile(r"(\.trace)?\.json(\.gz)?$")
@@ -271,22 +273,25 @@ def has_events(path: Path) -> bool:
     if not ENDING.search(path.name):
         return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             packed = file.read(len(GZIP)) == GZIP
-        with gzip.open(path) if packed else path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
+            file.seek(0)
+            with gzip.open(file) if packed else nullcontext(file) as unpacked:
+                head = unpacked.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error, SettingError):
         return False
     return b'"traceEvents"' in head.replace(b"\0", b"")  # UTF-16 too
 
 
 def _bytes(path: Path) -> bytes:
-    raw = path.read_bytes()
+    raw = read_bytes(path)
     if not raw.startswith(GZIP):
         return raw
     try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
+        return read_gzip(path)
+    except SettingError:
+        raise
+    except (OSError, EOFError, ValueError) as error:
         raise SettingError(f"path = {str(path)!r}: its compressed data are damaged ({error})") from None
 
 
@@ -298,6 +303,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     text = raw.decode(
         json.detect_encoding(raw), errors="replace"
     )  # names only may have characters of other encodings
+    check_json_size(text, path)
     try:
         words = json.loads(text, strict=False)
     except json.JSONDecodeError as error:

@@ -1,0 +1,404 @@
+"""Files that others may have written: only regular ones are opened, and none may take more memory than a limit.
+
+Every reader of the package opens its files here. A pipe, a device or a folder in the place of a file is refused without
+waiting for it. The size that a file declares is compared with the limit before memory is taken.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from workbench.core.base.settings import SettingError
+
+if (
+    TYPE_CHECKING
+):  # whoever reads no arrays need not wait for NumPy, whose threads forbid some of what Linux can do
+    import numpy as np
+    import pandas as pd
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+
+MAX_FILE_BYTES = "WORKBENCH_MAX_FILE_BYTES"  # environment variable: bytes of memory that one file may take
+MEMORY_SHARE = 0.5  # of the memory that is available: the limit where that variable is not set
+UNCHECKED_BYTES = 2**24  # a file that takes less is not compared with the memory that is available
+PIECE_BYTES = 2**20  # read or unpacked at once
+FIELD_BYTES = 64  # memory of a number or short text in a table or list, with what refers to it
+GROUP_BYTES = 240  # memory of a small dict
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes one; whole pairs look like it as well
+_LONE_SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]")
+_KINDS = {
+    stat.S_ISFIFO: "a named pipe",
+    stat.S_ISDIR: "a folder",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+    stat.S_ISSOCK: "a socket",
+}
+_CGROUP = Path("/sys/fs/cgroup")
+
+Where = str | os.PathLike[str]
+
+
+def memory_limit() -> int:
+    """Return how many bytes of memory one file may take; raises `SettingError` for a limit that is not a number.
+
+    >>> memory_limit() > 0
+    True
+    """
+    told = os.environ.get(MAX_FILE_BYTES)
+    return int(MEMORY_SHARE * _available()) if told is None else _told(told)
+
+
+def _told(text: str) -> int:
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        why = "is not a number of bytes; take one such as 8e9, or unset it"
+        raise SettingError(f"{MAX_FILE_BYTES} = {text!r:.60}: {why}")
+    return int(limit)
+
+
+def _available() -> int:
+    """Memory that can be had, bytes: of the machine, or of the group of processes (a container, a batch job)."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    try:
+        most, used = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current"))
+        return min(free, max(int(most) - int(used), 0))
+    except (OSError, ValueError):  # no such groups here, or no limit ("max")
+        return int(free)
+
+
+def check_size(path: Where, size: float, unpacked: str = "", most: float = math.inf) -> None:
+    """Raise `SettingError` where a file would take more memory than the limit.
+
+    size: bytes that its content takes. unpacked: what is that large, such as "unpacked". most: a lower limit, which
+    holds unless the user has set one.
+    """
+    told = MAX_FILE_BYTES in os.environ
+    if size <= UNCHECKED_BYTES and not told:
+        return
+    if size > (limit := memory_limit() if told else min(memory_limit(), most)):
+        takes = f"takes {_amount(size)} of memory{f' {unpacked}' if unpacked else ''}"
+        why = (
+            f"the limit is {_amount(limit)}; set {MAX_FILE_BYTES} to a larger number of bytes if it is right"
+        )
+        raise SettingError(f"{printable(path)}: {takes}, and {why}")
+
+
+def _amount(size: float) -> str:
+    """Write an amount of memory.
+
+    >>> _amount(6.8e9), _amount(1000), _amount(1e30)
+    ('6.8 GB', '1000 bytes', '1e+30 bytes')
+    """
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if unit <= size < 1e15:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.3g} bytes" if size >= 1e15 else f"{size:.0f} bytes"
+
+
+def printable(path: Where) -> str:
+    """Return a path as it can be printed, whatever bytes its name holds."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _check_regular(path: Where, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "no regular file")
+        raise SettingError(f"{printable(path)}: is {kind}; give a regular file")
+
+
+def open_regular(path: Where) -> BufferedReader:
+    """Open a regular file to read it in pieces, and never wait for it.
+
+    Raises OSError where it cannot be opened, and `SettingError` for a pipe, a device, a socket or a folder.
+
+    >>> import tempfile
+    >>> open_regular(tempfile.mkdtemp())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    workbench.core.base.settings.SettingError: ...: is a folder; give a regular file
+    """
+    _check_regular(path, Path(path).stat().st_mode)  # opening a device may already do something
+    handle = os.open(path, _FLAGS)
+    try:
+        _check_regular(path, os.fstat(handle).st_mode)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_bytes(path: Where, most: float = math.inf) -> bytes:
+    """Read a regular file; raises OSError, and `SettingError` for another or one larger than the limit or `most`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        check_size(path, size, most=most)
+        return file.read(size)  # no more, where somebody goes on writing
+
+
+def read_text(path: Where, errors: str = "strict") -> str:
+    """Read text in UTF-8, lines ended by a newline; raises what `read_bytes` raises, and UnicodeDecodeError."""
+    return read_bytes(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_gzip(path: Where) -> bytes:
+    """Unpack a file of gzip, as far as the limit allows.
+
+    Raises what `read_bytes` raises, EOFError where it ends early, and ValueError where it is not gzip.
+    """
+    limit, found, packed = memory_limit(), bytearray(), read_bytes(path)
+    if not packed:
+        raise EOFError("the file is empty")
+    while packed:  # several archives may follow one another
+        unpacker = zlib.decompressobj(wbits=31)
+        while packed and not unpacker.eof:
+            try:
+                found += unpacker.decompress(packed, PIECE_BYTES)
+            except zlib.error as error:
+                raise ValueError(f"is not gzip ({error})") from None
+            packed = unpacker.unconsumed_tail
+            if len(found) > limit:
+                check_size(path, len(found), "unpacked, or more")
+        if not unpacker.eof:
+            found += unpacker.flush()
+            raise EOFError("the file is cut off")
+        packed = unpacker.unused_data.lstrip(b"\0")
+    return bytes(found)
+
+
+def parse_json(text: str | bytes, where: Where = "JSON") -> Any:
+    r"""Parse JSON; raises ValueError with its reason, and `SettingError` where it takes more memory than the limit.
+
+    >>> parse_json('{"name": "\\ud800"}')
+    Traceback (most recent call last):
+    ...
+    ValueError: holds half of a surrogate pair
+    """
+    check_json_size(text, where)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("its lists and fields are nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not text in UTF-8 ({error.reason} at byte {error.start})") from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # Python reads no whole number of more than 4300 digits
+        raise ValueError("holds a number of thousands of digits") from None
+    if _LONE_SURROGATE.search(text) if isinstance(text, str) else _LONE_SURROGATE_BYTES.search(text):
+        check_characters(found)
+    return found
+
+
+def check_json_size(text: str | bytes, where: Where) -> None:
+    """Raise `SettingError` where what a text of JSON stands for takes more memory than the limit."""
+    if len(text) > UNCHECKED_BYTES // GROUP_BYTES or MAX_FILE_BYTES in os.environ:
+        marks: Any = ("{", "[", ",") if isinstance(text, str) else (b"{", b"[", b",")
+        groups, lists, fields = (text.count(mark) for mark in marks)
+        check_size(where, len(text) + GROUP_BYTES * groups + FIELD_BYTES * (lists + fields))
+
+
+def check_characters(found: Any) -> None:
+    """Raise ValueError where a text in nested fields and lists cannot be written: half of a surrogate pair."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair") from None
+
+
+def read_npy(path: Where, mapped: bool = False) -> "NDArray[Any]":
+    """Read an array, never unpickled; `mapped`: leave it on the disk. Raises OSError, ValueError and `SettingError`."""
+    import numpy as np
+
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        shape, fortran, dtype = _header(file, size)
+        if mapped and size:
+            order: Any = "F" if fortran else "C"
+            return np.memmap(file, dtype, "r", file.tell(), shape, order)
+        check_size(path, size)
+        return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(file: IO[bytes], size: int) -> "tuple[tuple[int, ...], bool, np.dtype[Any]]":
+    """Shape, order and type of the array that begins here; raises ValueError where `size` bytes cannot hold it."""
+    import numpy as np
+
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"has version {version} of the format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(file)
+    except (RecursionError, MemoryError, SyntaxError, TypeError):
+        raise ValueError("its header is damaged") from None
+    if dtype.hasobject:
+        raise ValueError("holds objects of Python, which are not read")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size - file.tell():
+        raise ValueError(f"is cut off: an array of shape {shape} and type {dtype} does not fit into it")
+    return shape, fortran, dtype
+
+
+def read_npz(path: Where, names: Iterable[str] | None = None) -> "dict[str, NDArray[Any]]":
+    """Read arrays of an archive by name, those of `names` that are there, or all.
+
+    Raises OSError, ValueError, `zipfile.BadZipFile` and `SettingError`.
+    """
+    with open_regular(path) as file:
+        return arrays_in(file, path, names)
+
+
+def names_in(path: Where) -> list[str]:
+    """Names of the arrays in an archive; raises OSError, `zipfile.BadZipFile` and `SettingError`."""
+    with open_regular(path) as file, zipfile.ZipFile(file) as whole:
+        return [name.removesuffix(".npy") for name in whole.namelist()]
+
+
+def arrays_in(file: IO[bytes], where: Where, names: Iterable[str] | None = None) -> "dict[str, NDArray[Any]]":
+    """The same of an open file; `where`: its name in messages. Each member is read to its end and its sum checked."""
+    import numpy as np
+
+    with zipfile.ZipFile(file) as whole:
+        members = {info.filename.removesuffix(".npy"): info for info in whole.infolist()}
+        wanted = list(members) if names is None else [name for name in names if name in members]
+        check_size(where, sum(members[name].file_size for name in wanted), "unpacked")
+        found = {}
+        for name in wanted:
+            content = whole.read(members[name])
+            member = BytesIO(content)
+            shape, fortran, dtype = _header(member, len(content))
+            array = np.frombuffer(bytearray(content), dtype, math.prod(shape), member.tell())
+            found[name] = array.reshape(shape, order="F" if fortran else "C")
+    return found
+
+
+def first_line(path: Where) -> bytes:
+    """The first line of a regular file, or so many bytes of it; raises OSError and `SettingError`."""
+    with open_regular(path) as file:
+        return file.readline(PIECE_BYTES)
+
+
+def read_table(path: Where, **options: Any) -> "pd.DataFrame":
+    """Read a .csv table by pandas with its `options`; raises what pandas raises, OSError and `SettingError`."""
+    import pandas as pd
+
+    with open_table(path) as file:
+        frame: pd.DataFrame = pd.read_csv(file, **options)
+    return frame
+
+
+def open_table(path: Where) -> BufferedReader:
+    """Open a regular file of a table in text, whose fields fit into memory; raises OSError and `SettingError`."""
+    file = open_regular(path)
+    try:
+        size = os.fstat(file.fileno()).st_size
+        if size * FIELD_BYTES > UNCHECKED_BYTES or MAX_FILE_BYTES in os.environ:
+            check_size(path, size)
+            check_size(
+                path, size + FIELD_BYTES * sum(map(_fields, iter(lambda: file.read(PIECE_BYTES), b"")))
+            )
+            file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _fields(piece: bytes) -> int:
+    return sum(map(piece.count, (b",", b";", b"\t", b"\n")))
+
+
+@contextmanager
+def open_parquet(path: Where) -> Iterator["pq.ParquetFile"]:
+    """Open a table of Parquet, as a context; raises what Arrow raises (OSError, ValueError).
+
+    Raises `SettingError` where its rows, unpacked, do not fit into memory.
+    """
+    import pyarrow.parquet as pq
+
+    with open_regular(path) as file, pq.ParquetFile(file) as table:
+        check_size(path, size := _numbers(table.metadata), "unpacked")
+        check_size(path, size + sum(map(partial(_text, file, table.metadata), _texts(table))), "unpacked")
+        yield table
+
+
+def parquet_columns(path: Where) -> list[str]:
+    """Names of the columns of a table of Parquet; raises what Arrow raises (OSError, ValueError), `SettingError`."""
+    import pyarrow.parquet as pq
+
+    with open_regular(path) as file:
+        return list(pq.read_schema(file).names)
+
+
+def read_parquet(path: Where) -> "pd.DataFrame":
+    """Read a table of Parquet; raises what `open_parquet` raises."""
+    import pandas as pd
+
+    with open_parquet(path), open_regular(path) as file:
+        frame: pd.DataFrame = pd.read_parquet(file, engine="pyarrow")
+    return frame
+
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 8}
+
+
+def _chunks(found: "pq.FileMetaData") -> Iterator[tuple[int, int, Any]]:
+    """Column, values and description of each part of a column."""
+    for number in range(found.num_row_groups):
+        group = found.row_group(number)
+        for column in range(group.num_columns):
+            chunk = group.column(column)
+            yield column, max(chunk.num_values, group.num_rows), chunk
+
+
+def _numbers(found: "pq.FileMetaData") -> int:
+    """Bytes of all columns without the text in them: a value that repeats takes hardly any room in the file."""
+    widths = [
+        _WIDTHS.get(of.physical_type) or max(of.length, 1)
+        for of in map(found.schema.column, range(found.num_columns))
+    ]
+    return sum(
+        max(values * widths[column], chunk.total_uncompressed_size)
+        for column, values, chunk in _chunks(found)
+    )
+
+
+def _texts(table: "pq.ParquetFile") -> list[int]:
+    """Columns of text that may be much larger in memory than the file says: each value at most a whole part of it."""
+    most: dict[int, int] = {}
+    for column, values, chunk in _chunks(table.metadata):
+        if chunk.physical_type == "BYTE_ARRAY":
+            most[column] = most.get(column, 0) + values * chunk.total_uncompressed_size
+    return [column for column, size in most.items() if size > UNCHECKED_BYTES]
+
+
+def _text(file: BufferedReader, found: "pq.FileMetaData", column: int) -> int:
+    """Bytes of a column's text, measured without writing out what repeats."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    path = found.schema.column(column).path
+    with pq.ParquetFile(file, metadata=found, read_dictionary=[path]) as table:
+        if path not in table.schema_arrow.names:  # in lists or fields: the most that it may be
+            return sum(n * chunk.total_uncompressed_size for at, n, chunk in _chunks(found) if at == column)
+        size = 0
+        for batch in table.iter_batches(columns=[path]):
+            values = batch.column(0)
+            lengths = pc.binary_length(values.dictionary)
+            size += pc.sum(lengths.take(values.indices)).as_py() or 0
+    return size
