@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,16 +18,19 @@ from workbench.analysis.planning.laws import laws_of
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
 from workbench.core.base.files import atomic_write
-from workbench.core.base.settings import SettingError, check_ending, path_of
+from workbench.core.base.settings import SettingError, check_ending, check_kind, path_of
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel, DelayStream, Replay
 from workbench.core.problems.data.cache import stored
 
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
+LAST_STEP = 2.0**62  # whole numbers of 64 bits
 TIMESTAMP = 1e8  # s: three years
 UNITS = 300.0  # workers that differ by more have other units, as ms and s
 CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
+NOT_A_TIME = "times are finite and at least 0; did the clock step back? Leave such rows out"
 OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
+VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
 
 
@@ -47,12 +52,26 @@ class Recording:
     units: str = "s"
     source: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse, with the field's name, what is not a table of recorded times."""
+        _check_frame("frame", self.frame, COLUMNS, "wb.traces.load reads a file, Recording.of_rows a table")
+        _check_text("units", self.units)
+        if not isinstance(self.source, Mapping):
+            raise SettingError(
+                f"source = {_shown(repr(self.source))}: give a mapping of text, e.g. {{'name': 'mine'}}"
+            )
+        name = str(self.source.get("name", "frame"))
+        _check_times(name, self.frame)
+        _check_names(name, self.frame)
+
     @classmethod
     def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
         """Fill in the columns that are not there; raises `SettingError` for rows that are no times.
 
         `rows`: worker, step and seconds at least; `name`: of the recording, where they have none.
         """
+        _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
+        _check_text("name", name)
         file = source.get("file", name)
         missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
         if missing:
@@ -62,7 +81,10 @@ class Recording:
         defaults |= {"samples": np.nan, "processor_seconds": np.nan}
         for column, value in defaults.items():
             rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
-        rows = _checked(rows[list(COLUMNS)].reset_index(drop=True), file)
+        rows = rows[list(COLUMNS)].reset_index(drop=True)
+        if not rows.empty:
+            _check_names(file, rows)
+        rows = _checked(_one_kind(rows), file)
         return cls(rows, units, {"name": name, **source})
 
     @cached_property
@@ -74,8 +96,10 @@ class Recording:
         """One job of several; raises `SettingError` with their names."""
         if name is None and len(self.names) == 1:
             return self
-        if name not in self.names:
-            raise SettingError(f"recording = {name!r}: choose one of {', '.join(map(repr, self.names))}")
+        if not isinstance(name, str) or name not in self.names:
+            raise SettingError(
+                f"recording = {_shown(repr(name))}: choose one of {', '.join(map(repr, self.names))}"
+            )
         mine = self.frame[self.frame["recording"].astype(str) == name].reset_index(drop=True)
         return replace(self, frame=mine, source={**self.source, "recording": str(name)})
 
@@ -88,8 +112,12 @@ class Recording:
         """
         frame = self.job().frame
         phases = sorted(set(frame["phase"]))
-        if phase is not None and phase not in phases:
-            raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
+        if not isinstance(values, str) or values not in VALUES:
+            raise SettingError(
+                f"values = {_shown(repr(values))}: choose one of {', '.join(map(repr, VALUES))}"
+            )
+        if phase is not None and (not isinstance(phase, str) or phase not in phases):
+            raise SettingError(f"phase = {_shown(repr(phase))}: choose one of {', '.join(map(repr, phases))}")
         rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
         whole: Any = (
             "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
@@ -121,6 +149,12 @@ class Recording:
         of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
         "fitted": the best law of the card, which keeps what that law can say.
         """
+        if not isinstance(how, str) or how not in get_args(How):
+            raise SettingError(
+                f"how = {_shown(repr(how))}: choose one of {', '.join(map(repr, get_args(How)))}"
+            )
+        if block is not None:
+            _check_count("block", block, 1)
         job = self.job()
         if how == "fitted":
             return laws_of(whole(job.names[0], job.table()))[0].delays
@@ -140,6 +174,9 @@ class Recording:
         >>> made.replays().loc["as it was", "maximum"]
         np.float64(2.0)
         """
+        for name, value, least in (("workers", workers, 1), ("rounds", rounds, 1), ("seed", seed, 0)):
+            if name != "workers" or value is not None:
+                _check_count(name, value, least)
         job = self.job()
         times = whole(job.names[0], job.table())
         n = times.shape[1] if workers is None else workers
@@ -158,8 +195,9 @@ class Recording:
         >>> Recording.of_rows(rows, "two workers").croissant()["name"]
         'two workers'
         """
-        check_ending(Path(file), (".csv", ".parquet"), "file")
-        return described(self.source, self.units, file, self._packed(Path(file).suffix))
+        path = path_of(file, "file")
+        check_ending(path, (".csv", ".parquet"), "file")
+        return described(self.source, self.units, str(file), self._packed(path.suffix))
 
     def write(self, path: str | Path) -> Path:
         """Write a table that the delay law "replay" reads: worker, iteration, seconds, ..., as .csv or .parquet."""
@@ -194,32 +232,96 @@ def _own(frame: pd.DataFrame) -> pd.DataFrame:
     return own if len(own) else frame
 
 
+def _check_frame(field: str, frame: object, columns: tuple[str, ...], hint: str) -> None:
+    """Refuse what is not a table with rows, with these columns at least, each once."""
+    if not isinstance(frame, pd.DataFrame):
+        raise SettingError(f"{field} = {_shown(repr(frame))}: give a pandas DataFrame; {hint}")
+    twice = [str(name) for name in frame.columns[frame.columns.duplicated()].unique()]
+    if twice:
+        raise SettingError(
+            f"{field}: has more than one column {', '.join(twice)}; give each column a name of its own"
+        )
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        raise SettingError(f"{field}: lacks columns {missing}; {hint}")
+    if columns and frame.empty:
+        raise SettingError(f"{field}: there is no row; {hint}")
+
+
+def _check_count(field: str, value: Any, least: int) -> None:
+    check_kind(field, value, int)
+    if value < least:
+        raise SettingError(f"{field} = {value}: take {least} or more")
+
+
+def _check_text(field: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise SettingError(f"{field} = {_shown(repr(value))}: is not text; give a name in quotes")
+
+
+def _check_names(file: str, frame: pd.DataFrame) -> None:
+    """Refuse what cannot name a recording, worker, host or phase; a missing host or worker is another matter."""
+    for column in ("recording", "worker", "host", "phase"):
+        values, numbers = frame[column].astype(object), column != "phase"
+        known = {kind: _is_name(kind, numbers) for kind in set(values.map(type))}
+        wrong = ~values.map(type).map(known).astype(bool)
+        if column in ("host", "worker"):
+            wrong &= values.notna()
+        _refuse(file, wrong, values, f"is not a name; give text{' or a whole number' * numbers}")
+        texts = {value for value in set(values[~wrong]) if isinstance(value, str)}
+        broken = {value for value in texts if value != value.encode(errors="replace").decode()}
+        if broken:
+            _refuse(file, values.isin(broken), values.map(ascii), "is not valid Unicode; give other text")
+
+
+def _is_name(kind: type, numbers: bool) -> bool:
+    """Return whether values of this type are names: text, and real numbers where they may be."""
+    real = issubclass(kind, Real | np.number) and not issubclass(kind, complex | np.complexfloating | bool)
+    return issubclass(kind, str) or (numbers and real)
+
+
+def _one_kind(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with all workers' names as text where some are text and others numbers."""
+    kinds = set(frame["worker"].map(type)) if frame["worker"].dtype.kind == "O" else set()
+    return frame.assign(worker=frame["worker"].astype(str)) if len(kinds) > 1 and str in kinds else frame
+
+
 def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     """Numbers as numbers, and nothing that is no time."""
     if frame.empty:
         raise SettingError(f"path = {file!r}: there is no row")
-    seconds = pd.to_numeric(frame["seconds"], errors="coerce")
-    step = pd.to_numeric(frame["step"], errors="coerce")
-    broken = ~np.isfinite(step) | (step % 1 != 0)
-    _refuse(file, broken, frame["step"], "steps are whole numbers, as they tell the order")
+    _check_times(file, frame)
     _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
-    why = "times are finite and at least 0; did the clock step back? Leave such rows out"
-    _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], why)
-    processor = pd.to_numeric(frame["processor_seconds"], errors="coerce")
-    why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
-    _refuse(
-        file,
-        frame["processor_seconds"].notna() & ~(np.isfinite(processor) & (processor >= 0)),
-        frame["processor_seconds"],
-        why,
-    )
-    frame = frame.assign(
-        seconds=seconds.astype(float), step=step.astype(np.int64), processor_seconds=processor
-    )
+    numbers = {column: _numbers(frame[column]) for column in ("seconds", "step", "processor_seconds")}
+    frame = frame.assign(**numbers).astype({"seconds": float, "step": np.int64})
     keys = ["recording", "worker", "step", "phase"]
     _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
     _check_sizes(file, frame)
     return frame
+
+
+def _check_times(file: str, frame: pd.DataFrame) -> None:
+    """Refuse steps that are not whole numbers, and times that are not finite or below 0."""
+    seconds, step, processor = (_numbers(frame[each]) for each in ("seconds", "step", "processor_seconds"))
+    broken = ~(step.abs() < LAST_STEP) | (step % 1 != 0)
+    _refuse(file, broken, frame["step"], "steps are whole numbers, as they tell the order")
+    _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], NOT_A_TIME)
+    wrong = frame["processor_seconds"].notna() & ~(np.isfinite(processor) & (processor >= 0))
+    why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
+    _refuse(file, wrong, frame["processor_seconds"], why)
+
+
+def _numbers(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Return values as numbers, NaN where they are not."""
+    if values.dtype.kind not in "iuf":
+        known = {
+            kind: issubclass(kind, str) or _is_name(kind, numbers=True) for kind in set(values.map(type))
+        }
+        values = values.astype(object).where(values.map(type).map(known).astype(bool))
+        values = values.map(
+            lambda value: math.nan if isinstance(value, int) and abs(value) > 2**63 else value
+        )
+    return pd.to_numeric(values, errors="coerce")
 
 
 def _check_sizes(file: str, frame: pd.DataFrame) -> None:
@@ -267,4 +369,11 @@ def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str)
         place = int(wrong.to_numpy().argmax())
         line = file.endswith(".csv")  # of which the first has the names
         where = f"line {place + 2}" if line else f"row {place + 1}"
-        raise SettingError(f"path = {file!r}, {where}: {values.name} = {values.iloc[place]}: {why}")
+        raise SettingError(
+            f"path = {file!r}, {where}: {values.name} = {_shown(str(values.iloc[place]))}: {why}"
+        )
+
+
+def _shown(value: str) -> str:
+    """Return the text of a value on one line, cut where it is long."""
+    return f"{' '.join(value.split()):.60}"
