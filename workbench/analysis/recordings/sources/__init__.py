@@ -11,13 +11,15 @@ import pandas as pd
 class Source:
     """One kind of file. `read(path)` gives rows with worker, step, seconds, and what else there is of the schema.
 
+    The source "table" also takes the names of its columns, and the unit of its times.
+
     `tells(path)`: is this file of that kind? `where`: the public place, in words; `licence` of what lies there.
     """
 
     name: str
     title: str
     tells: Callable[[Path], bool]
-    read: Callable[[Path], pd.DataFrame]
+    read: Callable[..., pd.DataFrame]
     where: str = ""
     licence: str = ""
     units: str = "s"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recordings.recording import LAYER
 from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parse_json, read_bytes, read_gzip
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
+from workbench.core.contract.recorded import LAYER
 
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LAYER = re.compile(r"nn\.Module: (.+)")  # where it was asked to look at modules (with_stack=True)
