@@ -1,7 +1,7 @@
 """Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
     python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
-                                [neighbour-healthy] [--count 100] [--keep DIR] [--exchange]
+                                [neighbour-healthy] [drawn] [--count 100] [--keep DIR] [--exchange]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
 tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" those of both workers of one host (four
@@ -19,6 +19,9 @@ that a slow core falls upon both alike.
 Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns. Healthy runs are the same
 without a fault. `--keep` leaves the run folders there, each with what this machine did meanwhile (NAME.load.json), and
 judges those that are there already: a change of the doctor needs no new runs.
+"drawn" needs no processes: times are drawn from six laws, healthy ones and with one worker four times slower in a part
+of the steps. It prints the share of recordings in which anybody is named, or that worker, at the level of a recording
+with hosts.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +46,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import workbench as wb
-from workbench.analysis.recordings.doctor import Culprit
+from workbench.analysis.recordings.blame import chances
+from workbench.analysis.recordings.doctor import CHANCE, Culprit
 from workbench.analysis.recordings.of_run import SLOWER, WAITING
 from workbench.core.base.files import write_json
 from workbench.core.base.settings import setting
@@ -308,6 +312,56 @@ def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
     print(told(what, [*chain(*found.values())]), flush=True)
 
 
+def remembered(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
+    """Standard normal values whose correlation falls to 1/e in `memory` steps."""
+    noise, r = rng.normal(size=(steps, workers)), np.exp(-1 / memory)
+    for t in range(1, steps):
+        noise[t] = r * noise[t - 1] + (1 - r**2) ** 0.5 * noise[t]
+    return noise
+
+
+def bursty(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
+    """Three times as slow for a tenth of the time, in bursts of `memory` steps on average."""
+    late, leave = rng.random((steps, workers)) < 0.1, 1 / memory
+    for t in range(1, steps):
+        late[t] = rng.random(workers) < np.where(late[t - 1], 1 - leave, leave / 9)
+    return np.where(late, 3.0, 1.0) * (1 + 0.05 * rng.exponential(size=late.shape))
+
+
+DRAWN: dict[str, Callable[[tuple[int, int], np.random.Generator], Array]] = {
+    "exponential": lambda size, rng: rng.exponential(size=size),
+    "shifted exponential": lambda size, rng: 1 + rng.exponential(size=size),
+    "Pareto (2.5)": lambda size, rng: 1 + rng.pareto(2.5, size=size),
+    "lognormal (0.2)": lambda size, rng: np.exp(0.2 * rng.normal(size=size)),
+    "bursts": lambda size, rng: bursty(*size, 0.05 * size[0] + 1, rng),
+    "drift": lambda size, rng: np.exp(0.1 * remembered(*size, 0.1 * size[0], rng)),
+}
+SIZES = [(30, 4), (30, 12), (100, 4), (100, 8), (100, 12), (100, 32), (300, 12), (300, 84)]
+SLOW_PARTS = {"last 10 %": (0.9, 1), "last 20 %": (0.8, 1), "last 40 %": (0.6, 1), "last 60 %": (0.4, 1)}
+SLOW_PARTS |= {"last 80 %": (0.2, 1), "all": (0, 1), "first 40 %": (0, 0.4), "30 to 60 %": (0.3, 0.6)}
+
+
+def drawn(count: int, seed: int) -> None:
+    """Print who is named in drawn recordings, in per cent: anybody where all are alike, the slowed worker."""
+    print(
+        "named, in per cent: law, steps x workers, healthy, then a worker four times slower in",
+        *SLOW_PARTS,
+        sep=" | ",
+    )
+    for law, size in product(DRAWN, SIZES):
+        found = dict.fromkeys(["healthy", *SLOW_PARTS], 0)
+        for number in range(count):
+            rng = np.random.default_rng([seed, number, *size])
+            times, who = DRAWN[law](size, rng), number % size[1]
+            found["healthy"] += bool((chances(times, rng) <= CHANCE).any())
+            for part, (first, last) in SLOW_PARTS.items():
+                slow = times.copy()
+                slow[round(first * size[0]) : round(last * size[0]), who] *= 4
+                found[part] += bool(chances(slow, rng)[who] <= CHANCE / 2)
+        shares = " | ".join(f"{value / count:.0%}" for value in found.values())
+        print(f"{law} | {size[0]} x {size[1]} | {shares}", flush=True)
+
+
 def main() -> None:
     """Print a line a kind."""
     parser = argparse.ArgumentParser(
@@ -322,6 +376,9 @@ def main() -> None:
     cores.add_argument("--exchange", action="store_true", help="hosts change cores every tenth of a second")
     args = parser.parse_args()
     print(f"load of this machine: {os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores", flush=True)
+    if "drawn" in args.what:
+        args.what.remove("drawn")
+        drawn(args.count, args.seed)
     with tempfile.TemporaryDirectory() as folder:
         keep = (args.keep or Path(folder)).resolve()
         keep.mkdir(parents=True, exist_ok=True)

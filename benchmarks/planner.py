@@ -185,14 +185,21 @@ def clusters(folder: Path) -> dict[str, dict[str, Any]]:
     together = np.exp(rng.normal(0, 0.6, (150, 1)) + rng.normal(0, 0.4, (150, WORKERS)))
     rows = [f"{w},{i},{5e-3 * x:.6g}" for i, row in enumerate(together) for w, x in enumerate(row)]
     table = folder / "recorded.csv"
-    table.write_text("\n".join(["worker,iteration,seconds", *rows]), encoding="utf-8")
+    table.write_text("\n".join(["worker,step,seconds", *rows]), encoding="utf-8")
     return {
         "shifted_exponential": {"kind": "shifted_exponential"},
         "exponential": {"kind": "exponential", "mean": 5e-3},
         "pareto": {"kind": "pareto"},
         "heterogeneous": {"kind": "heterogeneous"},
         "markov": {"kind": "markov"},
-        "replay": {"kind": "replay", "path": str(table), "together": True, "scale": 1e-2, "placed": True},
+        "replay": {
+            "kind": "replay",
+            "path": str(table),
+            "samples": 1.0,
+            "together": True,
+            "scale": 1e-2,
+            "placed": True,
+        },
         OTHERS: {"kind": "heterogeneous"},
     }
 

@@ -66,7 +66,7 @@ def recorded(
         recording = wb.traces.load(file)
         for name in recording.names:
             for how in ("recorded", "blocks"):
-                law = recording.job(name).delays(how).replace(samples=samples / workers)
+                law = recording.job(name).delays(how, samples=samples / workers)
                 yield f"{name}, {how}", law.model_dump(), {}
 
 

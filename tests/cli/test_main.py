@@ -175,7 +175,7 @@ def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n0,0,1.0\n1,0,2.0\n")
     for kind, told in (("heterogeneous", True), ("markov", True), ("replay", True), ("exponential", False)):
-        more = {"path": str(table)} if kind == "replay" else {}
+        more = {"path": str(table), "samples": 1.0} if kind == "replay" else {}
         spec = wb.Experiment(delays={"kind": kind, **more}).write(tmp_path / f"{kind}.yaml")
         assert call(monkeypatch, "forecast", str(spec), "--rounds", "5") == 0
         assert ("other seeds differ by more" in capsys.readouterr().out) == told

@@ -118,7 +118,7 @@ def test_a_code_is_even_with_waiting_where_the_exercise_says(tmp_path: Path, lev
         "problem": "least_squares",
         "problem_args": {"samples": WORKERS, "features": 5},
         "link": link,
-        "delays": {"kind": "replay", "path": str(table)},
+        "delays": {"kind": "replay", "path": str(table), "samples": 1.0},
     }
     waits = wb.forecast(wb.Experiment(scheme="UMW", **common)).mean
     coded = (level + 1) + (WORKERS - level) * knobs.message  # slow ones, with as many shares, come later

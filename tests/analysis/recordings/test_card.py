@@ -7,8 +7,13 @@ import pytest
 
 import workbench as wb
 from tests.analysis.recordings.made import healthy, public, recording
+from workbench.analysis.planning.laws import Law
+from workbench.analysis.recordings import card as card_of
 from workbench.analysis.recordings.card import bursts, changes, lengths, shares, split
+from workbench.analysis.recordings.spells import bursts, lengths
 from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import delay_models
 
 
 @pytest.mark.parametrize("who", ["chronic", "together", "passing"])
@@ -101,3 +106,49 @@ def test_cards_of_public_recordings_say_what_their_authors_say() -> None:
 def test_a_table_that_repeats_itself_has_no_variation() -> None:
     card = recording(np.ones((20, 3))).card()
     assert (card.chronic, card.late, card.burst) == (0.0, 0.0, 0.0)
+
+
+LAWS = [k for k in sorted(delay_models()) if k != "replay" and "workbench." in delay_models()[k].__module__]
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_a_card_is_text_whatever_law_fits_best(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every law with its default parameters, and with those of a list or a nested law."""
+    times = np.ones((30, 4)) + 0.1 * np.random.default_rng(0).random((30, 4))
+    for more in (
+        {},
+        {"who": [2, 3]} if kind == "heterogeneous" else {"worker": 2} if kind == "changing" else {},
+    ):
+        law = Law(delays={"kind": kind, **more}, distance=0.0, tail=1.0, gap=0.0, odd="lag")
+        monkeypatch.setattr(card_of, "laws_of", lambda _, law=law: [law])
+        (line,) = [line for line in str(recording(times).card()).splitlines() if "law fits" in line]
+        assert line.startswith(f"a {kind} law fits")
+        for name, value in law.delays.model_dump(exclude={"kind"}).items():
+            assert (f"{name} = " in line) == (value is not None)
+
+
+@pytest.mark.parametrize(
+    "kind", ["shifted_exponential", "exponential", "pareto", "markov", "heterogeneous", "constant"]
+)
+def test_a_card_of_a_run_with_each_law(kind: str) -> None:
+    e = wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={"kind": kind})
+    job = wb.traces.load(wb.run(e))
+    card = job.card()
+    assert card.law is not None
+    assert f"a {card.law.delays.kind} law fits" in str(card)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("steps", "seeds"), [(15, 4), (30, 4)])
+def test_healthy_workers_are_not_said_to_be_late_in_most_steps(steps: int, seeds: int) -> None:
+    wrong, found = 0, 0
+    for seed in range(seeds):
+        times = 1 + np.random.default_rng(seed).pareto(2.5, size=(steps, 84))
+        wrong += bool(slow_of(times))
+        times[:, 7] *= 2.0
+        found += slow_of(times) == [7]
+    assert wrong <= 1
+    assert found >= seeds - 1
+
+
+def slow_of(times: Array) -> list[int]:
+    return [int(worker) for worker, _ in recording(times).card().slow]

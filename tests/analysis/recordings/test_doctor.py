@@ -15,6 +15,7 @@ import workbench as wb
 from benchmarks.doctor import Injected
 from tests.analysis.recordings.made import healthy, public, recording
 from tests.analysis.recordings.test_blame import remembering
+from tests.analysis.recordings.test_spells import slowed
 from workbench.analysis.recordings import doctor
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError
@@ -79,6 +80,38 @@ def test_it_says_since_when_and_whether_it_comes_and_goes() -> None:
     (other,) = wb.diagnose(recording(seldom)).culprits
     assert not other.chronic
     assert "now and then" in str(wb.diagnose(recording(seldom)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "since", "words"),
+    [
+        ([(0.9, 1.0)], 90, "in most steps, since step 90"),
+        ([(0.6, 1.0)], 60, "in most steps, since step 60"),
+        ([(0.0, 0.4)], None, "in most steps, until step 39"),
+        ([(0.3, 0.6)], 30, "in most steps, in steps 30 to 59"),
+        ([(0.2, 0.4), (0.7, 1.0)], 20, "in most steps, in steps 20 to 39 and from 70 on"),
+        ([(0.0, 1.0)], None, "in most steps\n"),
+    ],
+)
+def test_it_says_in_which_steps_a_worker_is_slow(
+    parts: list[tuple[float, float]], since: int | None, words: str
+) -> None:
+    times = slowed(np.exp(0.05 * np.random.default_rng(2).normal(size=(100, 12))), 4, *parts)
+    found = wb.diagnose(recording(times))
+    (one,) = found.culprits
+    assert (one.who, one.since and one.since.step) == ("worker 4", since)
+    assert words in f"{found}\n"
+
+
+def test_a_run_says_since_when_by_the_same_rule() -> None:
+    law = {"kind": "changing", "before": {"kind": "shifted_exponential"}, "at": 60, "worker": 5}
+    after = {"kind": "shifted_exponential", "shift": 2e-4, "rate": 5e3}
+    trace = wb.run(wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={**law, "after": after}))
+    for what in (trace, wb.traces.load(trace)):
+        (one,) = wb.diagnose(what).culprits
+        assert one.who == "worker 5"
+        assert one.since is not None
+        assert abs(one.since.step - 60) <= 3
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])

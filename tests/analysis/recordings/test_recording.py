@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.analysis.recordings.made import healthy, public, recording
 from workbench.analysis.recordings import Recording
-from workbench.analysis.recordings.card import lengths
+from workbench.analysis.recordings.spells import lengths
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import DelayStream
 
@@ -32,8 +34,8 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
             GOOD.assign(processor_seconds=[0.5, -1.0]),
             "row 2: processor_seconds = -1.0: a processor's seconds",
         ),
-        (GOOD.assign(worker=[0, 0]), "row 2: step = 0: worker, step and phase are those of a row before"),
-        (GOOD.assign(worker=[None, 0]), "row 1: worker = nan: whose time is it?"),
+        (GOOD.assign(worker=[0, 0]), "row 2: step = 0: worker and step are those of a row before"),
+        (GOOD.assign(worker=[None, 0]), "row 1: worker is empty: whose time is it?"),
         (GOOD[:0], "there is no row"),
         (GOOD.drop(columns="seconds"), r"lacks columns \['seconds'\]; it has \['worker', 'step'\]"),
     ],
@@ -159,7 +161,7 @@ def test_blocks_keep_short_bursts_and_forget_long_ones() -> None:
 def test_a_fitted_law_replays_on_any_number_of_workers() -> None:
     rng = np.random.default_rng(2)
     made = recording(1.0 + rng.exponential(0.5, (200, 8)))
-    law = made.delays("fitted")
+    law = made.delays("fitted", samples=1000 / 12)
     assert law.kind == "shifted_exponential"  # type: ignore[attr-defined]
     wb.run(wb.Experiment(scheme="GC", workers=12, rounds=5, delays=law))
 
@@ -203,3 +205,98 @@ def test_its_metadata_are_croissant(tmp_path: Path) -> None:
     assert [field["source"]["extract"]["column"] for field in told["recordSet"][0]["field"]] == header
     with pytest.raises(SettingError, match="file = "):
         made.croissant("times.xlsx")
+
+
+TABLE = pd.DataFrame({"worker": [0, 1, 0, 1], "step": [0, 0, 1, 1], "seconds": [0.5, 0.7, 0.6, 0.5]})
+ODD: list[Any] = [
+    np.inf,
+    np.nan,
+    -1,
+    None,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    object(),
+    1e300,
+    1 + 2j,
+    np.ones((3, 3)),
+    b"x",
+    pd.NaT,
+]
+
+
+@pytest.mark.parametrize("given", ODD, ids=lambda value: f"{type(value).__name__} {value}"[:20])
+def test_what_is_not_a_table_of_times_is_one_sentence(given: Any) -> None:
+    for make, field in (
+        (lambda: Recording(given), "frame"),
+        (lambda: Recording.of_rows(given, "mine"), "rows"),
+    ):
+        with pytest.raises(SettingError, match=rf"^{field} = .*: give a pandas DataFrame; "):
+            make()
+
+
+@pytest.mark.parametrize(
+    "column", ["worker", "step", "seconds", "host", "phase", "recording", "processor_seconds"]
+)
+@pytest.mark.parametrize("given", ODD, ids=lambda value: f"{type(value).__name__} {value}"[:20])
+def test_an_odd_value_is_refused_or_a_recording_that_works(column: str, given: Any) -> None:
+    frame = Recording.of_rows(TABLE, "mine").frame.astype(object)
+    frame.at[1, column] = given
+    for make in (lambda: Recording(frame), lambda: Recording.of_rows(frame, "mine")):
+        said = ""
+        try:
+            assert str(make().card())
+        except SettingError as error:
+            said = str(error)
+        assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (TABLE[["worker", "step"]], r"lacks columns \['recording', 'host'"),
+        (Recording.of_rows(TABLE, "mine").frame.iloc[:0], "there is no row"),
+        (pd.concat([TABLE, TABLE], axis=1), "has more than one column worker, step, seconds"),
+        (
+            TABLE.assign(recording="a", host="", phase="compute", samples=1.0, processor_seconds=-1.0),
+            "at least 0",
+        ),
+        (
+            TABLE.assign(
+                seconds=-TABLE["seconds"],
+                recording="a",
+                host="",
+                phase="compute",
+                samples=1.0,
+                processor_seconds=1.0,
+            ),
+            "at least 0",
+        ),
+    ],
+)
+def test_tables_of_the_wrong_shape_are_refused(frame: pd.DataFrame, says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        Recording(frame)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda job: job.replays(workers=np.inf), "workers = inf"),
+        (lambda job: job.replays(rounds=0), "rounds = 0: take 1 or more"),
+        (lambda job: job.replays(seed=-1), "seed = -1: take 0 or more"),
+        (lambda job: job.delays("blocks", block=0), "block = 0: take 1 or more"),
+        (lambda job: job.delays("new"), "how = 'new': choose one of 'recorded', 'blocks', 'fitted'"),
+        (lambda job: job.table(values="x"), "values = 'x': choose one of 'seconds', 'processor_seconds'"),
+        (lambda job: job.table(phase=[1]), r"phase = \[1\]: choose one of 'compute'"),
+        (lambda job: job.job([1]), r"recording = \[1\]: choose one of 'mine'"),
+        (lambda job: job.croissant(5), "file = 5"),
+    ],
+)
+def test_arguments_of_a_recording_that_do_not_work_are_one_sentence(
+    call: Callable[[Recording], Any], says: str
+) -> None:
+    with pytest.raises(SettingError, match=f"^{says}"):
+        call(Recording.of_rows(TABLE, "mine"))

@@ -148,10 +148,10 @@ def test_replay_goes_through_the_record_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("worker,seconds\n0,1\n", "iteration"),
-        ("worker,iteration,seconds\n0,0,nan\n", "finite"),
-        ("worker,iteration,seconds\n", "a row"),
-        ("worker,iteration,seconds\n0,0,-1\n", ">= 0"),
+        ("worker,seconds\n0,1\n", r"lacks columns \['step'\]"),
+        ("worker,iteration,seconds\n0,0,nan\n", "line 2: seconds = nan: .*finite"),
+        ("worker,iteration,seconds\n", "there is no row"),
+        ("worker,iteration,seconds\n0,0,-1\n", "line 2: seconds = -1: .* at least 0"),
     ],
 )
 def test_a_bad_record_is_refused_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
@@ -207,7 +207,7 @@ def test_an_experiment_of_the_record(tmp_path: Path) -> None:
     assert sorted(only[0]) == [50, 70]
     pooled = DelayStream(build({"kind": "replay", "path": path}), 0, 4).draw(0)
     np.testing.assert_allclose(sorted(pooled[0]), [1, 50 / 30, 70 / 30, 3])  # b's median 60 becomes a's 2
-    with pytest.raises(wb.SettingError, match=r"experiment = 'c'.*a, b"):
+    with pytest.raises(wb.SettingError, match=r"experiment = 'c'.*'a', 'b'"):
         DelayStream(build({"kind": "replay", "path": path, "experiment": "c"}), 0, 4).draw(0)
 
 
@@ -220,18 +220,18 @@ HEAD = "experiment,worker,iteration,seconds\n"
         (
             "worker,iteration,seconds\n0,0,1\n0,1,2\n0,0,5\n",
             "line 4",
-            "worker, iteration .* column experiment",
+            "worker and step are those of a row before; .* column recording",
         ),
-        (HEAD + "a,0,0,1\nb,0,0,1\n\na,0,0,2\n", "line 5", "experiment, worker, iteration are those"),
+        (HEAD + "a,0,0,1\nb,0,0,1\n\na,0,0,2\n", "line 5", "recording, worker and step are those"),
         ("worker,iteration,seconds\n0,0,1\n,1,2\n", "line 3", "worker is empty"),
         (HEAD + "a,0,0,1\n,0,1,2\n", "line 3", "experiment is empty"),
         (HEAD + "a,0,0,1\na,0,,2\n", "line 3", "iteration is empty"),
-        (HEAD + "a,0,0,1\n\na,0,first,2\n", "line 4", "iteration = first: iterations are numbers"),
+        (HEAD + "a,0,0,1\n\na,0,first,2\n", "line 4", "iteration = first: steps are whole numbers"),
         (HEAD + "a,0,0,1\na,0,inf,2\n", "line 3", "iteration = inf"),
-        (HEAD + "a,0,0,1\na,0,1,-2\n", "line 3", "seconds = -2: .* >= 0"),
-        (HEAD + "a,0,0,1\na,0,1,\n", "line 3", "seconds = nan: .* finite"),
+        (HEAD + "a,0,0,1\na,0,1,-2\n", "line 3", "seconds = -2: .* at least 0"),
+        (HEAD + "a,0,0,1\na,0,1,\n", "line 3", "seconds is empty: .* finite"),
         (HEAD + '"a\nb",0,0,1\na,0,1,soon\n', "line 4", "seconds = soon"),
-        (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "experiment = b: its median is 0 s"),
+        (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "recording = b: its median is 0 s"),
     ],
 )
 def test_a_record_that_does_not_say_whose_time_it_is_is_refused_with_its_line(
@@ -295,14 +295,14 @@ def test_the_recorded_ec2_times_are_taken_whole() -> None:
         path = Path(folder) / "nameless.csv"
         whole.drop(columns="experiment").to_csv(path, index=False)
         again = int(whole.duplicated(["worker", "iteration"]).to_numpy().argmax())
-        with pytest.raises(wb.SettingError, match=f"line {again + 2}: worker, iteration are those of a row"):
+        with pytest.raises(wb.SettingError, match=f"line {again + 2}: .*worker and step are those of a row"):
             recorded(str(path))
 
 
 @pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
 def test_a_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
     """Refused under its own names; under ours every worker keeps its times, ties and all."""
-    with pytest.raises(wb.SettingError, match=r"lacks columns \['iteration', 'seconds'\]; it has"):
+    with pytest.raises(wb.SettingError, match=r"lacks columns \['seconds', 'step'\]; it has"):
         recorded(str(ALIBABA))
     job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
     path = str(tmp_path / "job.csv")
@@ -386,3 +386,49 @@ def test_whom_a_law_names_a_run_has() -> None:
     for who in ((0, 2), (2, 2), (-1,)):
         with pytest.raises(SettingError, match=r"who = \[.*: take different ranks, from 1"):
             wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "who": who})
+
+
+def replayed_rounds(path: str, engine: str = "sim", **fields: Any) -> np.ndarray:
+    """Seconds of the rounds of four workers with 250 samples each."""
+    delays = {"kind": "replay", "path": path, **fields}
+    e = wb.Experiment(scheme="UMW", workers=4, rounds=3, problem_args={"samples": 1000}, delays=delays)
+    return np.diff(wb.run(e, engine=engine).columns["time"], prepend=0.0)
+
+
+def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
+    """Neither 0.05 s a round nor 0.05 s a sample is taken without a word."""
+    rows = "".join(f"{w},{t},0.05\n" for w in range(4) for t in range(3))
+    path = table(tmp_path, "worker,step,seconds\n" + rows)
+    says = (
+        rf"^delays\.samples: '{path}' does not say how many samples a recorded time is for; give the number"
+    )
+    with pytest.raises(wb.SettingError, match=says):
+        replayed_rounds(path)
+    np.testing.assert_allclose(replayed_rounds(path, samples=250), 0.05)
+    np.testing.assert_allclose(replayed_rounds(path, samples=1), 12.5)  # what 1.0 has always written down
+    np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.05)
+    with pytest.raises(wb.SettingError, match=says):
+        replayed_rounds(path, as_recorded=True, slope=1e-3)
+    for law in ({}, {"samples": None}):
+        stream = DelayStream(build({"kind": "replay", "path": path, **law}), 0, 4)
+        np.testing.assert_allclose(stream.whole(0, np.array([1, 0, 1, 1])), [0.05, 0, 0.05, 0.05])
+
+
+def test_a_table_may_say_how_many_samples_its_times_are_for(tmp_path: Path) -> None:
+    """Times for other loads are brought to one; `samples` of the model goes first."""
+    rows = "".join(f"{w},{t},{0.05 * (1 + w % 2)},{250 * (1 + w % 2)}\n" for w in range(4) for t in range(3))
+    path = table(tmp_path, "worker,step,seconds,samples\n" + rows)
+    np.testing.assert_allclose(replayed_rounds(path), 0.05)
+    np.testing.assert_allclose(replayed_rounds(path, samples=500), 0.05)  # the slower two, for half as many
+    np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.1)
+
+
+@pytest.mark.mpi
+def test_ranks_do_not_start_where_a_recording_does_not_fit(tmp_path: Path) -> None:
+    path = table(tmp_path, "worker,step,seconds\n0,0,0.05\n")
+    with pytest.raises(wb.SettingError, match=r"^delays\.samples: "):
+        replayed_rounds(path, "mpi")
+    with pytest.raises(wb.SettingError, match=r"^delays\.path = .*no such file"):
+        replayed_rounds(str(tmp_path / "gone.csv"), "mpi")
+    with pytest.raises(wb.SettingError, match=r"^delays\.as_recorded: 4 workers, and .* has 1; take 1"):
+        replayed_rounds(path, "mpi", as_recorded=True)

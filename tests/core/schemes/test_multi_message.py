@@ -197,7 +197,7 @@ def test_example_1_on_the_clock(tmp_path: Path) -> None:
     paces = enumerate([1.0, 1.1, 1.2, 900.0, 900.0, 900.0])
     table.write_text("worker,iteration,seconds\n" + "\n".join(f"{w},0,{s}" for w, s in paces))
     spec: dict[str, Any] = {"workers": 6, "rounds": 1, "problem": "unit", "problem_args": {"samples": 6}}
-    spec["delays"] = {"kind": "replay", "path": str(table)}
+    spec["delays"] = {"kind": "replay", "path": str(table), "samples": 1.0}
     mmc = [
         wb.Experiment(scheme="GC-MMC", scheme_args={"load": 3, "order": 2}, seed=seed, **spec)
         for seed in range(200)

@@ -209,6 +209,7 @@ class ClusterProfile(Settings):
             kind="replay",
             path=str(self.table()),
             experiment=str(place),
+            samples=1.0,
             scale=scale,
             block=block,
             again=drawn,
@@ -381,7 +382,7 @@ class ClusterProfile(Settings):
     def table(self) -> Path:
         """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
         out = io.StringIO()
-        out.write("experiment,worker,iteration,seconds\n")
+        out.write("recording,worker,step,seconds\n")
         for place, each in enumerate(self.recorded):
             for r, row in enumerate(each.times / each.typical):
                 out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
@@ -431,10 +432,12 @@ def scaled(law: Delays, factor: float) -> Delays:
     changes = {
         name: getattr(law, name) * powers[unit]
         for name, field in type(law).model_fields.items()
-        if (unit := unit_of(field)) in powers
+        if (unit := unit_of(field)) in powers and getattr(law, name) is not None
     }
     if isinstance(law, Replay) and not law.as_recorded:
         changes |= {"scale": law.scale * factor, "samples": law.samples}
+    elif isinstance(law, Replay) and law.slope:
+        changes["samples"] = law.recorded_samples(np.ones(1)) / factor
     # All fields set: an experiment that is changed must know the kind.
     return type(law)(**{**law.model_dump(), **changes})
 

@@ -14,16 +14,23 @@ from typing import Any
 
 import numpy as np
 from scipy.fft import dct
+from scipy.special import betainc
 from scipy.stats import norm, rankdata
 
+from workbench.analysis.recordings.spells import PRIOR_GAPS, gap_p_value, late_spells, spell_p_values
 from workbench.core.base.types import Array
 
-DRAWS, ATONCE = 4000, 1000  # orders that chance is judged by, and are held at once
+DRAWS, ATONCE = 5000, 1000  # orders that chance is judged by, and are held at once
 PLAIN = 0.1  # chance that needs no more of them
 ALIKE = 0.5  # of its latest worker's lateness, which all workers of a host have that is late itself
 FEWEST, LONGEST = 16, 256  # blocks that a recording is cut into: where it has as many steps, and at most
+WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of lateness
+SPELL_CUT = 10.0  # usual deviations, likewise, within a spell
 CUT = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
 WITNESSES = 6  # others, at least, whose memory tells something
+SPREAD = 0.02  # p-value above which the spread of the others' mean lateness explains somebody's
+UNLIKE = 4.0  # how many times the variance that autocorrelation explains means may have if workers are alike
+GAP = 0.7  # mean gap between the largest of several means, in their standard deviations
 OWN = 0.05  # chance that somebody's own ups and downs make as much, above which they explain it
 
 
@@ -53,9 +60,11 @@ def blame(over: Array) -> Array:
 def chances(times: Array, rng: np.random.Generator, like: Array | None = None) -> Array:
     """How often somebody would be as late as each of the workers if no worker differed from another.
 
-    `times` (steps, workers). Late in two senses: by what it costs (`blame`), which finds who is seldom late but then
-    very, and by the time over the step's median, cut where it is odd. The smaller chance counts, twice. The unluckiest
-    of all workers is compared, as any might have been named. `like`: times that remember as these do; by default these.
+    `times` (steps, workers). Three statistics: what a worker costs (`blame`), which finds who is seldom late but then
+    very; its time over the step's median, cut where it is odd; and its longest spell of lateness (`spell_p_values`),
+    which finds who is slow in a part of the steps. The smallest p-value counts, over its share of the level
+    (`WEIGHTS`). The unluckiest of all workers is compared, as any might have been named. `like`: times with the same
+    autocorrelation; by default these.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (chances(times, np.random.default_rng(1)) < 0.01).tolist()
@@ -65,11 +74,12 @@ def chances(times: Array, rng: np.random.Generator, like: Array | None = None) -
         return np.ones(times.shape[1])
     over = times - np.median(times, axis=1, keepdims=True)
     usual = np.abs(over - np.median(over, axis=0))
-    most = CUT * np.median(usual[usual > 0]) if usual.any() else 0.0
-    cut = np.clip(over, -most, most)
+    scale = float(np.median(usual[usual > 0])) if usual.any() else 0.0
+    cut = np.clip(over, -CUT * scale, CUT * scale)
     lasts = _lasting(_even(times if like is None else like))
     found = [_chances(score, lasts, cut, rng) for score in (blame(over_median(times)), cut)]
-    return np.asarray(np.minimum(1.0, len(found) * np.min(found, axis=0)))
+    found.append(spell_p_values(over, SPELL_CUT * scale, _lasting))
+    return np.asarray(np.minimum(1.0, np.min([p / w for p, w in zip(found, WEIGHTS, strict=True)], axis=0)))
 
 
 def _even(times: Array) -> Array:
@@ -130,14 +140,42 @@ def _chances(score: Array, lasts: float, cut: Array, rng: np.random.Generator) -
         some = np.broadcast_to(sums, (ATONCE, *sums.shape))
         worst = np.sort(np.append(worst, rng.permuted(some, axis=2).sum(axis=1).max(axis=1)))
         known = _above(least, worst)
-    for i in np.flatnonzero(known <= OWN):
+    for i in np.flatnonzero(known <= OWN).tolist():
         series = score[:, i] - np.delete(score, i, axis=1).mean(axis=1)
         if min(map(_passing, (series, *np.array_split(series, 2)))) > OWN:
             known[i] = 1.0
         elif len(mean) > WITNESSES:
             others = _grown(_lasting(np.delete(cut, i, axis=1)), steps)
             known[i] = _above(least[i], worst * max(others / _grown(lasts, steps), 1.0) ** 0.5)
+            if known[i] <= OWN and _spread(score, i) > SPREAD:
+                known[i] = 1.0
     return np.asarray(known)
+
+
+def _spread(score: Array, worker: int) -> float:
+    """Return how likely the gap is between the late steps of a worker, or of several as late, and all others' number.
+
+    A step is late from half of what makes up the worker's lateness. 0 where the others' numbers differ by more than
+    their autocorrelation explains: they are then not alike.
+    """
+    over = np.maximum(score, 0.0)
+    mine = over[:, worker]
+    late = over > 0.5 * float(mine @ mine) / max(float(mine.sum()), 1e-300)
+    count, steps = late.sum(axis=0).astype(float), len(late)
+    order = np.argsort(-count, kind="stable")
+    place, p = int(np.flatnonzero(order == worker)[0]) + 1, 1.0
+    if place > len(order) // 2:
+        return 0.0
+    for k in range(place, len(order) // 2 + 1):
+        rest = late[:, order[k:]].astype(float)
+        explained = steps * float(rest.var(axis=0).mean()) * _grown(_lasting(rest), steps)
+        spread = float(count[order[k:]].var(ddof=1))
+        if spread > UNLIKE * max(explained, 1.0):
+            return 0.0
+        usual = GAP * max(spread, 1.0) ** 0.5
+        here = gap_p_value(count[order], k, usual, PRIOR_GAPS, rest.shape[1] // 2)
+        p = min(p, (k - place + 1) ** 2 * here)
+    return p
 
 
 def _above(score: Any, worst: Array) -> Any:
@@ -150,6 +188,40 @@ def _passing(series: Array) -> float:
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, _lasting(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))
+
+
+def late_p_values(late: Array, known: Array, times: Array) -> Array:
+    """Return a p-value for each worker: how likely is its share of late steps if no worker differs from another?
+
+    `late`, `known`: of every step and worker; `times`: the steps in which all were recorded. The binomial tail at the
+    others' share, which is taken to be at most a half, of as many steps as are left by autocorrelation, times the
+    number of workers (Bonferroni).
+
+    >>> late = np.arange(40)[:, None] % 8 == np.arange(4)
+    >>> late[:, 2] = True
+    >>> late_p_values(late, np.ones_like(late), 1.0 + late).round(3).tolist()
+    [1.0, 1.0, 0.0, 1.0]
+    """
+    count, steps = late.sum(axis=0), known.sum(axis=0)
+    others = (count.sum() - count + 0.5) / (steps.sum() - steps + 1)
+    whole = late[known.all(axis=1)].astype(float)
+    memory = max(_lasting(_even(times)), _lasting(whole)) if len(times) > 1 else 1.0
+    n = steps / memory
+    k = np.divide(count, steps, out=np.zeros(len(n)), where=steps > 0) * n
+    tail = np.where(k > 0, betainc(np.maximum(k, 1e-9), n - k + 1, np.minimum(others, 0.5)), 1.0)
+    return np.asarray(np.minimum(1.0, tail * len(n)))
+
+
+def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, int]]]:
+    """Return the logarithms of some workers' times over the others' usual ones, and the spells in which they are late.
+
+    `times`: (steps, workers); a spell is its first step and the step after its last.
+    """
+    logs = np.log(times / np.median(times, axis=1, keepdims=True))
+    others = np.delete(logs, list(who), axis=1)
+    series = logs[:, list(who)].mean(axis=1) - np.median(others)
+    memory = _lasting(_even(others)) if others.shape[1] > 1 and len(times) > 1 else 1.0
+    return series, late_spells(series, memory)
 
 
 def late_hosts(

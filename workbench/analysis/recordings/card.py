@@ -5,21 +5,22 @@ larger batch) is nobody's fault: it is told apart as `together`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from workbench.analysis.planning.laws import Law, laws_of
+from workbench.analysis.recordings.blame import late_p_values
+from workbench.analysis.recordings.spells import bursts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
 LATE = 1.2  # times the step's median from which on a worker is late
-LEVEL = 0.01  # chance that a recording without a change shows one
+LEVEL = 0.01  # p-value up to which a change, or a worker that is late in most steps, is reported
 SHORTEST = 20  # steps in which a change is looked for
 MOST_ALIKE = 0.97  # correlation of neighbours that is reckoned with
 LEAST = 1.05  # a change of the median by less than that factor is not told
@@ -58,7 +59,7 @@ class Card:
     late: float
     burst: float
     alone: float
-    slow: tuple[tuple[Any, float], ...]  # workers that are late in most steps, and how many times slower
+    slow: tuple[tuple[Any, float], ...]  # late in most steps, beyond chance; how many times slower
     changes: tuple[Change, ...]
     laws: tuple[Law, ...]
 
@@ -76,6 +77,7 @@ class Card:
         medians = np.nanmedian(ratio, axis=0)
         late = ratio > LATE
         burst, alone = bursts(late)
+        often = late_p_values(late, ~np.isnan(seconds), times)
         positive = np.all(times > 0)
         chronic, together, passing = shares(np.log(times)) if positive else (math.nan,) * 3
         return cls(
@@ -93,7 +95,11 @@ class Card:
             late=float(late[~np.isnan(seconds)].mean()),
             burst=burst,
             alone=alone,
-            slow=tuple((w, float(m)) for w, m in zip(table.columns, medians, strict=True) if m > LATE),
+            slow=tuple(
+                (worker, float(median))
+                for worker, median, p in zip(table.columns, medians, often, strict=True)
+                if median > LATE and p <= LEVEL
+            ),
             changes=tuple(changes(ratio, table.columns.tolist(), table.index.tolist())) if positive else (),
             laws=tuple(laws_of(times)) if positive else (),
         )
@@ -130,13 +136,29 @@ class Card:
             yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
         best = self.laws[0] if self.laws else None
         if best is not None and best.fits:
-            numbers = ", ".join(
-                f"{k} = {v:.3g}" for k, v in best.delays.model_dump(exclude={"kind", "who"}).items()
-            )
             how = f"Kolmogorov distance {best.distance:.2f}, 99 % quantile {best.tail:.2f} times the measured one"
-            yield f"a {best.delays.kind} law fits ({how}): {numbers}"
+            yield f"a {best.delays.kind} law fits ({how}): {_parameters(best.delays.model_dump())}"
         elif best is not None:
             yield f"no law fits; the nearest is {best.delays.kind}, but {best.complaint}"
+
+
+def _parameters(law: Mapping[str, Any]) -> str:
+    """Return the parameters of a delay model as text; those without a value are left out.
+
+    >>> _parameters({"kind": "pareto", "shift": 0.12345, "per": "worker", "who": None})
+    'shift = 0.123, per = worker'
+    """
+    given = {name: value for name, value in law.items() if name != "kind" and value is not None}
+    return ", ".join(f"{name} = {_value(value)}" for name, value in given.items())
+
+
+def _value(value: Any) -> str:
+    """Return one parameter as text: a number, a choice, a list of ranks, or a nested delay model."""
+    if isinstance(value, Mapping):
+        return f"{value.get('kind', 'law')} ({_parameters(value)})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def whole(name: str, table: pd.DataFrame) -> Array:
@@ -163,27 +185,6 @@ def shares(logs: Array) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     own, step = float((off.mean(axis=0) ** 2).mean()), float((off.mean(axis=1) ** 2).mean())
     return own / total, step / total, max(0.0, 1 - (own + step) / total)
-
-
-def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many steps in a row each lateness lasted, all workers' (columns) together.
-
-    >>> lengths(np.array([[True], [True], [False], [True]])).tolist()
-    [2, 1]
-    """
-    edges = np.diff(np.pad(late.astype(np.int8), ((1, 1), (0, 0))), axis=0)
-    return np.asarray(np.nonzero(edges.T == -1)[1] - np.nonzero(edges.T == 1)[1])
-
-
-def bursts(late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Mean length of a lateness, and what it would be if a worker's late steps were independent: 1/(1 - p).
-
-    The worker's own share p of late steps counts, so that who is slow for good makes no burst of itself. Of late steps
-    that are n of a worker's T in random order, the mean number of runs is n (T - n + 1) / T.
-    """
-    found, steps, count = lengths(late), len(late), late.sum(axis=0)
-    expected = float((count * (steps - count + 1) / steps).sum())
-    return (float(found.mean()), float(count.sum() / expected)) if len(found) else (0.0, 0.0)
 
 
 def habits(times: Array) -> tuple[float, float, float]:

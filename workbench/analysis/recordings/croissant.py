@@ -28,9 +28,9 @@ CONTEXT: dict[str, Any] = {  # as the specification has it
 }
 ENDINGS = {".csv": "text/csv", ".parquet": "application/x-parquet"}
 COLUMNS = {  # of the table that is written -> type, what it says
-    "experiment": ("sc:Text", "the job that was recorded"),
+    "recording": ("sc:Text", "the job that was recorded"),
     "worker": ("sc:Text", "who took the time"),
-    "iteration": ("sc:Integer", "the step"),
+    "step": ("sc:Integer", "the step"),
     "seconds": ("sc:Float", "what the worker took in that step, in {units}"),
 }
 

@@ -7,18 +7,19 @@ these may be wrong only so much more seldom.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.recordings.blame import blame, chances, late_hosts, over_median
-from workbench.analysis.recordings.card import Change, changes
+from workbench.analysis.recordings.blame import blame, chances, late_hosts, over_median, spells_of
+from workbench.analysis.recordings.card import Change, split
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.of_run import (
     COMPUTE,
@@ -67,10 +68,11 @@ class Culprit(NamedTuple):
     cost: float  # share of the step's time
     low: float  # 90 % band of it, from the recorded steps
     high: float
-    chronic: bool  # late in most steps, or now and then
-    since: Change | None = None
+    chronic: bool  # late in most steps (of its spells), or now and then
+    since: Change | None = None  # the onset: first step of its first spell; None: late from the first step on
     what: str = COMPUTE  # or link, waiting, slower core, or a layer, or what has that name
     more: float = np.nan  # by what share it waits, or its processor takes, longer than the others' median
+    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each; empty: all steps
 
     @property
     def label(self) -> str:
@@ -84,7 +86,8 @@ class Diagnosis:
 
     `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
     what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
-    costs nothing, as the scheme does without them; `tried`: finds out what to do about it (None: nobody can say).
+    costs nothing, as the scheme does without them; `tried`: finds out what to do about it (None: nobody can say);
+    `last`: number of the last step.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Diagnosis:
     like: str = "the median"
     harmless: tuple[str, ...] = ()
     tried: Callable[[], tuple[Remedy, ...]] | None = None
+    last: int | None = None
 
     @cached_property
     def remedies(self) -> tuple[Remedy, ...] | None:
@@ -114,11 +118,10 @@ class Diagnosis:
             yield "nobody stands out: what is late is late by chance, now here, now there"
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
-            since = f", since step {one.since.step}" if one.since else ""
             band = f"({one.low:.1%} to {one.high:.1%})"
             told = WHY.get(one.what, "").format(more=one.more)
             why = f"in {one.what}, " if one.what.startswith("layer ") else told + ", " * bool(told)
-            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{since}"
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.remedies or ())
@@ -126,6 +129,18 @@ class Diagnosis:
             yield "there is nothing to gain from a code, or from leaving somebody out"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
+
+    def _in_steps(self, one: Culprit) -> str:
+        """Return in which steps somebody is late: nothing for all of them."""
+        if not one.spells:
+            return ""
+        (first, end), *others = one.spells
+        if not others and end == self.last:
+            return f", since step {first}"
+        if not others and one.since is None:
+            return f", until step {end}"
+        spells = [f"from {a} on" if b == self.last else f"{a} to {b}" for a, b in one.spells]
+        return f", in steps {' and '.join(spells)}"
 
 
 def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
@@ -183,8 +198,11 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
     players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
-    over = over_median(times)
-    share, *rest = parts.shares(np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1))
+    even = parts.even_without(causes)
+    over = np.maximum(times - even[:, None], 0.0)
+    share, *rest = parts.shares(
+        np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1), even
+    )
     found, costs, usual = [], {}, []
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         told = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
@@ -192,14 +210,23 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
         if what in parts.computing and what not in told:  # it is told of what it was tested for
             what = next(iter(told), what)
         if told:
-            since = _since(times[:, columns], parts.even, parts.steps)
-            found.append(_culprit(who, gain, now, rng, what, since, _more(parts.computing, what, columns)))
+            spells = Spells.of(times, columns, parts.steps)
+            found.append(_culprit(who, gain, now, rng, what, spells, _more(parts.computing, what, columns)))
             usual += [(found[-1], parts.without(told[what]).max(axis=1))] if what in MEND else []
         costs[_label(who, what if told else COMPUTE)] = gain
     others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
     tried = partial(remedies, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
-    return _told(job.names[0], now, parts.even, costs | others, found, left_out=parts.left_out, tried=tried)
+    return _told(
+        job.names[0],
+        now,
+        even,
+        costs | others,
+        found,
+        left_out=parts.left_out,
+        tried=tried,
+        last=parts.steps[-1],
+    )
 
 
 def _suspects(
@@ -276,10 +303,27 @@ def _label(who: str, what: str) -> str:
     return f"{who} ({what})" if what in MEND else who
 
 
-def _since(times: Array, even: Array, steps: list[int]) -> Change | None:
-    """The last change of somebody's times, or of a host's on average, against the median."""
-    ratio = np.exp(np.log(times).mean(axis=1)) / even
-    return next(reversed(list(changes(ratio[:, None], [0], steps))), None)
+class Spells(NamedTuple):
+    """In which steps somebody is late: the steps' places, the spells' first and last steps, and the onset."""
+
+    late: Array | None = None  # whether, of every step; None: in all, or now and then
+    steps: tuple[tuple[int, int], ...] = ()
+    onset: Change | None = None
+
+    @classmethod
+    def of(cls, times: Array, who: Sequence[int], steps: Sequence[int]) -> Self:
+        """Of somebody's times, or of a host's on average, against the others' usual ones."""
+        series, found = spells_of(times, who)
+        late = np.zeros(len(series), dtype=bool)
+        for first, end in found:
+            late[first:end] = True
+        if late.all() or not late.any():
+            return cls()
+        first, onset = found[0][0], None
+        if first:
+            factor = math.exp(float(np.median(series[late]) - np.median(series[:first])))
+            onset = Change(0, steps[first], factor, split(series[: found[0][1]])[1])
+        return cls(late, tuple((steps[a], steps[b - 1]) for a, b in found), onset)
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
@@ -305,7 +349,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
             now,
             rng,
             cause.what,
-            _since_of(run, cause),
+            _spells_of(run, cause),
             _more(computing, cause.what, cause.workers),
         )
         for cause, gain in gains.items()
@@ -331,6 +375,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
         # Of work that was cut off nobody knows how long it would have taken.
         tried=None if run.late.any() else partial(remedies, _even(run, now), run.lasted, rng, helped),
+        last=int(run.trace.columns["round"][0]) + len(now) - 1,
         harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *MEND)),
     )
 
@@ -348,12 +393,12 @@ def _even(run: Rounds, now: Array) -> Steps:
     return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way, besides)
 
 
-def _since_of(run: Rounds, cause: Cause) -> Change | None:
-    """Since when a worker, or a host, computes slowly; of the others nobody asks."""
+def _spells_of(run: Rounds, cause: Cause) -> Spells:
+    """When a worker, or a host, computes slowly; of other causes that is not looked at."""
     if (times := run.computing.get(cause.what)) is None:
-        return None
-    even, first = np.median(times, axis=1), int(run.trace.columns["round"][0])
-    return _since(times[:, cause.workers], even, list(range(first, first + len(even))))
+        return Spells()
+    first = int(run.trace.columns["round"][0])
+    return Spells.of(times, cause.workers, range(first, first + len(times)))
 
 
 def _told(
@@ -376,13 +421,15 @@ def _culprit(
     now: Array,
     rng: np.random.Generator,
     what: str,
-    since: Change | None = None,
+    spells: Spells = Spells(),  # noqa: B008
     more: float = np.nan,
 ) -> Culprit:
     draws = [resampled(len(now), rng) for _ in range(DRAWS)]
     low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
-    chronic = float(np.median(gain)) > OFTEN * float(gain.mean())
-    return Culprit(who, float(gain.sum() / now.sum()), low, high, chronic, since, what, more)
+    within = gain if spells.late is None else gain[spells.late]
+    chronic = float(np.median(within)) > OFTEN * float(within.mean())
+    cost = float(gain.sum() / now.sum())
+    return Culprit(who, cost, low, high, chronic, spells.onset, what, more, spells.steps)
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:

@@ -10,9 +10,11 @@ from pkgutil import iter_modules
 import pandas as pd
 
 from workbench.analysis.recordings import sources
-from workbench.analysis.recordings.recording import COLUMNS, Recording
-from workbench.analysis.recordings.sources import Source, runs
+from workbench.analysis.recordings.recording import Recording
+from workbench.analysis.recordings.sources import Source, runs, tables
 from workbench.core.base.settings import SettingError, path_of, unknown_name
+from workbench.core.base.tables import TableError
+from workbench.core.contract.recorded import COLUMNS
 from workbench.core.problems.data.cache import root
 from workbench.core.trace.trace import Trace
 
@@ -51,7 +53,9 @@ def at_hand() -> dict[str, Path]:
     return {file.name: file for file in found}
 
 
-def load(path: str | Path | Trace, source: str | None = None, **columns: str) -> Recording:
+def load(
+    path: str | Path | Trace, source: str | None = None, unit: str | None = None, **columns: str
+) -> Recording:
     r"""Read recorded stragglers.
 
     Parameters
@@ -60,8 +64,11 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
         A file or folder, the name of a public recording (it is looked for in `home()`), or a run.
     source
         What it is (see `known`), where the file does not tell.
+    unit
+        Of the times in a table: "s", "ms", "us", "ns", "min" or "h". Default: what the name of their column says
+        (`took_ms`), else seconds.
     columns
-        Which columns of a table mean worker, step, seconds, host, phase, recording, samples, processor.
+        Which columns of a table mean worker, step, seconds, host, phase, recording, samples, processor_seconds.
 
     Raises
     ------
@@ -84,15 +91,21 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
     kind = None
     try:
         kind = _kind(file, source)
-        rows = kind.read(file)
-    except (ValueError, OSError, KeyError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        if kind is tables.SOURCE:
+            rows = tables.read(file, unit, **columns)
+        else:
+            rows = _renamed(kind.read(file), columns)
+            if unit is not None:
+                raise SettingError(f"unit = {unit!r}: {kind.title} has its own unit; leave it out")
+    except TableError as error:
+        by_name = "; name those that mean them, e.g. seconds='took', unit='ms'"
+        more = by_name if error.why.startswith("lacks columns [") else ""
+        raise SettingError(error.of(f"path = {str(file)!r}") + more) from None
+    except (ValueError, OSError, KeyError) as error:  # Arrow's own errors are of these kinds
         if isinstance(error, SettingError):
             raise
         read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
         raise SettingError(f"path = {str(file)!r}: {read}") from None
-    if absent := sorted(set(columns.values()) - set(rows.columns)):
-        raise SettingError(f"path = {str(file)!r}: lacks columns {absent}; it has {list(rows.columns)}")
-    rows = _renamed(rows, columns)
     told = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables are the user's own
         told |= {"where": kind.where, "licence": kind.licence}
@@ -101,6 +114,8 @@ def load(path: str | Path | Trace, source: str | None = None, **columns: str) ->
 
 
 def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
+    if absent := sorted(set(columns.values()) - set(rows.columns)):
+        raise TableError(f"lacks columns {absent}; it has {list(rows.columns)}")
     others = [name for name in columns if name in rows and columns[name] != name]
     return rows.drop(columns=others).rename(columns={theirs: ours for ours, theirs in columns.items()})
 

@@ -1,5 +1,6 @@
 """What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,9 +10,10 @@ import pandas as pd
 from workbench.analysis.recordings.blame import blame, over_median
 from workbench.analysis.recordings.card import whole
 from workbench.analysis.recordings.of_run import COMPUTE, LINK, SLOWER, WAITING, Cause, mended, split
-from workbench.analysis.recordings.recording import LAYER, Recording
+from workbench.analysis.recordings.recording import Recording
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
+from workbench.core.contract.recorded import LAYER
 
 AT_PORT = ("wait", "receive")
 TOLD = {"links": ("send",), "ports": AT_PORT, "decoding": ("decode",)}  # by these phases
@@ -81,11 +83,6 @@ class Parts:
         return np.asarray(sum(self.phases.values()))
 
     @property
-    def even(self) -> Array:
-        """What a step would take if all were like the median, with a free port and free decoding, (steps,)."""
-        return np.asarray(np.median(self.own, axis=1))
-
-    @property
     def tested(self) -> dict[str, Array]:
         """By what one is suspected: all that workers take for themselves, and by what their computing may be long."""
         return {**self.computing, COMPUTE: self.own}
@@ -96,18 +93,30 @@ class Parts:
         usual = mended(times, cause.what, {cause})
         return np.asarray(self.own - (self.own - self.phases.get(LINK, 0.0)) * (1 - usual / times))
 
+    def even_without(self, causes: Iterable[Cause]) -> Array:
+        """What a step would take if all were like the median of workers without these causes, (steps,).
+
+        Where half of the workers wait and the others' processors are slow, their median is neither.
+        """
+        own = self.own
+        for cause in causes:
+            if cause.what in (WAITING, SLOWER):
+                who = list(cause.workers)
+                own[:, who] = self.without(cause)[:, who]
+        return np.asarray(np.median(own, axis=1))
+
     def lasting(self) -> Array:
         """What every step takes."""
         return np.asarray((self.own + self.port).max(axis=1) + self.decoding)
 
-    def shares(self, over: Array) -> tuple[Array, Array, Array]:
-        """Shapley values: of workers that are over the median by `over`, of the port, and of decoding.
+    def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
+        """Shapley values: of workers that are over an even step by `over`, of the port, and of decoding.
 
         Workers are mended together or not at all while the port is, and share what that gives as in the airport game.
         """
-        own, even = self.own, self.even
+        own = self.own
         mended = np.minimum(own, even[:, None])
-        alone = own.max(axis=1) - even
+        alone = np.maximum(own.max(axis=1) - even, 0.0)
         with_port = (own + self.port).max(axis=1) - (mended + self.port).max(axis=1)
         port = ((own + self.port).max(axis=1) - own.max(axis=1) + (mended + self.port).max(axis=1) - even) / 2
         scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -12,21 +14,23 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.planning.laws import laws_of
+from workbench.analysis.planning.profile import scaled
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
 from workbench.core.base.files import atomic_write
 from workbench.core.base.formulas import to_csv
 from workbench.core.base.plugins import registered
-from workbench.core.base.settings import SettingError, check_ending, path_of
+from workbench.core.base.settings import SettingError, check_ending, check_kind, path_of
+from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel, DelayStream, Replay
+from workbench.core.contract.recorded import COLUMNS, OWN, checked_times, own_times, refuse
+from workbench.core.contract.recorded import LAYER as LAYER  # for others
 from workbench.core.problems.data.cache import stored
 
-COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
-TIMESTAMP = 1e8  # s: three years
-UNITS = 300.0  # workers that differ by more have other units, as ms and s
-CLOCK, MINUTE = 1e4, 60.0  # so many times a worker's median, and at least so many seconds, is no computation
-OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
+MAX_RATIO = 300.0  # of workers' usual times: those that differ by more are in other units, as ms and s
+MAX_JUMP, MIN_JUMP_S = 1e4, 60.0  # so many times a worker's median, and so many seconds, is no computation
+VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
 
 
@@ -48,23 +52,39 @@ class Recording:
     units: str = "s"
     source: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse, with the field's name, what is not a table of recorded times."""
+        _check_frame("frame", self.frame, COLUMNS, "wb.traces.load reads a file, Recording.of_rows a table")
+        _check_text("units", self.units)
+        if not isinstance(self.source, Mapping):
+            raise SettingError(
+                f"source = {self.source!r:.60}: give a mapping of text, e.g. {{'name': 'mine'}}"
+            )
+        with _named(str(self.source.get("name", "frame"))):
+            _check_names(self.frame)
+            checked_times(self.frame)
+
     @classmethod
     def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
         """Fill in the columns that are not there; raises `SettingError` for rows that are no times.
 
         `rows`: worker, step and seconds at least; `name`: of the recording, where they have none.
         """
+        _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
+        _check_text("name", name)
         file = source.get("file", name)
-        missing = sorted({"worker", "step", "seconds"} - set(rows.columns))
-        if missing:
-            why = f"it has {list(rows.columns)}; name those that mean them, e.g. seconds='duration'"
-            raise SettingError(f"path = {file!r}: lacks columns {missing}; {why}")
-        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": "compute"}
+        if rows.index.name not in ("line", "row"):  # made elsewhere; the first line of a .csv has the names
+            first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
+            rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
+        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": OWN}
         defaults |= {"samples": np.nan, "processor_seconds": np.nan}
-        for column, value in defaults.items():
-            rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
-        rows = _checked(rows[list(COLUMNS)].reset_index(drop=True), file)
-        return cls(rows, units, {"name": name, **source})
+        with _named(file):
+            _check_names(rows)
+            rows = checked_times(rows)
+            for column, value in defaults.items():
+                rows = rows if column in rows else rows.assign(**{column: [value] * len(rows)})
+            _refuse_other_units(rows)
+        return cls(rows[list(COLUMNS)].reset_index(drop=True), units, {"name": name, **source})
 
     @cached_property
     def names(self) -> list[str]:
@@ -75,8 +95,10 @@ class Recording:
         """One job of several; raises `SettingError` with their names."""
         if name is None and len(self.names) == 1:
             return self
-        if name not in self.names:
-            raise SettingError(f"recording = {name!r}: choose one of {', '.join(map(repr, self.names))}")
+        if not isinstance(name, str) or name not in self.names:
+            raise SettingError(
+                f"recording = {_shown(repr(name))}: choose one of {', '.join(map(repr, self.names))}"
+            )
         mine = self.frame[self.frame["recording"].astype(str) == name].reset_index(drop=True)
         return replace(self, frame=mine, source={**self.source, "recording": str(name)})
 
@@ -89,15 +111,20 @@ class Recording:
         """
         frame = self.job().frame
         phases = sorted(set(frame["phase"]))
-        if phase is not None and phase not in phases:
+        if not isinstance(values, str) or values not in VALUES:
+            raise SettingError(
+                f"values = {_shown(repr(values))}: choose one of {', '.join(map(repr, VALUES))}"
+            )
+        if phase is not None and (not isinstance(phase, str) or phase not in phases):
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
-        rows = _own(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
+        rows = own_times(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
         whole: Any = (
             "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
         )  # known of all, or not
-        return rows.pivot_table(
+        found = rows.pivot_table(
             index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
         )
+        return found[in_order(found.columns.tolist())]
 
     def card(self) -> Card:
         """What stands out: spread, bursts, who is slow for good, changes, and which laws fit.
@@ -115,19 +142,44 @@ class Recording:
         """Heat map of who was late when: see `lateness`."""
         return registered("workbench.displays", "Recording")(self.job(), theme)
 
-    def delays(self, how: How = "recorded", block: int | None = None) -> DelayModel:
-        """A delay law for any number of workers, in units of the recorded task (one sample stands for it).
+    def delays(
+        self, how: How = "recorded", block: int | None = None, samples: float | None = None
+    ) -> DelayModel:
+        """A delay model for any number of workers, in the recording's own units.
 
         "recorded": in recorded order, from a drawn start: bursts, changes and who is slow for good stay. "blocks": runs
         of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
         "fitted": the best law of the card, which keeps what that law can say.
+
+        samples: how many samples a recorded time is for; default: what the recording says of each. Other loads take
+        proportionally longer. Where neither says it, recorded times serve loads of one sample, and "fitted" raises
+        `SettingError`.
         """
+        if not isinstance(how, str) or how not in get_args(How):
+            raise SettingError(
+                f"how = {_shown(repr(how))}: choose one of {', '.join(map(repr, get_args(How)))}"
+            )
+        if block is not None:
+            _check_count("block", block, 1)
         job = self.job()
         if how == "fitted":
-            return laws_of(whole(job.names[0], job.table()))[0].delays
+            known = job._samples if samples is None else samples
+            if known is None:
+                why = (
+                    "how many samples is a recorded time for? Give samples = 1 if each time is of one sample"
+                )
+                raise SettingError(f"recording = {job.names[0]!r}: {why}")
+            return scaled(laws_of(whole(job.names[0], job.table()))[0].delays, 1 / known)
         steps = len(job.table())
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
-        return Replay(path=str(stored("recordings", job._packed(".parquet"), ".parquet")), **drawn)
+        path = stored("recordings", job._packed(".parquet"), ".parquet")
+        return Replay(path=str(path), samples=samples, **drawn)
+
+    @property
+    def _samples(self) -> float | None:
+        """The samples that all times are for, where that is one number."""
+        found = pd.unique(own_times(self.frame)["samples"])
+        return float(found[0]) if len(found) == 1 and not np.isnan(found[0]) else None
 
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
         """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
@@ -141,12 +193,15 @@ class Recording:
         >>> made.replays().loc["as it was", "maximum"]
         np.float64(2.0)
         """
+        for name, value, least in (("workers", workers, 1), ("rounds", rounds, 1), ("seed", seed, 0)):
+            if name != "workers" or value is not None:
+                _check_count(name, value, least)
         job = self.job()
         times = whole(job.names[0], job.table())
         n = times.shape[1] if workers is None else workers
         found = {"as it was": habits(times)}
         for how in get_args(How):
-            stream = DelayStream(job.delays(how), seed, n)
+            stream = DelayStream(job.delays(how, samples=1.0), seed, n)
             drawn = [stream.model.compute(stream.draw(r), np.ones(n)) for r in range(rounds)]
             found[how] = habits(np.stack(drawn))
         return pd.DataFrame(found, index=["late", "burst", "maximum"]).T
@@ -159,11 +214,12 @@ class Recording:
         >>> Recording.of_rows(rows, "two workers").croissant()["name"]
         'two workers'
         """
-        check_ending(Path(file), (".csv", ".parquet"), "file")
-        return described(self.source, self.units, file, self._packed(Path(file).suffix))
+        path = path_of(file, "file")
+        check_ending(path, (".csv", ".parquet"), "file")
+        return described(self.source, self.units, str(file), self._packed(path.suffix))
 
     def write(self, path: str | Path) -> Path:
-        """Write a table that the delay law "replay" reads: worker, iteration, seconds, ..., as .csv or .parquet."""
+        """Write a table that "replay" and `wb.traces.load` read: worker, step, seconds, ..., as .csv or .parquet."""
         file = path_of(path, "path")
         check_ending(file, (".csv", ".parquet"), "path")
         with atomic_write(file) as out:
@@ -172,8 +228,9 @@ class Recording:
 
     def _packed(self, ending: str) -> bytes:
         keys = ["recording", "worker", "step"]
-        total = _own(self.frame).groupby(keys, observed=True, sort=False)["seconds"].sum()
-        rows = total.reset_index().rename(columns={"recording": "experiment", "step": "iteration"})
+        groups = own_times(self.frame).groupby(keys, observed=True, sort=False)
+        rows = groups.agg(seconds=("seconds", "sum"), samples=("samples", "first")).reset_index()
+        rows = rows if rows["samples"].notna().any() else rows.drop(columns="samples")
         packed = to_csv(rows) if ending == ".csv" else rows.to_parquet(index=False)
         return bytes(packed)
 
@@ -189,63 +246,83 @@ class Recording:
         return int(self.frame["step"].nunique())
 
 
-def _own(frame: pd.DataFrame) -> pd.DataFrame:
-    """What workers do themselves, where that was recorded."""
-    own = frame[(frame["phase"] == OWN) | frame["phase"].astype(str).str.startswith(LAYER)]
-    return own if len(own) else frame
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """Name the file in what is refused."""
+    try:
+        yield
+    except TableError as error:
+        raise SettingError(error.of(f"path = {file!r}")) from None
 
 
-def _checked(frame: pd.DataFrame, file: str) -> pd.DataFrame:
-    """Numbers as numbers, and nothing that is no time."""
-    if frame.empty:
-        raise SettingError(f"path = {file!r}: there is no row")
-    seconds = pd.to_numeric(frame["seconds"], errors="coerce")
-    step = pd.to_numeric(frame["step"], errors="coerce")
-    broken = ~np.isfinite(step) | (step % 1 != 0)
-    _refuse(file, broken, frame["step"], "steps are whole numbers, as they tell the order")
-    _refuse(file, frame["worker"].isna(), frame["worker"], "whose time is it? Leave the row out, or say it")
-    why = "times are finite and at least 0; did the clock step back? Leave such rows out"
-    _refuse(file, ~(np.isfinite(seconds) & (seconds >= 0)), frame["seconds"], why)
-    processor = pd.to_numeric(frame["processor_seconds"], errors="coerce")
-    why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
-    _refuse(
-        file,
-        frame["processor_seconds"].notna() & ~(np.isfinite(processor) & (processor >= 0)),
-        frame["processor_seconds"],
-        why,
-    )
-    frame = frame.assign(
-        seconds=seconds.astype(float), step=step.astype(np.int64), processor_seconds=processor
-    )
-    keys = ["recording", "worker", "step", "phase"]
-    _refuse(file, frame.duplicated(keys), frame["step"], "worker, step and phase are those of a row before")
-    _check_sizes(file, frame)
-    return frame
+def _check_frame(field: str, frame: object, columns: tuple[str, ...], hint: str) -> None:
+    """Refuse what is not a table with rows, with these columns at least, each once."""
+    if not isinstance(frame, pd.DataFrame):
+        raise SettingError(f"{field} = {_shown(repr(frame))}: give a pandas DataFrame; {hint}")
+    twice = [str(name) for name in frame.columns[frame.columns.duplicated()].unique()]
+    if twice:
+        raise SettingError(
+            f"{field}: has more than one column {', '.join(twice)}; give each column a name of its own"
+        )
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        raise SettingError(f"{field}: lacks columns {missing}; {hint}")
+    if columns and frame.empty:
+        raise SettingError(f"{field}: there is no row; {hint}")
 
 
-def _check_sizes(file: str, frame: pd.DataFrame) -> None:
-    """Refuse what is no duration in one unit: points in time, workers in other units, clocks that were set."""
+def _check_count(field: str, value: Any, least: int) -> None:
+    check_kind(field, value, int)
+    if value < least:
+        raise SettingError(f"{field} = {value}: take {least} or more")
+
+
+def _check_text(field: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise SettingError(f"{field} = {_shown(repr(value))}: is not text; give a name in quotes")
+
+
+def _check_names(frame: pd.DataFrame) -> None:
+    """Refuse what cannot name a recording, worker, host or phase; a missing one is another matter."""
+    for column in (name for name in ("recording", "worker", "host", "phase") if name in frame):
+        values, numbers = frame[column].astype(object), column != "phase"
+        known = {kind: _is_name(kind, numbers) for kind in set(values.map(type))}
+        wrong = ~values.map(type).map(known).astype(bool) & values.notna()
+        refuse(frame, wrong, values, f"is not a name; give text{' or a whole number' * numbers}")
+        texts = {value for value in set(values[values.notna()]) if isinstance(value, str)}
+        broken = {value for value in texts if value != value.encode(errors="replace").decode()}
+        if broken:
+            refuse(frame, values.isin(broken), values.map(ascii), "is not valid Unicode; give other text")
+
+
+def _is_name(kind: type, numbers: bool) -> bool:
+    """Return whether values of this type are names: text, and real numbers where they may be."""
+    real = issubclass(kind, Real | np.number) and not issubclass(kind, complex | np.complexfloating | bool)
+    return issubclass(kind, str) or (numbers and real)
+
+
+def _refuse_other_units(frame: pd.DataFrame) -> None:
+    """Refuse workers or steps in other units than the rest, and clocks that were set."""
     seconds, keys = frame["seconds"], ["recording", "phase"]
-    why = "is that a point in time, or not in seconds? Give durations, in s"
-    _refuse(file, seconds > TIMESTAMP, seconds, why)
-    own = frame.groupby([*keys, "worker"], observed=True)["seconds"].transform("median")
-    each = frame.assign(own=own).drop_duplicates([*keys, "worker"])
+    plain = frame.assign(row=np.arange(len(frame)))
+    own = plain.groupby([*keys, "worker"], observed=True)["seconds"].transform("median").to_numpy()
+    each = plain.assign(own=own).drop_duplicates([*keys, "worker"])
     every = each.groupby(keys, observed=True)["own"].median()
-    others = frame[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"]
-    far = (own > UNITS * others) | (own * UNITS < others)
-    units = f"this worker's times and the others' are {UNITS:g} times apart, or more; in ms? Bring all to one unit"
-    mine = _own(frame)  # who is slow waits for nobody, and until then nobody waits
-    _refuse(file, far & (own > 0) & (others > 0) & frame.index.isin(mine.index), seconds, units)
+    others = plain[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"].to_numpy()
+    far = (own > MAX_RATIO * others) | (own * MAX_RATIO < others)
+    units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? Bring all to one unit"
+    mine = own_times(plain)  # who is slow waits for nobody, and until then nobody waits
+    refuse(frame, far & (own > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
     steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
     for _, medians in steps.groupby(level=keys, observed=True):
         if change := _other_units(medians.to_numpy()):
             job, phase, step = medians.index[change]
-            there = (frame["recording"] == job) & (frame["phase"] == phase) & (frame["step"] == step)
-            why = f"from here on all times are {UNITS:g} times those before, or a part of them; in ms?"
-            _refuse(file, there, seconds, f"{why} Bring all to one unit")
-    jumps = (seconds > CLOCK * own) & (seconds > MINUTE) & (own > 0)
-    why = f"over {CLOCK:g} times what that worker usually takes; was the clock set? Leave it out"
-    _refuse(file, jumps, seconds, why)
+            there = (plain["recording"] == job) & (plain["phase"] == phase) & (plain["step"] == step)
+            why = f"from here on all times are {MAX_RATIO:g} times those before, or a part of them; in ms?"
+            refuse(frame, there.to_numpy(), seconds, f"{why} Bring all to one unit")
+    jumps = (seconds.to_numpy() > MAX_JUMP * own) & (seconds.to_numpy() > MIN_JUMP_S) & (own > 0)
+    why = f"over {MAX_JUMP:g} times what that worker usually takes; was the clock set? Leave it out"
+    refuse(frame, jumps, seconds, why)
 
 
 def _other_units(medians: Array) -> int:
@@ -258,14 +335,11 @@ def _other_units(medians: Array) -> int:
     most, least = np.maximum.accumulate(before)[2:-3], np.minimum.accumulate(before)[2:-3]
     later_most = np.maximum.accumulate(after)[::-1][3:-2]
     later_least = np.minimum.accumulate(after)[::-1][3:-2]
-    larger = (later_least > UNITS * most) & (most > 0)
-    smaller = (UNITS * later_most < least) & (later_most > 0)
+    larger = (later_least > MAX_RATIO * most) & (most > 0)
+    smaller = (MAX_RATIO * later_most < least) & (later_most > 0)
     return int((larger | smaller).argmax()) + 3 if (larger | smaller).any() else 0
 
 
-def _refuse(file: str, wrong: pd.Series[bool], values: pd.Series[Any], why: str) -> None:
-    if wrong.any():
-        place = int(wrong.to_numpy().argmax())
-        line = file.endswith(".csv")  # of which the first has the names
-        where = f"line {place + 2}" if line else f"row {place + 1}"
-        raise SettingError(f"path = {file!r}, {where}: {values.name} = {values.iloc[place]}: {why}")
+def _shown(value: str) -> str:
+    """Return the text of a value on one line, cut where it is long."""
+    return f"{' '.join(value.split()):.60}"

@@ -26,13 +26,18 @@ def escaped(value: Any) -> Any:
     return f"'{value}" if is_formula else value
 
 
+def is_escaped(value: Any) -> bool:
+    """Is this text that `escaped` may have returned?"""
+    return isinstance(value, str) and bool(_ESCAPED.match(value))
+
+
 def restored(value: Any) -> Any:
     """Return the text that `escaped` was given.
 
     >>> restored(escaped("@name")), restored(escaped("'=1"))
     ('@name', "'=1")
     """
-    return value[1:] if isinstance(value, str) and _ESCAPED.match(value) else value
+    return value[1:] if is_escaped(value) else value
 
 
 def to_csv(frame: "pd.DataFrame") -> bytes:
@@ -43,20 +48,6 @@ def to_csv(frame: "pd.DataFrame") -> bytes:
             frame.isetitem(place, frame.iloc[:, place].astype(object).map(escaped).to_numpy())
     text: str = frame.to_csv(index=False)
     return text.encode()
-
-
-def from_csv(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table that was read from .csv, its texts as they were before `to_csv`."""
-    frame = frame.rename(columns=restored)
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
-        if not _is_number(column) and any(map(_ESCAPED.match, filter(_is_text, column))):
-            frame.isetitem(place, column.map(restored).to_numpy())
-    return frame
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _is_number(column: "pd.Series[Any]") -> bool:

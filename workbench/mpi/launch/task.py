@@ -80,8 +80,11 @@ def task_of(
 ) -> Task:
     """Task of a run: the problem is opened here, so that data are prepared once and steps are tuned once.
 
-    A run that goes on brings its model and its optimiser's state along.
+    A run that goes on brings its model and its optimiser's state along. Raises `SettingError` where its delays cannot
+    be drawn.
     """
+    if options.get("emulate") != "nothing":
+        e.delays.check_loads(e.plan.loads[1:])
     problem = e.build_problem()
     if model is None or state is None:
         model, state = problem.start(), e.build_optimiser().start(problem)
@@ -116,7 +119,7 @@ def begun_with(e: Experiment) -> dict[str, str]:
     return {
         "spec": e.model_dump_json(),
         "data": data.digest if data else "",
-        "delays": sha256(Path(times).expanduser()) if times is not None else "",
+        "delays": sha256(file) if times is not None and (file := Path(times).expanduser()).is_file() else "",
     }
 
 

@@ -69,7 +69,7 @@ def test_a_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:
     """One worker 1000 times slower for the whole run: a code for one straggler never waits for it."""
     table = tmp_path / "slow.csv"
     table.write_text("worker,iteration,seconds\n0,0,1\n1,0,1\n2,0,1\n3,0,1000\n")
-    delays = {"kind": "replay", "path": str(table)}
+    delays = {"kind": "replay", "path": str(table), "samples": 1.0}
     common: dict[str, Any] = {"workers": 4, "rounds": 20, "problem": "unit", "problem_args": {"samples": 4}}
     common["delays"] = delays
     coded = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, **common))

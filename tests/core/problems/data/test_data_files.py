@@ -210,23 +210,23 @@ def test_a_bad_array_is_named(tmp_path: Path, name: str, content: object, says: 
 
 
 BAD_TEXT = [
-    ("empty.csv", "", "cannot be read"),
+    ("empty.csv", "", "the file is empty; it needs a line of column names"),
     ("rows.csv", "a,b\n", "0 rows"),
     ("narrow.csv", "a\n1\n", "has 1 row and 1 column; it needs"),
     ("semi.csv", "a;b;target\n1;2;3\n", "separates its columns by ';'; write it with commas"),
     ("tabs.csv", "a\ttarget\n1\t2\n", "separates its columns by '.*t'; write it with commas"),
     ("twice.csv", "target,a,target\n1,2,3\n4,5,6\n", "has the columns 'target' and 'target'; name the one"),
-    ("quote.csv", 'a,target\n1,2\n3,"4\n', "EOF inside string"),
+    ("quote.csv", 'a,target\n1,2\n3,"4\n', "line 3: a quote .* is opened in this row and not closed"),
     ("header.csv", "1.5,2,3\n4,5,6\n", "header line"),
     ("same.csv", "1,1,0\n2,1,1\n", "header line"),
-    ("surplus.csv", "a,b\n1,2,3\n", "cannot be read"),
-    ("ragged.csv", "a,b,c\n1,2,3\n1,2,3,4\n", "cannot be read"),
+    ("surplus.csv", "a,y\n1,2,3\n", r"line 2: has more fields than its first line \(3, not 2\)"),
+    ("ragged.csv", "a,b,y\n1,2,3\n\n1,2,3,4\n", "line 4: has more fields"),
     ("city.csv", "size,city,target\n1,Paris,0\n2,Rome,1\n", "column 'city' .*'Paris'"),
     ("cell.csv", "size,age,target\n1,20,0\n2,old,1\n", "column 'age' .*'old'"),
-    ("hole.csv", "a,b,c,target\n1,2,,0\n1,,5,1\n", "column 'b' of .* has missing"),
+    ("hole.csv", "a,b,c,target\n1,2,,0\n1,,5,1\n", "column 'b' of .* has missing .*, first in line 3"),
     ("infinite.csv", "a,y\ninf,2\n", "column 'a' of .* has missing or infinite"),
-    ("hole_y.csv", "a,y\n1,2\n3,\n", "target .* row 1"),
-    ("binary.csv", "\x00\x01", "empty|cannot be read|columns"),
+    ("hole_y.csv", "a,y\n1,2\n3,\n", "target .* in line 3"),
+    ("binary.csv", "\x00\x01", "line 1: is not text in UTF-8"),
     ("damaged.parquet", "PAR1 or not", "cannot be read"),
     ("damaged.npy", "x", "cannot be read"),
     ("damaged.npz", "x", "cannot be read"),
@@ -261,7 +261,7 @@ def test_what_is_no_path_of_a_file(source: str, says: str) -> None:
 def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.csv"
     path.write_bytes("größe,target\n1,2\n".encode("latin-1"))
-    fails(path, "is no text in UTF-8 .*; save it as such")
+    fails(path, "line 1: is not text in UTF-8 .*; save it as UTF-8")
     path.write_text("größe, target \n1,2\n3,4\n", encoding="utf-8-sig")
     assert load(path, "regression").X.shape == (2, 1)
 

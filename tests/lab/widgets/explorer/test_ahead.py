@@ -96,7 +96,7 @@ def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
 def test_other_rounds_and_recorded_times_are_looked_at_anew(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n1,0,1.0\n")
-    e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table)})
+    e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table), "samples": 1.0})
     before = look_ahead([e])
     table.write_text("worker,iteration,seconds\n1,0,20.0\n")
     (after,) = look_ahead([e], known=before)

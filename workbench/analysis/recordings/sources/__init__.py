@@ -11,6 +11,8 @@ import pandas as pd
 class Source:
     """One kind of file. `read(path)` gives rows with worker, step, seconds, and what else there is of the schema.
 
+    The source "table" also takes the names of its columns, and the unit of its times.
+
     `tells(path)`: is this file of that kind? `where`: the public place, in words; `licence` of what lies there.
     `files`: patterns of names by which public files are found, `published`: their names in the public place, and
     `how`: what to do with these, where it is more than to put them where they are looked for.
@@ -19,7 +21,7 @@ class Source:
     name: str
     title: str
     tells: Callable[[Path], bool]
-    read: Callable[[Path], pd.DataFrame]
+    read: Callable[..., pd.DataFrame]
     where: str = ""
     licence: str = ""
     units: str = "s"

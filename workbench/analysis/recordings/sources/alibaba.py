@@ -5,18 +5,26 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.reading import first_line, read_table
+from workbench.core.base.tables import TEXT_ENDINGS, TableError, ending, read_texts, text_table
+
+NAMES = {"worker": "worker", "time": "step", "batch_time_norm": "seconds"}
 
 
 def tells(path: Path) -> bool:
     """A table with a column of normalised mini-batch times."""
-    return path.suffix == ".csv" and b"batch_time_norm" in first_line(path)
+    if ending(path) not in TEXT_ENDINGS:
+        return False
+    try:
+        with text_table(path) as table:
+            return set(NAMES) <= set(table.names)
+    except TableError:  # said by whoever reads it as a table
+        return False
 
 
 def read(path: Path) -> pd.DataFrame:
     """Every tenth mini-batch of every worker; the first of two rows of one mini-batch counts."""
-    rows = read_table(path).rename(columns={"batch_time_norm": "seconds", "time": "step"})
-    return rows.drop_duplicates(["worker", "step"])[["worker", "step", "seconds"]]
+    rows = read_texts(path)[list(NAMES)].rename(columns=NAMES)
+    return rows.drop_duplicates(["worker", "step"])
 
 
 SOURCE = Source(

@@ -16,7 +16,7 @@ COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 def tells(path: Path) -> bool:
     """A table of operations."""
-    return path.suffix == ".parquet" and set(parquet_columns(path)) >= NEEDED
+    return path.suffix.lower() == ".parquet" and set(parquet_columns(path)) >= NEEDED
 
 
 def operations(path: Path) -> pd.DataFrame:

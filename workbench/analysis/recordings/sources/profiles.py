@@ -11,7 +11,7 @@ from workbench.core.base.settings import SettingError
 
 def tells(path: Path) -> bool:
     """A cluster profile."""
-    if path.suffix not in (".yaml", ".yml", ".json"):
+    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         return False
     try:
         ClusterProfile.load(path)

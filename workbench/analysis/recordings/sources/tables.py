@@ -5,21 +5,18 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
-from workbench.core.base.formulas import from_csv
-from workbench.core.base.reading import read_parquet, read_table
-
-OTHER_NAMES = {"iteration": "step", "experiment": "recording"}
+from workbench.core.base.tables import ending
+from workbench.core.contract.recorded import ENDINGS, read_times
 
 
 def tells(path: Path) -> bool:
-    """A table of a kind that pandas reads."""
-    return path.suffix in (".csv", ".parquet")
+    """A table in text, packed or not, or in Parquet."""
+    return ending(path) in ENDINGS
 
 
-def read(path: Path) -> pd.DataFrame:
-    """The table as it is; `iteration` is a step, and `experiment` a recording."""
-    rows = from_csv(read_table(path)) if path.suffix == ".csv" else read_parquet(path)
-    return rows.rename(columns={k: v for k, v in OTHER_NAMES.items() if v not in rows})
+def read(path: Path, unit: str | None = None, **columns: str) -> pd.DataFrame:
+    """Read the table as the delay model "replay" does: see `read_times`."""
+    return read_times(path, columns, unit)
 
 
 SOURCE = Source(

@@ -72,6 +72,9 @@ class DelayModel(Family):
     def check(self, workers: int) -> None:
         """Refuse, with the field's name, a run that lacks a worker whom the law names."""
 
+    def check_loads(self, loads: NDArray[Any]) -> None:
+        """Refuse, before anything starts, a run whose workers go through `loads` samples in a round."""
+
     def sending(self, draw: Array, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes a worker, None for no such delay (see `TwoPart`)."""
         return None

@@ -46,6 +46,10 @@ class Changing(DelayModel):
             with within(name):
                 law.check(workers)
 
+    def check_loads(self, loads: NDArray[Any]) -> None:
+        for law in (self.before, self.after):
+            law.check_loads(loads)
+
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draws of both laws, one above the other, and in the first row which of them counts for whom."""
         _, *own = (None, None, None) if before is None else self._each(before)

@@ -1,33 +1,35 @@
-"""The law that goes through recorded times, and the tables that they are recorded in."""
+"""The delay model that replays recorded times."""
 
 from __future__ import annotations
 
-import csv
 from functools import lru_cache
-from io import TextIOWrapper
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.formulas import from_csv
-from workbench.core.base.reading import open_regular, read_parquet, read_table
 from workbench.core.base.settings import SettingError, setting, user_path
+from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
 from workbench.core.contract.delays.base import Keyed, PerSample
+from workbench.core.contract.recorded import ENDINGS, own_times, place, read_times
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_NAMED = 8  # recordings that a sentence names
+
 
 class Replay(PerSample):
-    r"""A recorded run: a table with columns worker, iteration, seconds (and perhaps experiment).
+    r"""A recorded run: a table as `wb.traces.load` reads it, of worker, step, seconds and perhaps recording, samples.
 
     A worker takes the times of one recorded worker, drawn for the run, from a drawn start and in recorded order,
-    round and round. Experiments recorded different tasks: with several, each is scaled to the median of the first.
-    A row that does not say whose time it is, or that says what another has said, is refused with its line.
+    round and round. Several recordings are of different tasks: each is scaled to the median of the first.
+    A row that does not say whose time it is, or that repeats another one, is refused with its line.
+
+    A time is for as many samples as `samples` says, or the table's own column samples. Another load takes
+    proportionally longer. Where neither says it, only loads of one sample are accepted.
 
     `as_recorded`: nothing is drawn and nothing follows the load. Worker i takes the i-th recorded worker's seconds,
     from the first iteration on, whatever it has to do; at the end of its recording it begins again. More workers than
@@ -36,7 +38,7 @@ class Replay(PerSample):
 
     >>> import tempfile
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
-    >>> _ = table.write_text("worker,iteration,seconds\n1,0,0.5\n1,1,0.7\n")
+    >>> _ = table.write_text("worker,step,seconds\n1,0,0.5\n1,1,0.7\n")
     >>> model = Replay(path=str(table))
     >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([1, 1])).shape
     (2,)
@@ -44,11 +46,14 @@ class Replay(PerSample):
 
     lasting = True
     kind: Literal["replay"] = "replay"
-    path: str = setting(
-        description="table of recorded times: .csv or .parquet with worker, iteration, seconds"
+    path: str = setting(description="table of recorded times: .csv or .parquet with worker, step, seconds")
+    experiment: str | None = setting(None, "take this recording of the table only; empty = all")
+    samples: float | None = setting(
+        None,
+        "how many samples a recorded time is for; empty = as the table's column samples says",
+        "samples",
+        gt=0,
     )
-    experiment: str | None = setting(None, "take this experiment of the table only; empty = all")
-    samples: float = setting(1.0, "how many samples the recorded task stands for", "samples", gt=0)
     scale: float = setting(1.0, "multiply the recorded seconds by this", gt=0)
     block: int | None = setting(
         None,
@@ -78,7 +83,7 @@ class Replay(PerSample):
 
     def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Recorded seconds, one per worker."""
-        times, lengths = recorded(self.path, self.experiment, scaled=not self.as_recorded)
+        times, lengths, _ = self._times()
         if self.as_recorded:
             return self._own(times, lengths, round, workers)
         rng = keyed.rng(-1)
@@ -95,6 +100,11 @@ class Replay(PerSample):
             place = drawn_again(times.shape[1], self.again)[place] % lengths[row]
         return times[row, place][None]
 
+    def _times(self) -> Times:
+        """The recorded times; for one number of samples where the model takes that from the table."""
+        own = self.as_recorded
+        return _times(self.path, self.experiment, not own, one_load=self.samples is None and not own)
+
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
         """Each worker's own recorded seconds of a round."""
         if workers > len(times):
@@ -106,11 +116,30 @@ class Replay(PerSample):
         return times[rows, round % lengths[rows]][None]
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
-        """Seconds: recorded * scale * samples / recorded samples; as recorded: * scale, and by the slope more."""
+        """Seconds: recorded * scale * samples / recorded samples; as recorded: * scale, and by the slope more.
+
+        Raises `SettingError` where nothing says how many samples a recorded time is for, and that makes a difference.
+        """
         if self.as_recorded:
-            more = self.slope * (np.asarray(samples) - self.samples)
+            more = self.slope * (np.asarray(samples) - self.recorded_samples(samples)) if self.slope else 0.0
             return np.asarray(np.maximum(draw[0] * self.scale + more, 0.0))
-        return np.asarray(draw[0] * (self.scale / self.samples) * self.work(samples))
+        return np.asarray(draw[0] * (self.scale / self.recorded_samples(samples)) * self.work(samples))
+
+    def check_loads(self, loads: NDArray[Any]) -> None:
+        """Read the table, and refuse workers or loads that it has no times for."""
+        self.compute(self.draw(Keyed(0), 0, len(loads), 0, None), loads)
+
+    def recorded_samples(self, loads: NDArray[Any]) -> float:
+        """How many samples a recorded time is for."""
+        if self.samples is not None:
+            return self.samples
+        found = self._times().samples
+        if found is None and (self.fixed or self.slope or np.max(loads, initial=0) > 1):
+            raise SettingError(
+                f"delays.samples: {self.path!r} does not say how many samples a recorded time is for; give the number"
+                " of a worker's samples when it was recorded (1 if each time is of one sample), or as_recorded = true"
+            )
+        return 1.0 if found is None else found
 
 
 def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -126,49 +155,71 @@ def drawn_again(rounds: int, seed: int) -> NDArray[np.int64]:
     return resampled(rounds, np.random.default_rng(seed))
 
 
+class Times(NamedTuple):
+    """Recorded seconds, one row a worker, padded with NaN; their numbers; the samples that a time is for, if known."""
+
+    seconds: Array
+    lengths: NDArray[np.int64]
+    samples: float | None
+
+
 def recorded(
     path: str, experiment: str | None = None, scaled: bool = True
 ) -> tuple[Array, NDArray[np.int64]]:
     """Read a table of recorded times: (seconds, lengths), one row a recorded worker, padded with NaN.
 
-    `scaled`: several experiments are brought to one median; without it, several are refused.
+    `scaled`: several recordings are brought to one median; without it, several are refused.
     Raises `SettingError` where the table is missing or does not fit.
     """
+    found = _times(path, experiment, scaled)
+    return found.seconds, found.lengths
+
+
+def _times(path: str, experiment: str | None, scaled: bool, one_load: bool = False) -> Times:
     file = user_path(path, "delays.path")
-    if not file.is_file():
-        raise SettingError(f"delays.path = {path!r}: no such file; give a .csv or .parquet table")
+    if not file.exists():
+        raise SettingError(f"delays.path = {path!r}: no such file; give a table in {', '.join(ENDINGS)}")
     state = file.stat()
-    return _recorded(path, experiment, scaled, (state.st_mtime_ns, state.st_size))
+    return _read(path, experiment, scaled, one_load, (state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=8)
-def _recorded(
-    path: str, experiment: str | None, scaled: bool, stamp: tuple[int, int]
-) -> tuple[Array, NDArray[np.int64]]:
+def _read(path: str, experiment: str | None, scaled: bool, one_load: bool, stamp: tuple[int, int]) -> Times:
     """The same, read again once the file has changed."""
     table = _table(path)
-    if "experiment" not in table:
-        table["experiment"] = ""
+    jobs = in_order(table["recording"].unique().tolist())
     if experiment is not None:
-        known = sorted(set(table["experiment"].astype(str)))
-        table = table[table["experiment"].astype(str) == experiment]
-        if table.empty:
-            raise SettingError(
-                f"delays.experiment = {experiment!r}: not in {path!r}; it has {', '.join(known)}"
-            )
-    medians = table.groupby("experiment")["seconds"].median()
-    if len(medians) > 1 and not scaled:
+        if experiment not in jobs:
+            there = ", ".join(map(repr, jobs[:MAX_NAMED]))
+            raise SettingError(f"delays.experiment = {experiment!r}: not in {path!r}; it has {there}")
+        table, jobs = table[table["recording"] == experiment], [experiment]
+    if len(jobs) > 1 and not scaled:
         raise SettingError(
-            f"delays.as_recorded: {path!r} has {len(medians)} experiments; name one in delays.experiment:"
-            f" {', '.join(map(str, medians.index[:8]))}"
+            f"delays.as_recorded: {path!r} has {len(jobs)} experiments; name one in delays.experiment:"
+            f" {', '.join(jobs[:MAX_NAMED])}"
         )
-    if len(medians) > 1:
-        idle = table["experiment"].map(medians) == 0
-        why = "its median is 0 s, which cannot be scaled to the others'; name one experiment in delays.experiment"
-        _refuse(path, idle, why, table["experiment"])
-        table = table.assign(seconds=table["seconds"] / table["experiment"].map(medians) * medians.iloc[0])
-    groups = table.sort_values("iteration").groupby(["experiment", "worker"])["seconds"]
-    rows = [group.to_numpy(float) for _, group in groups]
+    known = table["samples"].notna().all()
+    samples = float(table["samples"].median()) if known else None
+    if one_load and samples is not None:  # what was recorded for other loads would have taken so long
+        table = table.assign(seconds=table["seconds"] * (samples / table["samples"]))
+    medians = table.groupby("recording")["seconds"].median()
+    if len(jobs) > 1:
+        usual = table["recording"].map(medians)
+        if idle := [row for row, median in enumerate(usual) if median == 0][:1]:
+            why = "its median is 0 s, which cannot be scaled to the others'; name one recording in delays.experiment"
+            error = TableError(
+                f"recording = {table['recording'].iloc[idle[0]]}: {why}", place(table, idle[0])
+            )
+            raise SettingError(error.of(f"delays.path = {path!r}"))
+        table = table.assign(seconds=table["seconds"] / usual * medians[jobs[0]])
+    return Times(*_by_worker(table, jobs), samples)
+
+
+def _by_worker(table: pd.DataFrame, jobs: list[str]) -> tuple[Array, NDArray[np.int64]]:
+    """Seconds in the order of the steps, one row a worker, padded with NaN; and how many each has."""
+    groups = dict(iter(table.sort_values("step", kind="stable").groupby(["recording", "worker"])["seconds"]))
+    workers = {job: in_order(table["worker"][table["recording"] == job].unique().tolist()) for job in jobs}
+    rows = [groups[job, worker].to_numpy(float) for job in jobs for worker in workers[job]]
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), np.nan)
     for i, row in enumerate(rows):
@@ -177,68 +228,24 @@ def _recorded(
 
 
 def _table(path: str) -> pd.DataFrame:
-    import pandas as pd
-
+    """Seconds and samples of what each worker did itself, by recording and step."""
     file = Path(path).expanduser()
     try:
-        table = (
-            read_parquet(file).reset_index(drop=True)
-            if file.suffix == ".parquet"
-            else from_csv(read_table(file))
-        )
-    except SettingError:
-        raise
-    except (ValueError, OSError) as error:  # pandas' and pyarrow's own errors are of these kinds
+        table = own_times(read_times(file))
+    except SettingError as error:
+        raise SettingError(f"delays.path: {error}") from None
+    except TableError as error:
+        raise SettingError(error.of(f"delays.path = {path!r}")) from None
+    except (ValueError, OSError) as error:  # Arrow's own errors are of these kinds
         reason = " ".join(str(error).split())
         raise SettingError(f"delays.path = {path!r}: cannot be read as a table ({reason})") from None
-    missing = sorted({"worker", "iteration", "seconds"} - set(table.columns))
-    if missing:
-        raise SettingError(f"delays.path = {path!r}: lacks columns {missing}; it has {list(table.columns)}")
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes what is too much for names of the rows
-        raise SettingError(
-            f"delays.path = {path!r}: rows have more fields than its first line; give each a name"
-        )
-    if table.empty:
-        raise SettingError(
-            f"delays.path = {path!r}: every row needs finite seconds >= 0, and there must be a row"
-        )
-    return _checked(path, table)
-
-
-def _checked(path: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Refuse the first row that does not say whose time it is, or when and how long; text becomes numbers."""
-    import pandas as pd
-
-    keys = [name for name in ("experiment", "worker", "iteration") if name in table]
-    for name in keys:
-        _refuse(path, table[name].isna(), f"{name} is empty; say it in every row, or leave the row out")
-    iteration, seconds = (pd.to_numeric(table[name], errors="coerce") for name in ("iteration", "seconds"))
-    why = "iterations are numbers, as they tell the order"
-    _refuse(path, ~np.isfinite(iteration), why, table["iteration"])
-    why = "every row needs finite seconds >= 0"
-    _refuse(path, ~(np.isfinite(seconds) & (seconds >= 0)), why, table["seconds"])
-    table = table.assign(iteration=iteration, seconds=seconds)
-    told = f"{', '.join(keys)} are those of a row before"
-    why = f"{told}; give each recording a name of its own in a column experiment"
-    _refuse(path, table.duplicated(keys), why)
-    return table
-
-
-def _refuse(path: str, wrong: pd.Series[bool], why: str, values: pd.Series[Any] | None = None) -> None:
-    """Raise `SettingError` for the first row that is wrong."""
-    if not wrong.any():
-        return
-    place = wrong.index[int(wrong.to_numpy().argmax())]
-    value = "" if values is None else f"{values.name} = {values[place]}: "
-    raise SettingError(f"delays.path = {path!r}, {_line(path, int(place))}: {value}{why}")
-
-
-def _line(path: str, row: int) -> str:
-    """Where a row of a table, counted from 0, stands in its file; the header and empty lines count as lines."""
-    file = Path(path).expanduser()
-    if file.suffix == ".parquet":
-        return f"row {row + 1}"
-    with TextIOWrapper(open_regular(file), newline="", encoding="utf-8") as text:
-        reader = csv.reader(text)
-        lines = (reader.line_num for fields in reader if len(fields) > 1 or "".join(fields).strip())
-        return f"line {next(islice(lines, row + 1, None))}"
+    table = table.assign(
+        recording=table.get("recording", ""),
+        samples=table.get("samples", np.nan),
+    )
+    if "phase" not in table:
+        return table
+    keys = ["recording", "worker", "step"]  # several phases are one time
+    first = table.groupby(keys)[["samples"]].transform("first")
+    total = table.groupby(keys)["seconds"].transform("sum")
+    return table.assign(seconds=total, samples=first["samples"])[~table.duplicated(keys)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.core.base.settings import SettingError, path_of
+from workbench.core.base.tables import ending
 
 from . import cache, openml
 from .files import READERS, check_file, content, read_file
@@ -61,7 +62,8 @@ def load(
     ----------
     source
         "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
-        "openml:NUMBER", or the path of a .npy, .npz, .csv, .parquet, .svmlight, .libsvm or .svm file.
+        "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm or
+        .svm file.
         "prepared:KEY" is a folder of the cache that `load` has made, perhaps on another host, whatever the other
         arguments say. OpenML's categories become one 0/1 column per value, after the numbers and the most frequent
         first, so that `features` bounds them.
@@ -75,8 +77,8 @@ def load(
     seed
         Shuffles the rows; draws the synthetic samples.
     target
-        Column of a .csv or .parquet that is to be learnt. Default: the only one called target, label, class or y, in
-        whatever case. The other kinds of files, and named sets, have their own.
+        Column of a .csv, .tsv or .parquet that is to be learnt. Default: the only one called target, label, class or y,
+        in whatever case. The other kinds of files, and named sets, have their own.
 
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape
@@ -171,7 +173,7 @@ def _locate_file(options: Options) -> tuple[str, Callable[[], Table]]:
         raise DataError(f"source: {why}") from None
     except SettingError as error:  # no file can have that name
         raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
-    if path.suffix.lower() not in READERS and not path.exists():
+    if ending(path) not in READERS and not path.exists():
         raise DataError(_unknown(options.source))
     check_file(path)
     columns = Columns(target=options.target)

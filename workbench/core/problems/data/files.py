@@ -1,6 +1,7 @@
 """The user's own files: .npy, .npz, .csv, .parquet and svmlight."""
 
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from numpy.typing import NDArray
 from workbench.core.base.reading import (
     check_size,
     names_in,
+    open_parquet,
     open_regular,
     open_table,
     read_npy,
     read_npz,
-    read_parquet,
 )
 from workbench.core.base.settings import SettingError
+from workbench.core.base.tables import TEXT_ENDINGS, ending, number
 
 from .cache import hashed
-from .frames import Columns, frame_raw, read_csv
+from .frames import Columns, frame_raw, text_raw
 from .options import DataError
 from .table import Raw
 
@@ -29,31 +31,28 @@ MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an em
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
-    A .npy (2-D, last column the target), .npz (arrays X and y), .csv with a header line or .parquet, whose `columns`
-    say how to understand them, .svmlight, .libsvm or .svm (columns count from 1, or from 0 where a column 0 occurs;
-    columns after the last entry are unknown).
+    A .npy (2-D, last column the target), .npz (arrays X and y), .csv or .tsv with a header line (both also as .gz) or
+    .parquet, whose `columns` say how to understand them, .svmlight, .libsvm or .svm (columns count from 1, or from 0
+    where a column 0 occurs; columns after the last entry are unknown).
 
     Raises `DataError` where the file is missing, damaged, or holds something else.
     """
     check_file(path)
     try:
-        return READERS[path.suffix.lower()](path, columns or Columns())
+        return READERS[ending(path)](path, columns or Columns())
     except DataError:
         raise
-    except SettingError as error:  # no regular file, or larger than memory
+    except SettingError as error:  # not a regular file, or larger than memory
         raise DataError(f"source: {error}") from None
-    except UnicodeDecodeError as error:
-        why = f"{path.name!r} is no text in UTF-8 ({error.reason}); save it as such"
-        raise DataError(f"source: {why}") from error
     except Exception as error:  # each library raises its own kinds on a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
-        why = f"{path.name!r} cannot be read as {path.suffix} ({reason}); check how it was written"
+        why = f"{path.name!r} cannot be read as {ending(path)} ({reason}); check how it was written"
         raise DataError(f"source: {why}") from error
 
 
 def check_file(path: Path) -> None:
     """Refuse a path that is no file, or a file of no known kind."""
-    if path.suffix.lower() not in READERS:
+    if ending(path) not in READERS:
         raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
     if path.is_dir() or not path.exists():
         raise DataError(f"source: there is no file {str(path)!r}; check the path")
@@ -70,7 +69,7 @@ def content(path: Path, target: str | None) -> str:
 
     Raises `DataError` where a target is named where columns have no names.
     """
-    named = path.suffix.lower() in NAMED
+    named = ending(path) in NAMED
     if target is not None and not named:
         raise DataError(
             f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
@@ -115,19 +114,62 @@ def _array_raw(X: NDArray[Any], y: NDArray[Any], path: Path) -> Raw:
 def _svmlight(path: Path, columns: Columns) -> Raw:
     from sklearn.datasets import load_svmlight_file
 
-    with open_table(path) as file:
-        X, y = load_svmlight_file(file)
+    labels, lines = _svmlight_labels(path)
+    try:
+        with open_table(path) as file:
+            X, y = load_svmlight_file(file)
+    except SettingError:
+        raise
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"source: {path.name!r} cannot be read{_bad_line(path)} ({reason})") from None
     check_size(path, 8.0 * X.shape[1], f"for a row of {X.shape[1]} columns")
     _check_matrix(X, path.name, "the table")
-    return Raw(lambda rows, width: X[rows][:, :width].toarray(), X.shape[1], y, f"The file {path.name}.")
+    exact = np.array(labels, dtype=object) if len(labels) == len(y) else y
+    at = np.array(lines) if len(lines) == len(y) else None
+    take = lambda rows, width: X[rows][:, :width].toarray()  # noqa: E731 - of one line, and used once
+    return Raw(take, X.shape[1], exact, f"The file {path.name}.", lines=at)
+
+
+def _svmlight_labels(path: Path) -> tuple[list[str], list[int]]:
+    """What begins the lines, as text, and which lines these are."""
+    with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as file:
+        rows = ((i, line.partition("#")[0].split(None, 1)) for i, line in enumerate(file, 1))
+        found = [(words[0], i) for i, words in rows if words]
+    return [text for text, _ in found], [i for _, i in found]
+
+
+def _bad_line(path: Path) -> str:
+    """Name the first line that is not a number and then column:number."""
+    with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as file:
+        for at, line in enumerate(file, 1):
+            label, *entries = line.partition("#")[0].split() or ["0"]
+            pairs = (entry.partition(":") for entry in entries)
+            if number(label) is None or any(
+                not (key.isdecimal() or key == "qid") or number(value) is None for key, _, value in pairs
+            ):
+                return f", line {at}"
+    return ""
+
+
+def _text(path: Path, columns: Columns) -> Raw:
+    return text_raw(path, f"The file {path.name}.", columns)
 
 
 def _frame(path: Path, columns: Columns) -> Raw:
-    frame = read_csv(path) if path.suffix.lower() == ".csv" else read_parquet(path)
-    return frame_raw(frame, path.name, f"The file {path.name}.", columns)
+    with open_parquet(path) as file:
+        table = file.read()
+    frame = table.to_pandas()
+    return frame_raw(
+        frame,
+        path.name,
+        f"The file {path.name}.",
+        columns,
+        exact=lambda place: table.column(str(frame.columns[place])).to_pylist(),
+    )
 
 
-NAMED = (".csv", ".parquet")  # their columns have names
+NAMED = (*TEXT_ENDINGS, ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
-READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(NAMED, _frame)}
-READERS |= dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)
+READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
+READERS |= {".parquet": _frame, **dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)}

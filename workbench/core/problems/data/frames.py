@@ -1,19 +1,17 @@
 """Tables with named columns: which one is the target, and how categories become numbers."""
 
-import csv
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from io import TextIOWrapper
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.core.base.reading import open_regular, read_table
+from workbench.core.base.tables import TableError, text_table
 
 from .options import DataError
 from .table import Floats, Indices, Raw
+from .texts import check_names, index_column, may_be_index, read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,55 +35,80 @@ class Columns:
     categorical: bool = False  # take every feature for a category, numbers (of departments, say) as well
 
 
-def read_csv(path: Path) -> "pd.DataFrame":
-    """Read a .csv with a header line; floats come back to the last bit.
+def text_raw(path: Path, note: str, columns: Columns) -> Raw:
+    """Read a table in text, with a header line; numbers come back to the last bit, the target as text.
 
-    Raises `DataError` where there is no header line.
+    Raises `DataError` where the file does not hold such a table, and where `frame_raw` does.
+    """
+    try:
+        with text_table(path) as table:
+            names = list(table.names)
+            if next(table.rows, None) is None:
+                _check_shape(0, len(names), path.name)
+        place = target_place(names, path.name, columns) if len(names) > 1 else 0
+        others = [i for i in range(len(names)) if i != place]
+        kept = [i for i in others if columns.categorical or may_be_index(names[i])]
+        found = read_columns(path, [place, *kept])
+        if columns.encode and (odd := [i for i in found.odd if i not in kept]):
+            found = read_columns(path, [place, *kept, *odd])
+    except TableError as error:
+        raise DataError(error.of(f"source: {path.name!r}")) from None
+    _check_shape(len(found.lines), len(names), path.name)
+    features = check_names(names, path, place, found)
+    text = [i for i in features if columns.categorical or i in found.odd]
+    if text and not columns.encode:
+        line, example = found.odd[text[0]]
+        raise DataError(_not_numbers(names[text[0]], path.name, f" in line {line}", example))
+    numeric = [at for at, i in enumerate(found.numeric) if i in features and i not in text]
+    matrix = found.numbers if len(numeric) == found.numbers.shape[1] else found.numbers[:, numeric]
+    numbers = [names[found.numeric[at]] for at in numeric]
+    target = np.array(found.texts[place], dtype=object)
+    categories = None
+    if text:
+        import pandas as pd
+
+        texts = [np.array([t if t.strip() else None for t in found.texts[i]], dtype=object) for i in text]
+        categories = pd.DataFrame(dict(enumerate(texts)), dtype=object)
+        categories = categories.set_axis([names[i] for i in text], axis=1)
+    return _raw(matrix, numbers, categories, Raw(_nothing, 0, target, note, lines=found.lines))
+
+
+def _nothing(rows: Indices, width: int) -> Floats:
+    return np.empty((len(rows), 0))
+
+
+def _check_shape(rows: int, columns: int, name: str) -> None:
+    if rows < 1 or columns < 2:
+        high, wide = (f"{n} {what}{'s' * (n != 1)}" for n, what in ((rows, "row"), (columns, "column")))
+        why = "it needs 1 row and 2 columns (a feature and the target) at least"
+        raise DataError(f"source: {name!r} has {high} and {wide}; {why}")
+
+
+def frame_raw(
+    frame: "pd.DataFrame",
+    name: str,
+    note: str,
+    columns: Columns,
+    exact: Callable[[int], list[Any]] | None = None,
+) -> Raw:
+    """Separate the target column from the features. `exact`: the values of a column as they are in the file.
+
+    Raises `DataError` where there are too few rows or columns, no column or several may be the target, or a
+    feature is text, or numbers the rows.
     """
     import pandas as pd
 
-    with warnings.catch_warnings():
-        # Without index_col=False a surplus value per row would silently become an index; with it pandas
-        # only warns that values are lost.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        # Deprecated from pandas 3.1, whose default is as exact; earlier ones round without it.
-        warnings.filterwarnings("ignore", message="The 'float_precision' argument")
-        frame = read_table(path, float_precision="round_trip", index_col=False, low_memory=False)
-    _own_names(frame, path)
-    names = [str(name) for name in frame.columns]
-    counted = names[:-1] == [str(number) for number in range(len(names) - 1)]
-    if not counted and all(_is_number(name) for name in names):
-        why = f"{path.name!r} starts with numbers, not with a header line; add a line of column names"
-        raise DataError(f"source: {why}")
-    return frame
-
-
-def _own_names(frame: "pd.DataFrame", path: Path) -> None:
-    """Give the columns the names that stand in the file: pandas makes a.1 of a second a, which hides it."""
-    with TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as lines:
-        names = next((row for row in csv.reader(lines) if row), [])
-    if len(names) == frame.shape[1] and "" not in names:
-        frame.columns = [name.strip() for name in names]
-    if len(names) == 1 and (found := [mark for mark in ";\t|" if mark in names[0]]):
-        why = f"{path.name!r} separates its columns by {found[0]!r}; write it with commas between them"
-        raise DataError(f"source: {why}")
-
-
-def frame_raw(frame: "pd.DataFrame", name: str, note: str, columns: Columns) -> Raw:
-    """Separate the target column from the features.
-
-    Raises `DataError` where there are too few rows or columns, no column or several may be the target, or a
-    feature is text.
-    """
-    if frame.shape[0] < 1 or frame.shape[1] < 2:
-        rows, wide = (
-            f"{n} {what}{'s' * (n != 1)}" for n, what in zip(frame.shape, ("row", "column"), strict=True)
-        )
-        why = "it needs 1 row and 2 columns (a feature and the target) at least"
-        raise DataError(f"source: {name!r} has {rows} and {wide}; {why}")
-    place = target_place([str(column) for column in frame.columns], name, columns)
-    features = frame.iloc[:, [i for i in range(frame.shape[1]) if i != place]]
-    return features_raw(features, frame.iloc[:, place], name, note, columns)
+    _check_shape(*frame.shape, name)
+    names = [str(column) for column in frame.columns]
+    place = target_place(names, name, columns)
+    others = [i for i in range(frame.shape[1]) if i != place]
+    for i in filter(lambda i: may_be_index(names[i]), others):
+        if why := index_column(names[i], frame.iloc[:, i].tolist()):
+            raise DataError(f"source: {name!r}: column {i + 1} {why}")
+    target = frame.iloc[:, place]
+    if exact is not None and target.dtype.kind == "f":  # whole numbers beside missing ones
+        target = pd.Series(exact(place), target.index, dtype=object, name=target.name)
+    return features_raw(frame.iloc[:, others], target, name, note, columns)
 
 
 def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
@@ -133,16 +156,24 @@ def features_raw(
     matrix = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     values = target.astype(object).where(target.notna(), None).to_numpy(dtype=object)
     names = [str(column) for column in numbers.columns]
-    if all(numeric):
-        return Raw(lambda rows, width: matrix[:, :width][rows], len(names), values, note, names)
-    hot, more = one_hot(features.loc[:, [not number for number in numeric]])
+    text = None if all(numeric) else features.loc[:, [not number for number in numeric]]
+    return _raw(matrix, names, text, Raw(_nothing, 0, values, note))
+
+
+def _raw(matrix: Floats, names: list[str], text: "pd.DataFrame | None", raw: Raw) -> Raw:
+    """Put features into a table: numbers, then a column of 0 and 1 for each value of the text."""
+    if text is None:
+        return replace(
+            raw, take=lambda rows, width: matrix[:, :width][rows], features=len(names), names=names
+        )
+    hot, more = one_hot(text)
 
     def take(rows: Indices, width: int) -> Floats:
         """Dense for the rows that are asked for only."""
         dense = hot[rows][:, : max(0, width - len(names))].toarray()
         return np.hstack([matrix[:, :width][rows], dense]) if names else dense
 
-    return Raw(take, len(names) + len(more), values, note, [*names, *more])
+    return replace(raw, take=take, features=len(names) + len(more), names=[*names, *more])
 
 
 def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
@@ -171,14 +202,6 @@ def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
     return np.asarray(codes, dtype=np.intp), [str(value) for value in values]
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_numeric(column: "pd.Series[Any]") -> bool:
     from pandas.api import types
 
@@ -189,8 +212,11 @@ def _text_column(column: "pd.Series[Any]", name: str) -> str:
     import pandas as pd
 
     text = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
-    example = f" ({str(text.iloc[0])[:40]!r})" if len(text) else ""
+    return _not_numbers(str(column.name), name, "", str(text.iloc[0]) if len(text) else str(column.dtype))
+
+
+def _not_numbers(column: str, name: str, place: str, example: str) -> str:
     return (
-        f"source: column {str(column.name)!r} of {name!r} holds {column.dtype}, not numbers{example}; "
-        "remove it or replace its values by numbers"
+        f"source: column {column!r} of {name!r} holds {example[:40]!r}{place}, which is not a number; "
+        "remove the column or replace its values by numbers"
     )

@@ -7,6 +7,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from workbench.core.base.tables import ending
+
 from . import cache
 from .files import READERS, read_file
 from .frames import TARGETS, Columns, features_raw
@@ -78,8 +80,12 @@ def placed_file(entry: OpenMLSet) -> Path | None:
     wanted = (entry.name.lower(), *entry.aliases)
     folder = cache.root() / "openml"
     files = sorted(folder.iterdir()) if folder.is_dir() else []
-    fitting = [file for file in files if file.stem.lower() in wanted and file.suffix.lower() in READERS]
-    return min(fitting, key=lambda file: list(READERS).index(file.suffix.lower()), default=None)
+    fitting = [
+        file
+        for file in files
+        if (kind := ending(file)) in READERS and file.name.lower().removesuffix(kind) in wanted
+    ]
+    return min(fitting, key=lambda file: list(READERS).index(ending(file)), default=None)
 
 
 def read(entry: OpenMLSet, target: str | None = None) -> Raw:

@@ -17,7 +17,7 @@ from workbench.core.base.files import sha256
 from .options import DataError, Options
 from .table import Floats, Table
 
-FORMAT = 1  # raise it when the same options give other arrays: older caches are then left alone
+FORMAT = 2  # raise it when the same options give other arrays: older caches are then left alone
 
 
 def prepare(table: Table, options: Options, folder: Path) -> None:
@@ -123,12 +123,21 @@ def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
             np.maximum(high, block.max(axis=0), out=high)
             gaps |= ~np.isfinite(block).all(axis=0)
     if gaps.any():
-        column = table.column(int(np.argmax(gaps)))
+        gap = int(np.argmax(gaps))
+        where = _where(table, gap)
         raise DataError(
-            f"source: column {column} of {source!r} has missing or infinite values (NaN, inf); "
+            f"source: column {table.column(gap)} of {source!r} has missing or infinite values (NaN, inf){where}; "
             "fill them in, or remove those rows or the column"
         )
     return low, high
+
+
+def _where(table: Table, column: int) -> str:
+    """Name the first row that has a gap in a column, where rows have places."""
+    if table.place is None:
+        return ""
+    gaps = [~np.isfinite(block[:, column]) for block, _ in table.blocks()]
+    return f", first in {table.place(np.flatnonzero(np.concatenate(gaps)))}"
 
 
 def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:

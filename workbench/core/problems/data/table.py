@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workbench.core.base.tables import EXACT_FLOAT, number
+
+from .labels import MISSING, missing, text_labels
 from .options import DataError, Options, unsuited
 
 Floats = NDArray[np.float64]
@@ -20,7 +24,8 @@ MOST_CLASSES = 1000  # more distinct values than this are a quantity, not names
 class Raw:
     """All rows and columns of a source, before the user's choices.
 
-    `take(rows, width)` returns these rows of the first `width` columns, dense and free to change.
+    `take(rows, width)` returns these rows of the first `width` columns, dense and free to change. `lines`: of a file
+    in text, the line of each row.
     """
 
     take: Callable[[Indices, int], NDArray[Any]]
@@ -28,6 +33,11 @@ class Raw:
     target: NDArray[Any]
     note: str
     names: Sequence[str] | None = None
+    lines: NDArray[np.int64] | None = None
+
+    def place(self, row: int) -> str:
+        """Say where a row is in its file."""
+        return f"row {row} (counted from 0)" if self.lines is None else f"line {self.lines[row]}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,7 @@ class Table:
     truth: Floats | None = None
     names: Sequence[str] | None = None
     trusted: bool = False  # known to be finite: nothing to look for
+    place: Callable[[Indices], str] | None = None  # of the first of some rows, in the source's file
 
     def column(self, index: int) -> str:
         """Name a column the way its owner would."""
@@ -58,7 +69,7 @@ def select(raw: Raw, options: Options) -> Table:
     """Shuffle the rows with the seed and keep as many rows and columns as were asked for."""
     samples = _at_most("samples", options.samples, len(raw.target), options.source)
     features = _at_most("features", options.features, raw.features, options.source)
-    target, classes = as_target(raw.target, options)
+    target, classes = as_target(raw.target, options, raw.place)
     # Sorted files would otherwise give parts that hold one class each.
     order = np.random.default_rng(options.seed).permutation(len(target))[:samples]
 
@@ -67,7 +78,10 @@ def select(raw: Raw, options: Options) -> Table:
             chosen = order[rows]
             yield np.asarray(raw.take(chosen, features), dtype=np.float64), target[chosen]
 
-    return Table(samples, features, classes, raw.note, blocks, names=raw.names)
+    def place(rows: Indices) -> str:
+        return raw.place(int(order[rows].min()))
+
+    return Table(samples, features, classes, raw.note, blocks, names=raw.names, place=place)
 
 
 def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:
@@ -78,52 +92,96 @@ def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:
     return there if wanted is None else wanted
 
 
-def as_target(values: NDArray[Any], options: Options) -> tuple[Floats, int]:
+def as_target(
+    values: NDArray[Any], options: Options, place: Callable[[int], str] = "row {} (counted from 0)".format
+) -> tuple[Floats, int]:
     """Turn a target column into numbers that suit the task.
 
-    Gives y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression).
+    Gives y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression). Text is
+    compared as text, and whole numbers as such: no two classes become one. `place` says where a row is.
     Raises `DataError` where a value is missing, or the values do not suit the task.
     """
-    numbers = _as_numbers(values)
-    if numbers is not None:
-        _refuse_missing(~np.isfinite(numbers), options)
-    elif values.dtype == object:
-        _refuse_missing(np.array([v is None or v != v for v in values], dtype=bool), options)
     if options.task == "regression":
-        if numbers is None:
-            raise DataError(unsuited(options, "is text, not numbers", "multiclass"))
-        return numbers, 0
-    labels, codes = np.unique(values.astype(str) if numbers is None else numbers, return_inverse=True)
-    _check_classes(labels, numbers, options)
+        return _as_quantity(values, options, place), 0
+    if values.dtype.kind == "O" and any(isinstance(v, str) for v in values):
+        labels, codes, quantity = text_labels(values, options, place)
+    else:
+        labels, codes, quantity = _labels(values, options, place)
+    _check_classes(len(labels), quantity, options)
     return codes.astype(np.float64), len(labels)
 
 
-def _as_numbers(values: NDArray[Any]) -> Floats | None:
-    """Read the values as numbers if all are: the class names '0' to '9' of images are digits too."""
+def _as_quantity(values: NDArray[Any], options: Options, place: Callable[[int], str]) -> Floats:
+    """Read all values as numbers."""
     if values.dtype.kind == "c":
-        return None
+        raise DataError(unsuited(options, "is complex, not real numbers", "multiclass"))
+    _refuse_missing(missing(values), options, place)
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64)
+    else:
+        read = [number(v.strip()) if isinstance(v, str) else _float(v) for v in values]
+        wrong = [row for row, v in enumerate(read) if v is None]
+        if len(wrong) == len(read):
+            raise DataError(unsuited(options, "is text, not numbers", "multiclass"))
+        if wrong:
+            if str(values[wrong[0]]).strip() in MISSING:
+                _refuse_missing(np.isin(np.arange(len(read)), wrong[:1]), options, place)
+            why = f"is {str(values[wrong[0]])[:40]!r} in {place(wrong[0])}, which is not a number; write it as one"
+            raise DataError(f"source: the target of {options.source!r} {why}")
+        numbers = np.array(read, dtype=np.float64)
+    _refuse_missing(~np.isfinite(numbers), options, place)
+    return numbers
+
+
+def _float(value: Any) -> float | None:
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _refuse_missing(missing: NDArray[np.bool_], options: Options) -> None:
+def _labels(
+    values: NDArray[Any], options: Options, place: Callable[[int], str]
+) -> tuple[NDArray[Any], NDArray[Any], bool]:
+    """Sort labels that are numbers (or text of a fixed length), each as it is; and say whether they are a quantity."""
+    _refuse_missing(missing(values), options, place)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "backslashreplace")
+    if values.dtype.kind == "U":
+        return text_labels(values.astype(object), options, place)
+    if values.dtype.kind == "O" and all(isinstance(v, float) for v in values):
+        values = values.astype(np.float64)
+    if values.dtype.kind == "f":
+        _refuse_missing(~np.isfinite(values), options, place)
+        if (large := np.abs(values) >= EXACT_FLOAT).any():
+            why = (
+                "is a float, in which neighbouring whole numbers are one; store labels as integers or as text"
+            )
+            row = int(np.argmax(large))
+            raise DataError(f"source: the target of {options.source!r} in {place(row)} {why}")
+    try:
+        labels, codes = np.unique(values, return_inverse=True)
+    except TypeError:  # of kinds that have no common order
+        labels, codes = np.unique(values.astype(str), return_inverse=True)
+    if labels.dtype.kind == "O" and not all(isinstance(v, int | float | Decimal) for v in labels):
+        return labels, codes, False
+    return labels, codes, any(v != int(v) for v in labels) if labels.dtype.kind in "fO" else False
+
+
+def _refuse_missing(missing: NDArray[np.bool_], options: Options, place: Callable[[int], str]) -> None:
     if missing.any():
-        row = int(np.argmax(missing))
+        where = place(int(np.argmax(missing)))
         raise DataError(
-            f"source: the target of {options.source!r} is missing or not finite in row {row} "
-            "(counted from 0); remove that row or fill it in"
+            f"source: the target of {options.source!r} is missing or not finite in {where}; "
+            "remove that row or fill it in"
         )
 
 
-def _check_classes(labels: NDArray[Any], numbers: Floats | None, options: Options) -> None:
-    count = len(labels)
+def _check_classes(count: int, quantity: bool, options: Options) -> None:
     if count < 2:
         raise DataError(unsuited(options, "has only one value", "regression"))
     if count == 2:
         return
-    quantity = numbers is not None and not np.array_equal(labels, np.round(labels))
     fits = "regression" if quantity or count > MOST_CLASSES else "multiclass"
     if options.task != fits:
         raise DataError(unsuited(options, f"has {count} different values", fits))

@@ -1,0 +1,122 @@
+"""Spells of lateness: one worker's longest against the others', and where spells begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, kstest
+
+from tests.analysis.recordings.test_blame import bursts
+from workbench.analysis.recordings.blame import chances, spells_of
+from workbench.analysis.recordings.spells import burst_p_value, gap_p_value
+from workbench.core.base.types import Array
+
+LAWS: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
+    "shifted exponential": lambda steps, workers, rng: 1 + rng.exponential(size=(steps, workers)),
+    "pareto": lambda steps, workers, rng: 1 + rng.pareto(2.5, size=(steps, workers)),
+    "lognormal": lambda steps, workers, rng: np.exp(0.2 * rng.normal(size=(steps, workers))),
+}
+PARTS = [(0.9, 1.0), (0.8, 1.0), (0.6, 1.0), (0.4, 1.0), (0.2, 1.0), (0.0, 1.0), (0.0, 0.4), (0.3, 0.6)]
+
+
+def slowed(times: Array, worker: int, *parts: tuple[float, float], factor: float = 4.0) -> Array:
+    """The same times, one worker slower in some parts of the steps."""
+    times, steps = times.copy(), len(times)
+    for first, last in parts:
+        times[round(first * steps) : round(last * steps), worker] *= factor
+    return times
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_worker_that_is_slow_in_a_part_of_the_steps_is_found(
+    law: str, part: tuple[float, float], count: int
+) -> None:
+    found = 0
+    for seed in range(count):
+        rng = np.random.default_rng([seed, 1])
+        times = slowed(LAWS[law](120, 12, rng), seed % 12, part)
+        found += chances(times, rng)[seed % 12] <= 0.01 / 2
+    assert found >= int(0.8 * count)
+
+
+def test_two_of_many_that_become_slow_at_different_steps_are_both_found() -> None:
+    for seed in range(2):
+        rng = np.random.default_rng([seed, 2])
+        times = slowed(slowed(LAWS["shifted exponential"](100, 32, rng), 3, (0.8, 1.0)), 20, (0.7, 1.0))
+        assert np.flatnonzero(chances(times, rng) <= 0.005).tolist() == [3, 20]
+
+
+def test_a_worker_of_four_is_found_when_it_slows_down_late() -> None:
+    found = 0
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 3])
+        times = slowed(LAWS["lognormal"](100, 4, rng), 1, (0.8, 1.0))
+        found += chances(times, rng)[1] <= 0.005
+    assert found >= 4
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [((12, 60), 20)]
+    + [pytest.param(size, 200, marks=pytest.mark.slow) for size in [(4, 100), (32, 100), (84, 60)]],
+)
+@pytest.mark.parametrize("law", [*LAWS, "bursts"])
+def test_nobody_is_named_where_all_are_alike(law: str, size: tuple[int, int], count: int) -> None:
+    wrong, (workers, steps) = 0, size
+    for seed in range(count):
+        rng = np.random.default_rng([seed, 4])
+        times = (
+            bursts(steps, workers, 0.05 * steps, rng) if law == "bursts" else LAWS[law](steps, workers, rng)
+        )
+        wrong += bool((chances(times, rng) <= 0.01).any())
+    assert binomtest(wrong, count, 0.05, alternative="greater").pvalue > 0.01, wrong
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(15, 105), st.sampled_from(sorted(LAWS)), st.integers(0, 10**6))
+def test_the_onset_is_found_within_a_few_steps(onset: int, law: str, seed: int) -> None:
+    times = LAWS[law](120, 8, np.random.default_rng(seed))
+    _, ((first, last),) = spells_of(slowed(times, 3, (onset / 120, 1.0)), [3])
+    assert abs(first - onset) <= 6
+    assert last == 120
+
+
+@pytest.mark.parametrize("factor", [1.6, 4.0])
+def test_several_spells_are_told_apart_and_a_lasting_one_has_no_onset(factor: float) -> None:
+    times = np.exp(0.05 * np.random.default_rng(5).normal(size=(200, 6)))
+    for parts, wanted in (
+        ([(0.2, 0.4), (0.6, 0.8)], [(40, 80), (120, 160)]),
+        ([(0.0, 0.3)], [(0, 60)]),
+        ([(0.3, 0.45), (0.7, 1.0)], [(60, 90), (140, 200)]),
+        ([(0.0, 1.0)], [(0, 200)]),
+    ):
+        _, spells = spells_of(slowed(times, 2, *parts, factor=factor), [2])
+        assert np.abs(np.subtract(spells, wanted)).max() <= 2
+
+
+def test_a_level_that_rises_again_has_the_first_onset() -> None:
+    times = np.exp(0.05 * np.random.default_rng(6).normal(size=(200, 6)))
+    times[80:, 2] *= 2.0
+    times[150:, 2] *= 2.0
+    _, ((first, _),) = spells_of(times, [2])
+    assert abs(first - 80) <= 2
+
+
+def test_gaps_of_exponential_values_have_uniform_p_values() -> None:
+    rng = np.random.default_rng(7)
+    for k in (1, 3):
+        p = [gap_p_value(np.sort(rng.exponential(size=12))[::-1], k) for _ in range(400)]
+        assert kstest(p, "uniform").pvalue > 0.001
+
+
+def test_bursts_of_others_explain_a_spell_and_single_late_steps_do_not() -> None:
+    rng = np.random.default_rng(8)
+    assert burst_p_value(bursts(200, 11, 20.0, rng) > 2, 25) > 0.05
+    assert burst_p_value(rng.random((200, 11)) < 0.05, 25) == 0.0
+    assert burst_p_value(np.zeros((200, 11), dtype=bool), 25) == 0.0

@@ -1,0 +1,261 @@
+"""Recorded times: one reader for `wb.traces.load` and the delay model "replay", with the same columns and sentences."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.base.settings import SettingError
+from workbench.core.base.tables import natural
+from workbench.core.contract.delays import recorded
+from workbench.core.contract.recorded import unit_of
+
+HOSTS = [
+    "NA",
+    "null",
+    "None",
+    "nan",
+    "n/a",
+    "True",
+    "eu,west",
+    "a;b",
+    'h"1"',
+    "two\nlines",
+    "1e5",
+    "100000",
+    "007",
+]
+WORKERS = [
+    *HOSTS,
+    "7",
+    "1E5",
+    "9007199254740993",
+    "9007199254740992",
+    "w10",
+    "w2",
+    "12345678901234567890123",
+    "-0",
+]
+ENDINGS = [".csv", ".CSV", ".tsv", ".csv.gz", ".txt", ".parquet"]
+serial = count()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("recorded")
+
+
+def write(path: Path, rows: list[dict[str, str]], ends: str = "\n", quoting: int = csv.QUOTE_MINIMAL) -> Path:
+    """Write a table by Python's or Arrow's writer; all names are text."""
+    if path.suffix == ".parquet":
+        numbers = {name: float for name in ("seconds",) if name in rows[0]}
+        pd.DataFrame(rows).astype(numbers).to_parquet(path)
+        return path
+    out = io.StringIO(newline="")
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    writer = csv.DictWriter(
+        out,
+        list(rows[0]),
+        delimiter=delimiter,
+        lineterminator=ends,
+        quoting=quoting,  # type: ignore[arg-type]
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    content = out.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def as_loaded(path: Path, **more: str) -> pd.DataFrame:
+    """Seconds of every worker (columns) in every step (rows)."""
+    return wb.traces.load(path, source="table", **more).table()
+
+
+@given(data=st.data())
+def test_names_and_times_are_what_was_written_for_the_loader_and_for_replay(
+    folder: Path, data: st.DataObject
+) -> None:
+    """Whatever the names look like, and in whatever order rows and columns are."""
+    workers = data.draw(st.lists(st.sampled_from(WORKERS), min_size=1, max_size=5, unique=True))
+    host_of = {worker: data.draw(st.sampled_from(HOSTS)) for worker in workers}
+    steps = data.draw(st.integers(1, 4))
+    first = data.draw(st.sampled_from([0, 1, 2**53 + 1]))
+    times = np.random.default_rng(0).random((steps, len(workers))) + 0.5
+    step_name = data.draw(st.sampled_from(["step", "iteration"]))
+    rows = [
+        {
+            "worker": worker,
+            "host": host_of[worker],
+            step_name: str(first + t),
+            "seconds": repr(float(times[t, w])),
+        }
+        for w, worker in enumerate(workers)
+        for t in range(steps)
+    ]
+    rows = data.draw(st.permutations(rows))
+    columns = data.draw(st.permutations(list(rows[0])))
+    rows = [{name: row[name] for name in columns} for row in rows]
+    ends = data.draw(st.sampled_from(["\n", "\r\n"]))
+    quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    last = data.draw(st.sampled_from(ENDINGS))
+    path = write(folder / f"{next(serial)}{last}", rows, ends, quoting)
+    made = wb.traces.load(path, source="table")
+    found = made.table()
+    ordered = sorted(workers, key=natural)
+    if not all(w.lstrip("-").isdecimal() for w in workers):
+        assert found.columns.tolist() == ordered
+    assert sorted(map(str, found.columns)) == sorted(workers)
+    assert found.index.tolist() == [first + t for t in range(steps)]
+    for w, worker in enumerate(workers):
+        column = next(c for c in found.columns if str(c) == worker)
+        np.testing.assert_array_equal(found[column], times[:, w])
+    hosts = made.frame.groupby(made.frame["worker"].astype(str))["host"].unique()
+    assert {worker: list(hosts[worker]) for worker in workers} == {w: [h] for w, h in host_of.items()}
+    replayed, lengths = recorded(str(path))
+    np.testing.assert_array_equal(replayed, found.to_numpy().T)
+    assert lengths.tolist() == [steps] * len(workers)
+    again = wb.traces.load(made.write(folder / f"{next(serial)}.csv"))
+    pd.testing.assert_frame_equal(again.table(), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("worker,step,seconds\n0,0,7,1.0\n", "line 2: has more fields than its first line (4, not 3)"),
+        ("worker,step,seconds\n0,0,1.0,\n", "line 2: has more fields than its first line (4, not 3)"),
+        ("worker;step;seconds\n0;0;1,5\n", "separates its columns by ';'; write it with commas between them"),
+        ('worker,step,seconds\n"a\nb",0,1\n\n0,0,"1,5"\n', "line 5: seconds = '1,5': times are finite"),
+        ("worker,step,seconds\n0,0,1_000\n", "line 2: seconds = 1_000: times are finite"),
+        ("worker,step,seconds\n0,0.5,1\n", "line 2: step = 0.5: steps are whole numbers"),
+        ("worker,step,seconds\n0,,1\n", "line 2: step is empty: steps are whole numbers"),
+        ("worker,step,seconds\n0,0,-1\n", "line 2: seconds = -1: times are finite and at least 0"),
+        ("worker,step,seconds\n0,0,1.7e9\n", "line 2: seconds = 1700000000.0: is that a point in time"),
+        ("worker,step,seconds\n0,0,1\n\n ,0,1\n", "line 4: worker is empty: whose time is it?"),
+        ("worker,host,step,seconds\n0,NA,0,1\n1,,0,1\n", "line 3: host is empty; say it in every row"),
+        (
+            "worker,step,seconds\n1e5,0,1\n1,0,1\n1e5,0,1\n",
+            "line 4: step = 0: worker and step are those of a row",
+        ),
+        ("worker,step,iteration,seconds\n0,0,1,1\n", "has columns 'step' and 'iteration', which differ"),
+        ("worker,step,seconds,seconds\n0,0,1,1\n", "has 2 columns 'seconds'; rename all but one"),
+        (
+            "worker,step,duration\n0,0,1\n",
+            "lacks columns ['seconds']; it has ['worker', 'step', 'duration']: 'dur",
+        ),
+        (
+            "worker,step,took_ms,time_us\n0,0,1,1\n",
+            "has the times 'took_ms', 'time_us'; call the one to read seconds",
+        ),
+        ("0,0,1.0\n1,0,1.5\n", "line 1: starts with numbers, not with a header line"),
+        ("worker,step,seconds\n", "there is no row"),
+    ],
+)
+def test_the_loader_and_replay_refuse_in_the_same_words(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text(text)
+    told = []
+    for field, read in (("path", lambda: wb.traces.load(path)), ("delays.path", lambda: recorded(str(path)))):
+        with pytest.raises(SettingError) as error:
+            read()
+        head = f"{field} = {str(path)!r}"
+        assert str(error.value).startswith(head)
+        told.append(str(error.value).removeprefix(head).lstrip(":, "))
+    assert told[0].startswith(told[1])  # the loader can be given names of columns, too
+    assert told[1].startswith(says)
+    assert "\n" not in told[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "per_second"),
+    [
+        ("seconds", None, 1), ("ms", None, 1e3), ("us", None, 1e6), ("took_ms", None, 1e3), ("durationNs", None, 1e9),
+        ("Time [µs]", None, 1e6), ("duration_s", None, 1), ("latency (milliseconds)", None, 1e3), ("took", None, 1),
+        ("took", "ms", 1e3), ("duration", "us", 1e6), ("seconds", "ms", 1e3), ("hours", None, 1 / 3600),
+    ],
+)  # fmt: skip
+def test_times_are_read_in_the_unit_that_is_said(
+    tmp_path: Path, column: str, unit: str | None, per_second: float
+) -> None:
+    """By the column's name, or by `unit`; without either the argument's name says it: seconds = "took"."""
+    times = np.array([[0.05, 0.06], [0.07, 0.055]])
+    rows = [
+        {"worker": str(w), "step": str(t), column: repr(float(times[t, w] * per_second))}
+        for t in range(2)
+        for w in range(2)
+    ]
+    path = write(tmp_path / "times.csv", rows)
+    found = wb.traces.load(path, unit=unit, seconds=column).table()
+    np.testing.assert_allclose(found.to_numpy(), times, rtol=1e-12)
+    if unit is None and unit_of(column):
+        np.testing.assert_allclose(wb.traces.load(path).table(), times, rtol=1e-12)
+        np.testing.assert_allclose(recorded(str(path))[0], times.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "unit", "says"),
+    [
+        ("time_min", None, "column 'time_min' may be in minutes or not; say it with unit = 's' or 'min'"),
+        ("took_ms", "s", "unit = 's': the name of column 'took_ms' says 'ms'; leave one of them out"),
+        ("took", "weeks", "unit = 'weeks': choose one of 's', 'ms', 'us', 'ns', 'min', 'h'"),
+    ],
+)
+def test_a_unit_that_is_not_clear_is_refused(
+    tmp_path: Path, column: str, unit: str | None, says: str
+) -> None:
+    path = write(tmp_path / "times.csv", [{"worker": "0", "step": "0", column: "1"}])
+    with pytest.raises(SettingError) as told:
+        wb.traces.load(path, unit=unit, seconds=column)
+    assert says in str(told.value)
+
+
+def test_what_a_processor_took_has_a_unit_of_its_own(tmp_path: Path) -> None:
+    rows = [{"worker": w, "step": "0", "took_ms": "50", "processor_seconds": "0.04"} for w in "ab"]
+    made = wb.traces.load(write(tmp_path / "times.csv", rows))
+    assert made.frame["seconds"].tolist() == [0.05, 0.05]
+    assert made.frame["processor_seconds"].tolist() == [0.04, 0.04]
+
+
+def test_whole_numbers_of_parquet_stay_exact_beside_missing_ones(tmp_path: Path) -> None:
+    path = tmp_path / "times.parquet"
+    large = 2**53
+    ids = pd.array([large, large + 1, None], dtype="Int64")
+    rows = pd.DataFrame({"worker": ids, "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.0]})
+    rows.iloc[:2].to_parquet(path)
+    assert as_loaded(path).columns.tolist() == [large, large + 1]
+    rows.to_parquet(path)
+    with pytest.raises(SettingError, match="row 3: worker is empty"):
+        wb.traces.load(path)
+    rows.set_index(["worker", "step"]).iloc[:2].to_parquet(path)  # names in the frame's index
+    assert as_loaded(path).columns.tolist() == [large, large + 1]
+
+
+def test_phases_and_samples_mean_the_same_to_both(tmp_path: Path) -> None:
+    rows = [
+        {"worker": w, "step": "0", "phase": phase, "seconds": seconds, "samples": "5"}
+        for w, seconds in (("a", "1"), ("b", "2"))
+        for phase in ("compute: conv", "compute: dense", "wait")
+    ]
+    path = write(tmp_path / "times.csv", rows)
+    assert as_loaded(path).to_numpy().tolist() == [[2.0, 4.0]]
+    assert recorded(str(path))[0].tolist() == [[2.0], [4.0]]
+
+
+def test_a_host_that_nobody_knows_is_not_a_host(tmp_path: Path) -> None:
+    """A run's master has none; a missing one of a frame is refused as an empty field of a file is."""
+    frame = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.2]})
+    made = wb.traces.Recording.of_rows(frame.assign(host=["", "NA", "b"]), "mine")
+    assert made.frame["host"].tolist() == ["", "NA", "b"]
+    with pytest.raises(SettingError, match=r"^path = 'mine', row 2: host is empty; say it in every row"):
+        wb.traces.Recording.of_rows(frame.assign(host=["a", None, "b"]), "mine")
+    assert set(wb.traces.Recording.of_rows(frame.assign(host=np.nan), "mine").frame["host"]) == {""}

@@ -1,0 +1,415 @@
+"""Tables in text files, field by field: nothing is guessed, and each row keeps the line of the file it begins on.
+
+Columns are separated by commas, in a .tsv by tabs, or by what a first line such as ``sep=;`` names. A field is text
+until a caller reads it as a number. What could be read in two ways is refused with its line.
+"""
+
+import csv
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from io import BytesIO, TextIOWrapper
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from workbench.core.base.reading import (
+    FIELD_BYTES,
+    check_size,
+    open_parquet,
+    open_regular,
+    open_table,
+    read_gzip,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TEXT_ENDINGS = tuple(ending + packed for packed in ("", ".gz") for ending in DELIMITERS)
+MAX_SHARED_TEXTS = 2**16  # different fields that are stored once, however often they occur
+MAX_WHOLE_DIGITS = 40  # of a whole number
+PEEKED_ROWS = 20  # in which decimal commas are looked for
+EXACT_FLOAT = 2**53  # from which on neighbouring whole numbers are one float
+_BOMS = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_GZIP = b"\x1f\x8b"
+_PACKED = {
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"BZh": "packed by bzip2",
+    b"\xfd7zXZ": "packed by xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet",
+}
+_SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?', re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r'(^|[;\t|])"?\s*[-+]?\d+,\d+\s*"?([;\t|]|$)')
+_WRITTEN_WITH = {",": "commas", "\t": "tabs"}
+_WHOLE = re.compile(r"[-+]?[0-9]+(\.0*)?", re.ASCII)
+_PLAIN_WHOLE = re.compile(r"(0|-?[1-9][0-9]*)", re.ASCII)
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
+class TableError(ValueError):
+    """A table that cannot be read; `place` says where in it, such as "line 3", and may be empty.
+
+    >>> print(TableError("worker is empty", "line 3").of("path = 'a.csv'"))
+    path = 'a.csv', line 3: worker is empty
+    """
+
+    def __init__(self, why: str, place: str = "") -> None:
+        super().__init__(f"{place}: {why}" if place else why)
+        self.why, self.place = why, place
+
+    def of(self, file: str) -> str:
+        """Return the sentence that names the file as well."""
+        return f"{file}, {self}" if self.place else f"{file}: {self}"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Names of the columns, and the rows: the line that each begins on, and as many fields as there are names."""
+
+    names: tuple[str, ...]
+    rows: Iterator[tuple[int, list[str]]]
+
+
+def ending(path: Path) -> str:
+    """Return a file's ending in small letters, with that of the packed file before .gz.
+
+    >>> ending(Path("TIMES.CSV")), ending(Path("my.times.csv.gz"))
+    ('.csv', '.csv.gz')
+    """
+    last = path.suffix.lower()
+    return Path(path.stem).suffix.lower() + last if last == ".gz" else last
+
+
+@contextmanager
+def text_table(path: Path) -> Iterator[TextTable]:
+    """Open a table in text, as a context.
+
+    Raises `TableError` (by the rows, too, as they are read), OSError, and `SettingError` for another kind of file or a
+    larger one than memory holds.
+    """
+    with _opened(path) as file:
+        start = file.read(4)
+        file.seek(0)
+        encoding = next((name for mark, name in _BOMS if start.startswith(mark)), "utf-8-sig")
+        lines = _Lines(TextIOWrapper(file, encoding=encoding, newline=""), path, encoding)
+        delimiter, comments = _before_header(lines, DELIMITERS.get(ending(path).removesuffix(".gz"), ","))
+        records = _records(lines, delimiter)
+        header, fields = next(records)
+        names = tuple(name.strip() for name in fields)
+        _check_separator(names, delimiter, lines)
+        for line, text in comments:
+            if len(next(csv.reader([text], delimiter=delimiter))) == len(names) > 1:
+                why = "is this the line of names, or a comment? Remove the '#', or the line"
+                raise TableError(f"begins with '#': {why}", f"line {line}")
+        if _is_data(names):
+            why = "starts with numbers, not with a header line; add a line of column names"
+            raise TableError(why, f"line {header}")
+        yield TextTable(names, _rows(records, len(names)))
+
+
+def read_texts(path: Path) -> "pd.DataFrame":
+    """Read all fields as text; the index holds the line of each row. Raises what `text_table` raises."""
+    import pandas as pd
+
+    shared: dict[str, str] = {}
+    with text_table(path) as table:
+        lines, columns = array("q"), [[] for _ in table.names]  # type: tuple[array[int], list[list[str]]]
+        for line, fields in table.rows:
+            lines.append(line)
+            for column, field in zip(columns, fields, strict=True):
+                column.append(
+                    shared.setdefault(field, field)
+                    if len(shared) < MAX_SHARED_TEXTS
+                    else shared.get(field, field)
+                )
+    index = pd.Index(lines, name="line", dtype="int64")
+    frame = pd.DataFrame(dict(enumerate(columns)), index=index, dtype=object)
+    return frame.set_axis(list(table.names), axis=1)
+
+
+def read_columns(path: Path) -> "pd.DataFrame":
+    """Read a table of Parquet with whole numbers as they are, also beside missing ones; the index counts rows from 1.
+
+    Raises what `open_parquet` raises.
+    """
+    import pandas as pd
+
+    with open_parquet(path) as file:
+        frame: pd.DataFrame = file.read().to_pandas(integer_object_nulls=True, ignore_metadata=True)
+    return frame.set_axis(pd.RangeIndex(1, len(frame) + 1, name="row"), axis=0)
+
+
+def number(text: str) -> float | None:
+    """Return the number that a field holds, also nan and inf; None where it is not a number.
+
+    >>> number("1e-3"), number("1,5"), number("1_000")
+    (0.001, None, None)
+    """
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number that a field holds, exactly; None where it does not hold one.
+
+    >>> whole_number("9007199254740993"), whole_number("1e3"), whole_number("2.0"), whole_number("2.5")
+    (9007199254740993, 1000, 2, None)
+    """
+    text = text.strip()
+    if len(text) <= MAX_WHOLE_DIGITS and _WHOLE.fullmatch(text):
+        return int(text.partition(".")[0])
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    fits = value.is_finite() and value.adjusted() < MAX_WHOLE_DIGITS
+    return int(value) if fits and value == value.to_integral_value() else None
+
+
+def natural(name: object) -> tuple[Any, ...]:
+    """Return a key that sorts names as people do: the numbers in them by size.
+
+    >>> sorted(["w10", "w2", "w1"], key=natural)
+    ['w1', 'w2', 'w10']
+    """
+    parts = re.split(r"([0-9]+)", str(name))
+    parts[1::2] = [part.lstrip("0") for part in parts[1::2]]
+    keys = [(len(part), part) if i % 2 else part for i, part in enumerate(parts)]
+    return (*keys, str(name))
+
+
+def in_order(names: Sequence[Any]) -> list[Any]:
+    """Return names sorted: numbers by size, text by the numbers in it.
+
+    >>> in_order(["10", "2"]), in_order([10, -2])
+    (['2', '10'], [-2, 10])
+    """
+    import numbers
+
+    if all(isinstance(name, numbers.Real) for name in names):
+        return sorted(names)
+    keys = {name: natural(name) for name in names}
+    return sorted(names, key=keys.__getitem__)
+
+
+def texts(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column of names as text, None where one is missing or blank.
+
+    Raises `TableError` where floats may have merged whole numbers, or two names differ in the blanks around them only.
+    """
+    import pandas as pd
+
+    numbers, values = pd.factorize(column.astype(object))  # a missing value has number -1
+    known = [_text(value) for value in values]
+    bare: dict[str, str] = {}
+    for name in filter(None, known):
+        if (other := bare.setdefault(name.strip(), name)) != name:
+            why = "differ in the blanks around them only; write one name in one way"
+            raise TableError(f"{column.name} = {other!r} and {name!r} {why}")
+    found = [known[i] if i >= 0 else None for i in numbers]
+    return pd.Series(found, column.index, dtype=object, name=column.name)
+
+
+def _text(value: Any) -> str | None:
+    """Write a name, None for a blank one; a float that is whole is written as whole."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) >= EXACT_FLOAT:
+            why = "is a float, in which neighbouring whole numbers are one; write names as text"
+            raise TableError(f"{value!r} {why}")
+        return str(int(value))
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def identifiers(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return a column of names as they are written: as int64 where each reads 2 and not 02, 2.0 or 1e5, else as text.
+
+    Raises what `texts` raises.
+
+    >>> import pandas as pd
+    >>> identifiers(pd.Series(["2", "10"])).tolist(), identifiers(pd.Series(["1e5", "100000"])).tolist()
+    ([2, 10], ['1e5', '100000'])
+    """
+    import pandas as pd
+
+    if pd.api.types.is_signed_integer_dtype(column.dtype) and not column.hasnans:
+        return column.astype("int64")
+    found = texts(column)
+    unique = {name: name is not None and _PLAIN_WHOLE.fullmatch(name) for name in found.unique()}
+    limit = 2**63
+    if unique and all(unique.values()) and all(len(n) < 20 and -limit <= int(n) < limit for n in unique):
+        whole = {name: int(name) for name in unique}
+        return pd.Series([whole[n] for n in found], column.index, dtype="int64", name=column.name)
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with open_regular(path) as file:
+        start = file.read(8)
+    if kind := next((kind for mark, kind in _PACKED.items() if start.startswith(mark)), None):
+        raise TableError(f"is {kind}; unpack it, and give the table in it")
+    if not start.startswith(_GZIP) and path.suffix.lower() != ".gz":
+        with open_table(path) as plain:
+            yield plain
+        return
+    try:
+        content = read_gzip(path)
+    except (ValueError, EOFError) as error:
+        if not isinstance(error, EOFError) and type(error) is not ValueError:
+            raise
+        raise TableError(f"cannot be unpacked ({error})") from None
+    fields = sum(map(content.count, (b",", b";", b"\t", b"\n")))
+    check_size(path, len(content) + FIELD_BYTES * fields, "unpacked")
+    yield BytesIO(content)
+
+
+class _Lines:
+    """Lines of a text, counted as an editor counts them; raises `TableError` where one is not text."""
+
+    def __init__(self, file: TextIOWrapper, path: Path, encoding: str) -> None:
+        self.number = 0
+        self._file, self._path, self._encoding = file, path, encoding
+        self._again: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            line = self._again.pop() if self._again else next(self._file)
+        except UnicodeError as error:
+            reason = getattr(error, "reason", error)
+            encoding = self._encoding.upper().removesuffix("-SIG")
+            why = f"is not text in {encoding} ({reason}); save it as UTF-8"
+            raise TableError(why, self._undecoded()) from None
+        self.number += 1
+        if "\0" in line:
+            why = "is not text in UTF-8 (it holds a NUL character); save it as UTF-8"
+            raise TableError(why, f"line {self.number}")
+        return line
+
+    def back(self, *lines: str) -> None:
+        """Read these lines again."""
+        self.number -= len(lines)
+        self._again += reversed(lines)
+
+    def _undecoded(self) -> str:
+        """Name the first line that is not text, where it can be found."""
+        if self._encoding != "utf-8-sig":
+            return ""
+        with (
+            _opened(self._path) as file,
+            TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="") as lines,
+        ):
+            found = (i for i, line in enumerate(lines, 1) if _UNDECODED.search(line))
+            return f"line {next(found)}"
+
+
+def _before_header(lines: _Lines, delimiter: str) -> tuple[str, list[tuple[int, str]]]:
+    """Return the delimiter and the comments above the header line, which is the next to read."""
+    comments: list[tuple[int, str]] = []
+    for line in lines:
+        text = line.strip("\r\n")
+        if found := _SEPARATOR.fullmatch(text.rstrip(",")) or _SEPARATOR.fullmatch(text):
+            delimiter = found[1]
+        elif text.startswith("#"):
+            comments.append((lines.number, text))
+        elif text.strip():
+            lines.back(line)
+            return delimiter, comments
+    why = "it needs a line of column names, and a line for each row"
+    raise TableError(f"only comments in it; {why}" if comments else f"the file is empty; {why}")
+
+
+def _check_separator(names: Sequence[str], delimiter: str, lines: _Lines) -> None:
+    """Refuse a table whose columns are separated by something else; its next lines are read again."""
+    others = [mark for mark in ";\t|, " if mark != delimiter and len(names) == 1 and mark in names[0]]
+    if not others:
+        return
+    first = list(islice(lines, PEEKED_ROWS))
+    lines.back(*first)
+    rows = [line.strip("\r\n") for line in first if line.strip()]
+    if others[0] == " " and not (rows and " " in rows[0].strip()):
+        return  # a name of two words
+    decimals = delimiter == "," and any(_DECIMAL_COMMA.search(row) for row in rows)
+    more = "; write its decimals with a point too, not with a comma" * decimals
+    wanted = _WRITTEN_WITH.get(delimiter, repr(delimiter))
+    raise TableError(f"separates its columns by {others[0]!r}; write it with {wanted} between them{more}")
+
+
+def _is_data(names: Sequence[str]) -> bool:
+    """Are these values of a row? Names that count 0, 1, 2, ... are what pandas calls columns without a name."""
+    counted = list(names[:-1]) == [str(i) for i in range(len(names) - 1)]
+    return not counted and all(number(name) is not None for name in names)
+
+
+def _records(lines: _Lines, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line that each record begins on, and its fields."""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        line = lines.number + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise TableError(_plainly(str(error)), f"line {line}") from None
+        yield line, fields
+
+
+def _plainly(reason: str) -> str:
+    """Say what Python's reader of tables found.
+
+    >>> _plainly("unexpected end of data")
+    'a quote (") is opened in this row and not closed'
+    """
+    if "end of data" in reason:
+        return 'a quote (") is opened in this row and not closed'
+    if "expected after" in reason:
+        return 'a quote (") is followed by more text in its field; write quotes within a field twice'
+    if "field limit" in reason:
+        return f'a field has more than {csv.field_size_limit()} characters; is a quote (") not closed?'
+    return reason
+
+
+def _rows(records: Iterator[tuple[int, list[str]]], width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows without blank lines; each has as many fields as the header line."""
+    first, commented = 0, False
+    for line, fields in records:
+        if len(fields) <= 1 and not "".join(fields).strip():
+            continue
+        if len(fields) != width:
+            raise TableError(_misfit(fields, width), f"line {line}")
+        if (begins := fields[0].startswith("#")) != commented and first:
+            why = "begins with '#', and other rows do not; remove a comment, and write a name without '#'"
+            raise TableError(why, f"line {line if begins else first}")
+        first, commented = first or line, begins
+        yield line, fields
+
+
+def _misfit(fields: list[str], width: int) -> str:
+    if fields[0].startswith("#"):
+        return "begins with '#'; remove comments from between the rows"
+    if len(fields) < width:
+        return f"has fewer fields than its first line ({len(fields)}, not {width}); fill them in"
+    why = f"has more fields than its first line ({len(fields)}, not {width}); give each a name"
+    surplus = "".join(fields[width:]).strip()
+    return why if surplus else f"{why}, or remove the separator at the end of the row"
