@@ -28,9 +28,9 @@ WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of
 SPELL_CUT = 10.0  # usual deviations, likewise, within a spell
 CUT = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
 WITNESSES = 6  # others, at least, whose memory tells something
-SPREAD = 0.02  # p-value above which the spread of the others' mean lateness explains somebody's
-UNLIKE = 4.0  # how many times the variance that autocorrelation explains means may have if workers are alike
-GAP = 0.7  # mean gap between the largest of several means, in their standard deviations
+SPREAD = 0.02  # p-value above which the spread of numbers of late steps explains that somebody is late
+UNLIKE = 4.0  # times the variance explained by autocorrelation, above which workers are not alike
+GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
 OWN = 0.05  # chance that somebody's own ups and downs make as much, above which they explain it
 
 
