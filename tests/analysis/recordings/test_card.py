@@ -9,7 +9,7 @@ import workbench as wb
 from tests.analysis.recordings.made import healthy, public, recording
 from workbench.analysis.planning.laws import Law
 from workbench.analysis.recordings import card as card_of
-from workbench.analysis.recordings.card import bursts, changes, lengths, shares, split
+from workbench.analysis.recordings.card import changes, shares, split
 from workbench.analysis.recordings.spells import bursts, lengths
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
