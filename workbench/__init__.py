@@ -63,7 +63,14 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
-    value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    try:
+        value = import_module(module) if attribute is None else getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, TypeError) as error:
+        from workbench.core.base.shadows import shadowed
+
+        if sentence := shadowed(error):
+            raise ImportError(sentence) from error
+        raise
     globals()[name] = value
     return value
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from workbench.core.base.errors import RunError
+from workbench.core.base.errors import RunError, sentence_of
 from workbench.core.base.plugins import loaded, owner, points
 from workbench.core.base.settings import SettingError
 
@@ -37,8 +37,10 @@ def main() -> None:
     except click.Abort:
         click.echo("workbench: interrupted", err=True)
         sys.exit(130)
-    except (RunError, ValueError, OSError) as error:  # a `SettingError` is a ValueError
+    except (RunError, ValueError) as error:  # a `SettingError` is a ValueError
         _sorry(str(error))
+    except OSError as error:
+        _sorry(sentence_of(error))
     except OverflowError as error:
         _sorry(f"a number is too large ({error}); take fewer workers, rounds or samples")
     except MemoryError as error:

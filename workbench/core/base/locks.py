@@ -34,8 +34,11 @@ class Lock:
         """Take it; False where another has it. Raises OSError where there can be no file."""
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, self.mode)
-        except OSError:  # a folder that may only be read
-            handle = os.open(self.path, os.O_RDONLY)
+        except OSError as error:  # a folder that may only be read
+            try:
+                handle = os.open(self.path, os.O_RDONLY)
+            except FileNotFoundError:
+                raise error from None  # why there can be no file
         if not any(_locked(handle, pause) for pause in _LOOKS):
             os.close(handle)
             return False

@@ -25,7 +25,7 @@ from pydantic import AfterValidator, field_validator, model_validator
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import write_json
+from workbench.core.base.files import writable_folder, write_json
 from workbench.core.base.settings import SettingError, Settings, setting, user_path
 from workbench.mpi.clusters.base import Cluster, HostName, Word, placed
 from workbench.mpi.clusters.ssh.fleet import Fleet, survey
@@ -215,10 +215,10 @@ class Ssh(Cluster):
     def up(self, said: Said = quiet) -> None:
         """Check all hosts and bring the package there."""
         opened = self._since is None
+        writable_folder(self._noted.parent, "XDG_STATE_HOME")
         try:
             super().up(said)
             if opened:
-                self._noted.parent.mkdir(parents=True, exist_ok=True)
                 write_json(self._noted, {"since": time.time()})
         except BaseException:
             if opened:
