@@ -66,8 +66,14 @@ def __getattr__(name: str) -> Any:
     module, attribute = _PUBLIC[name]
     try:
         value = _import_module(module) if attribute is None else getattr(_import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise _not_installed(f"wb.{name}", error) from None
+    except (ImportError, AttributeError, TypeError) as error:
+        from workbench.core.base.shadows import shadowed
+
+        if sentence := shadowed(error):
+            raise ImportError(sentence) from error
+        if isinstance(error, ModuleNotFoundError):
+            raise _not_installed(f"wb.{name}", error) from None
+        raise
     globals()[name] = value
     return value
 

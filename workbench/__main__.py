@@ -18,4 +18,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:  # the current folder comes first; none of its files may hide another module
+        sys.path.append(sys.path.pop(0))
     main()

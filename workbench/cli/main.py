@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from workbench.core.base.errors import WorkbenchError
+from workbench.core.base.errors import WorkbenchError, sentence_of
 from workbench.core.base.extras import not_installed
 from workbench.core.base.plugins import loaded, owner, points
 from workbench.core.base.settings import SettingError
@@ -43,8 +43,10 @@ def main() -> None:
         if known is error:
             raise
         _sorry(str(known))
-    except (WorkbenchError, ValueError, OSError) as error:  # a `SettingError` is a ValueError
+    except (WorkbenchError, ValueError) as error:  # a `SettingError` is a ValueError
         _sorry(str(error))
+    except OSError as error:
+        _sorry(sentence_of(error))
     except OverflowError as error:
         _sorry(f"a number is too large ({error}); take fewer workers, rounds or samples")
     except MemoryError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pydoc
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 import workbench as wb
 from workbench.core.running.simulated import start_simulated
-from workbench.core.running.start import options_of
+from workbench.core.running.start import ENGINES, _entries, options_of
 from workbench.mpi.running.real import start_real
 
 E = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit")
@@ -68,3 +70,30 @@ def test_an_awaited_run_raises_what_went_wrong_at_once_and_in_this_thread() -> N
     long = wb.Experiment(scheme="UMW", workers=3, rounds=10**8)
     with pytest.raises(wb.QuorumLost, match="lost worker 3"):
         wb.compare([dies, long])
+
+
+def test_options_are_those_that_the_documentation_lists() -> None:
+    for engine in ENGINES.values():
+        known = inspect.signature(engine.options).parameters
+        listed = [
+            name for name, _ in _entries(engine.options) if known[name].default is not inspect.Parameter.empty
+        ]
+        assert list(options_of(engine.options)) == listed
+
+
+def test_options_are_known_without_docstrings() -> None:
+    """`python -OO` removes them, and PYTHONOPTIMIZE=2 does."""
+    code = (
+        "import workbench as wb\n"
+        "e = wb.Experiment(scheme='UMW', workers=3, rounds=3)\n"
+        "print(len(wb.run(e, events=False).events), wb.start(e, events=False).result().engine)\n"
+        "try: wb.run(e, engine='mpi', emulate='some')\n"
+        "except wb.SettingError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0 sim", "emulate = 'some': take 'all', 'delays' or 'nothing'"], (
+        done.stderr
+    )
+    words = [sys.executable, "-OO", "-m", "workbench", "delays"]
+    listed = subprocess.run(words, capture_output=True, text=True).stdout
+    assert "Parameters" not in listed

@@ -1,6 +1,57 @@
 """What can go wrong while a run is under way. Each message is one sentence."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+
+def quoted(words: object, longest: int = 300) -> str:
+    r"""Return the beginning of another program's words, for a sentence: on one line, and printable.
+
+    >>> quoted("Welcome!\n\x1b[1mNews\x1b[0m", 12)
+    'Welcome! ...'
+    """
+    line = " ".join(str(words).split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+MIN_INODES = 100  # files that may still be made on a file system, below which a run is not begun
+
+
+def reason(error: OSError, path: Path | None = None) -> str:
+    """Return why a file or folder cannot be written: the system's words, and what is used up where that is known.
+
+    >>> reason(OSError(errno.EROFS, "Read-only file system"))
+    'Read-only file system'
+    """
+    text = error.strerror or type(error).__name__
+    if error.errno == errno.EMFILE:
+        return f"{text}: the limit is {_file_limit()}, see ulimit -n"
+    if error.errno != errno.ENOSPC:
+        return text
+    given = path or error.filename2 or error.filename
+    for place in [] if not isinstance(given, str | Path) else [Path(given), *Path(given).parents]:
+        with suppress(OSError):
+            room = os.statvfs(place)
+            used_up = room.f_files and room.f_favail < MIN_INODES and room.f_bavail
+            return f"{text}: {room.f_favail} inodes are left, remove some files" if used_up else text
+    return text
+
+
+def sentence_of(error: OSError) -> str:
+    """Return an error of the system as one sentence that names the file, without its number."""
+    named = [str(name) for name in (error.filename, error.filename2) if isinstance(name, str | Path)]
+    where = f"{named[-1]}: " if named else ""
+    return f"{where}{reason(error)}" if error.strerror else str(error) or type(error).__name__
+
+
+def _file_limit() -> int:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class PrecisionWarning(UserWarning):

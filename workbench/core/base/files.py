@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from workbench.core.base.errors import MIN_INODES, reason
 from workbench.core.base.reading import check_size, open_regular, read_bytes
 from workbench.core.base.settings import SettingError
 
@@ -176,6 +177,32 @@ def cache_folder(name: str) -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("straggler-workbench") / name
+
+
+def made_cache_folder(name: str) -> Path:
+    """Make a private folder in the user's cache; raise `SettingError` where nothing can be written there."""
+    return writable_folder(cache_folder(name), "XDG_CACHE_HOME")
+
+
+def writable_folder(folder: Path, variable: str, mend: bool = True) -> Path:
+    """Make a private folder and check that it can be written; `variable` is the one that chooses another place.
+
+    Raises `SettingError`, one sentence: the folder, the reason, and the remedy.
+    """
+    try:
+        private_folder(folder, mend)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        probe = temporary_name(folder / "probe")
+        probe.mkdir()  # a file system may be read-only, or have no room for one file more
+        probe.rmdir()
+        room = os.statvfs(folder)
+        if room.f_files and room.f_favail < MIN_INODES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        why = f"cannot be written ({reason(error, folder)})"
+        raise SettingError(f"{folder}: {why}; set {variable} to a folder that you can write") from None
+    return folder
 
 
 def temporary_name(path: Path) -> Path:

@@ -68,8 +68,11 @@ class Lock:
     def _opened(self) -> int:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-        except OSError:  # a folder that may only be read
-            handle = os.open(self.path, os.O_RDONLY | _FLAGS)
+        except OSError as error:  # a folder that may only be read
+            try:
+                handle = os.open(self.path, os.O_RDONLY | _FLAGS)
+            except FileNotFoundError:
+                raise error from None  # why there can be no file
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             os.close(handle)

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 from pydantic._internal._model_construction import ModelMetaclass
 from pydantic.fields import Field, FieldInfo
 
+from workbench.core.base.errors import reason
 from workbench.core.base.kinds import limit_of, range_of, slip
 
 LONGEST_NAME = 255  # bytes, of a file or folder
@@ -78,7 +79,7 @@ class Described(ModelMetaclass):
         named = {field.alias or name: field for name, field in fields.items()}
         if named:
             entries = "\n".join(_entry(name, field) for name, field in named.items())
-            words = cleandoc(namespace.get("__doc__") or "")
+            words = cleandoc(namespace.get("__doc__") or f"{name}.")  # none: python -OO removes docstrings
             cls.__doc__ = f"{words}\n\nParameters\n----------\n{entries}".lstrip()
             cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
 
@@ -254,13 +255,13 @@ def check_writable(path: Path, field: str, folder: Path | None = None) -> None:
     path_of(path, field)
     if folder is None and path.is_dir():
         raise SettingError(f"{field} = {str(path)!r}: is a folder; give a file's name")
+    where = folder or path.parent
     try:
-        where = folder or path.parent
         where.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=where):
             pass
     except OSError as error:
-        why = f"cannot be written ({error.strerror or type(error).__name__}); choose another place"
+        why = f"cannot be written ({reason(error, where)}); choose another place"
         raise SettingError(f"{field} = {str(path)!r}: {why}") from None
 
 

@@ -38,7 +38,7 @@ class Law(Generic[T]):
     @property
     def says(self) -> str:
         """The law as its test's docstring has it."""
-        text = (self.test.__doc__ or "").partition("\n")[0].removesuffix(".")
+        text = (self.test.__doc__ or self.name).partition("\n")[0].removesuffix(".")
         return text[:1].lower() + text[1:]
 
 

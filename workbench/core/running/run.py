@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.bar import Bar
+from workbench.core.base.errors import RunError, sentence_of
 from workbench.core.base.own import told
 from workbench.core.base.settings import SettingError
+from workbench.core.base.shadows import shadowed
 from workbench.core.contract.steering import Change
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
@@ -143,7 +145,9 @@ class Run:
         self._close(state, note)
 
     def _fail(self, error: Exception) -> None:
-        self.error = told(error)
+        hidden = shadowed(error) if isinstance(error, ImportError | AttributeError) else ""
+        sentence = sentence_of(error) if isinstance(error, OSError) else hidden
+        self.error = RunError(sentence) if sentence else told(error)
         self._close("failed", str(self.error))
 
     def _close(self, state: State, note: str) -> None:

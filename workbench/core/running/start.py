@@ -23,6 +23,10 @@ from workbench.core.running.run import Engine, Rows, Run, State, checked, in_bac
 from workbench.core.running.simulated import run_simulated, start_simulated
 from workbench.core.trace.trace import Trace
 
+INTERNAL = (
+    "vandals",
+    "make",
+)  # parameters of starters that are no options: for tests, and for other kinds of runs
 F = TypeVar("F", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring's list of parameters
 
@@ -54,10 +58,12 @@ def _engine(name: str, options: dict[str, Any]) -> Engine:
 
 
 def options_of(starter: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Options of what starts an engine's runs: what its docstring lists under Parameters and has a default."""
+    """Return the options of what starts an engine's runs: parameters with a default, but for those of `INTERNAL`.
+
+    They are not taken from its docstring, which ``python -OO`` removes.
+    """
     known = inspect.signature(starter, eval_str=True).parameters
-    listed = {name: known[name] for name, _ in _entries(starter)}
-    return {name: p for name, p in listed.items() if p.default is not p.empty}
+    return {name: p for name, p in known.items() if p.default is not p.empty and name not in INTERNAL}
 
 
 def _entries(function: Callable[..., Any]) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.core.base.files import cache_folder, private_folder
+from workbench.core.base.errors import reason
+from workbench.core.base.files import made_cache_folder
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.trace.layout import ENDED, RUN_LOCK
@@ -26,7 +27,7 @@ def new_folder(folder: str | Path | None) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingError(f"folder = {str(folder)!r}: cannot be made ({error.strerror})") from None
+        raise SettingError(f"folder = {str(folder)!r}: cannot be made ({reason(error, path)})") from None
     return path
 
 
@@ -49,7 +50,7 @@ def _taken(folder: str | Path) -> SettingError:
 
 def _cache() -> Path:
     """Where they are; of runs that ended some time ago all but the newest are removed."""
-    runs, ended = private_folder(cache_folder("runs")), []
+    runs, ended = made_cache_folder("runs"), []
     for path in runs.iterdir():
         with suppress(OSError):
             if (path / ENDED).stat().st_mtime < time.time() - FRESH:

@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import cache_folder, private_folder, write_file
+from workbench.core.base.files import made_cache_folder, write_file
 from workbench.core.base.plugins import Catalogue, Family
 from workbench.core.base.settings import setting
 from workbench.mpi.launch.client.there import There
@@ -167,8 +167,7 @@ class Cluster(Family):
 
 def placed(name: str, text: str) -> Path:
     """A file of this content in the user's cache, written if it is not there; the same content has the same path."""
-    folder = private_folder(cache_folder("clusters"))
-    path = folder / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
+    path = made_cache_folder("clusters") / f"{name}-{sha256(text.encode()).hexdigest()[:16]}"
     if not path.exists():
         write_file(path, text)
     return path

@@ -20,14 +20,20 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, quoted, reason
 from workbench.core.base.reading import check_size, parse_json
-from workbench.mpi.launch.package import BOOT, MARK, Package, booted
+from workbench.core.base.settings import SettingError
+from workbench.mpi.launch.package import BOOT, LOGIN_READ, MARK, Package, booted
 from workbench.mpi.launch.reports import Said, quiet
 
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
 NOISE = 2**16  # bytes that a login may say before our own word
+QUOTED_BYTES, QUOTED_S = (
+    400,
+    0.2,
+)  # max bytes of a login's words that are quoted, and the time in which they come
+LOGIN = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 _LENGTHS = struct.Struct(">QQ")
 LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
 PIECE = 2**20  # bytes that are read at once
@@ -36,6 +42,14 @@ START_FACTOR = 4  # times the patience, for Python and the package to start ther
 
 class Lost(ClusterError):
     """The connection to a host is not there (any more)."""
+
+
+class NotAWord(ValueError):
+    """Bytes that are not a word of the agent's; `heard`: their beginning."""
+
+    def __init__(self, heard: bytes) -> None:
+        super().__init__(f"{heard[:60]!r} is not a word")
+        self.heard = heard
 
 
 @dataclass(frozen=True)
@@ -68,13 +82,24 @@ class Connection:
     def __init__(self, gateway: Gateway, module: str, words: dict[str, Any]) -> None:
         self.gateway = gateway
         self._lock = threading.Lock()
+        self._answered = False  # has the agent said anything? What comes before is the login's
         self._why = "the connection was closed"
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        try:
+            self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        except OSError as error:
+            raise Lost(f"{gateway.host}: no file can be made for its messages ({reason(error)})") from None
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         # Ctrl-C is not for it: a session of its own.
         command = [*gateway.command, f"exec {remote}"]
-        self.process = subprocess.Popen(command, **streams, start_new_session=True)
+        try:
+            self.process = subprocess.Popen(command, **streams, start_new_session=True)
+        except OSError as error:
+            self._errors.close()
+            why = (
+                "not found on this machine's PATH" if isinstance(error, FileNotFoundError) else reason(error)
+            )
+            raise Lost(f"{gateway.host}: {command[0]}: {why}; without it no host can be reached") from None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -91,6 +116,7 @@ class Connection:
             self._put(BOOT + json.dumps(told).encode() + b"\n")
             if self._answer().endswith(b"need\n"):
                 self._put(package.archive)
+            self._answered = True
             # It speaks first: nothing may come before it listens.
             patience = START_FACTOR * self.gateway.patience
             if not select.select([self._out], [], [], patience)[0]:
@@ -119,9 +145,13 @@ class Connection:
         while MARK not in text or not text.endswith(b"\n"):
             left = max(until - time.monotonic(), 0.0)
             if not select.select([self._out], [], [], left)[0]:
-                raise Lost(f"{self.gateway.host}: no answer for {self.gateway.patience:g} s")
+                silent = f"no answer for {self.gateway.patience:g} s"
+                why = login_words(text) if text else "its login may wait for input"
+                raise Lost(f"{self.gateway.host}: {silent}; {why}")
             piece = os.read(self._out.fileno(), 1)
-            if not piece or len(text) > NOISE:
+            if len(text) > NOISE or (text and not piece):
+                raise NotAWord(text[:QUOTED_BYTES])
+            if not piece:
                 raise EOFError
             text += piece
         return text
@@ -165,10 +195,30 @@ class Connection:
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
         code = self.process.poll()
-        self._why = said[-1].strip() if said else f"the connection ended (exit code {code})"
+        self._why = quoted(said[-1]) if said else f"the connection ended (exit code {code})"
         self._why = self._why if said or code is not None else f"no whole answer ({error})"
+        heard = b""
+        if isinstance(error, NotAWord) or not self._answered:
+            heard = getattr(error, "heard", b"") + self._rest()
+        if any(LOGIN_READ in line for line in said):
+            self._why = login_words(heard, f"{LOGIN_READ}{', and ' if heard else ''}")
+        elif heard and not (said and code):
+            self._why = login_words(heard, f"the connection ended (exit code {code}): " if code else "")
         self.close()
         return Lost(f"{self.gateway.host}: {self._why}")
+
+    def _rest(self) -> bytes:
+        """Return what comes in the next moment, for a quotation."""
+        heard, until = b"", time.monotonic() + QUOTED_S
+        with contextlib.suppress(OSError, ValueError):
+            while (
+                len(heard) < QUOTED_BYTES
+                and select.select([self._out], [], [], max(until - time.monotonic(), 0))[0]
+            ):
+                if not (piece := os.read(self._out.fileno(), QUOTED_BYTES)):
+                    break
+                heard += piece
+        return heard
 
     def close(self) -> None:
         """End it; the agent ends when its input does. May be called again."""
@@ -200,6 +250,19 @@ class _Answer(dict[str, Any]):
         )
 
 
+def login_words(heard: bytes, before: str = "") -> str:
+    """Return a sentence on a login that wrote into the connection, with the beginning of what it wrote.
+
+    `before`: what else is known of it.
+
+    >>> login_words(b"Welcome to w1!")[:37]
+    "its login wrote 'Welcome to w1!' into"
+    """
+    words = quoted(heard[:QUOTED_BYTES].decode(errors="replace"), 120)
+    wrote = f"its login wrote {words!r} into the connection" if heard else ""
+    return f"{before}{wrote}; {LOGIN}"
+
+
 def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> None:
     """Send a word; raises OSError where nobody listens any more.
 
@@ -225,13 +288,20 @@ def read_word(
     file then, of which nothing was read ahead. `until`: moment of `time.monotonic` by which the word is complete.
     Lengths, and what the text stands for, are compared with the limits before memory is taken.
     """
-    text, data = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size, patience, until))
+    head = _exactly(stream, _LENGTHS.size, patience, until)
+    text, data = _LENGTHS.unpack(head)
     if text > LONGEST_WORD or data > LONGEST_DATA:
-        raise ValueError(f"{text} and {data} bytes are no word")
+        raise NotAWord(head)
     check_size("an answer", data)
-    word = parse_json(_exactly(stream, text, patience, until), "an answer")
+    said = _exactly(stream, text, patience, until)
+    try:
+        word = parse_json(said, "an answer")
+    except SettingError:
+        raise
+    except ValueError:
+        raise NotAWord(said[:QUOTED_BYTES]) from None
     if not isinstance(word, dict):
-        raise ValueError(f"{word!r:.60} is no word")
+        raise NotAWord(said[:QUOTED_BYTES])
     return word, _exactly(stream, data, patience, until)
 
 

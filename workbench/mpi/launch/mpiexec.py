@@ -6,20 +6,44 @@ cores.
 """
 
 import os
+import re
 import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.core.base.files import cache_folder, is_own, private_folder
+from workbench.mpi.launch.package import python_path
 from workbench.mpi.launch.poolfolder import SHARED
 from workbench.mpi.launch.processes import RANKS
 
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
+FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured: what mpiexec has open for each process, and for itself
 # Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
 SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
+# Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
+# LoadLeveler, Flux, OAR, ALPS, PALS, and whatever has started this process as a rank.
+JOB_PREFIXES = (
+    *(
+        "SLURM",
+        "SALLOC_",
+        "SBATCH_",
+        "SRUN_",
+        "PBS_",
+        "LSB_",
+        "LSF_",
+        "SGE_",
+        "PE_HOSTFILE",
+        "COBALT_",
+        "LOADL_",
+    ),
+    *("FLUX_", "OAR_", "ALPS_", "BASIL_", "PALS_", "HYDRA_", "PMI_", "PMI2_", "PMIX_", "PRTE_", "OMPI_"),
+)
+USER_CHOICES = re.compile(
+    r".*(_MCA_.*|_PREFIX|_ALLOW_RUN_AS_ROOT(_CONFIRM)?)"
+)  # not of a job, though named alike
 # Variables that say how many threads linear algebra may have.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -42,7 +66,7 @@ def command(ranks: int, folder: str) -> list[str]:
     finds nothing, whatever its settings say, and a look would last as long as the others' turns (1.4 ms and not 1 us).
     """
     start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
-    rank = [sys.executable, "-m", RANKS, folder]
+    rank = [sys.executable, "-P", "-m", RANKS, folder]
     if sys.platform == "linux":  # the ranks are forked, mpiexec starts stubs
         return [*rank, *start, sys.executable, "-I", "-S", STUB, folder]
     return [*start, *rank]
@@ -63,15 +87,30 @@ def settings(btl: str = "self,sm") -> dict[str, str]:
     return found
 
 
-def environment() -> dict[str, str]:
-    """Environment of mpiexec and the ranks on this machine.
+def job_variables() -> list[str]:
+    """Return the names of this process's variables that describe the job of a batch system or another launcher.
 
-    Compiled modules are kept: without them every rank takes twice as long to start.
+    mpiexec would start ranks in that job's allocation, on other hosts, even if the job has ended.
     """
-    found = dict(os.environ)
+    return [name for name in os.environ if name.startswith(JOB_PREFIXES) and not USER_CHOICES.fullmatch(name)]
+
+
+def outside_jobs() -> list[str]:
+    """Return a command line prefix that runs a program without `job_variables`."""
+    return ["env", *(word for name in job_variables() for word in ("-u", name))]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of mpiexec and the ranks on this machine.
+
+    It has no variables of batch jobs, so that ranks are started here. Compiled modules are cached: without the cache
+    every rank takes twice as long to start.
+    """
+    job = set(job_variables())
+    found = {name: value for name, value in os.environ.items() if name not in job}
     if found.pop("PYTHONDONTWRITEBYTECODE", None) and "PYTHONPYCACHEPREFIX" not in found:
         found["PYTHONPYCACHEPREFIX"] = str(compiled_folder())
-    return found | settings()
+    return found | python_path() | settings()
 
 
 def compiled_folder() -> Path:
@@ -86,12 +125,16 @@ def compiled_folder() -> Path:
     return private_folder(folder)
 
 
-def check_room(ranks: int, each: int | None = None) -> None:
-    """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes."""
+def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
+    """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes and open files."""
     import psutil
 
     each = each or MEGABYTES_PER_RANK
-    free = psutil.virtual_memory().available / 2**20
+    try:
+        free = psutil.virtual_memory().available / 2**20
+    except OSError as error:
+        why = f"the memory of this machine cannot be read ({sentence_of(error)})"
+        raise ClusterError(f"{why}; mount /proc, or take engine = 'sim'") from None
     need = ranks * each
     if need > free:
         fit = max(int(free // each) - 1, 0)
@@ -106,12 +149,48 @@ def check_room(ranks: int, each: int | None = None) -> None:
                 f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {megabytes:.0f}; make it"
                 " larger (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
             )
+    check_open_files(ranks, files)
     limit = _process_limit()
     if limit is not None and 2 * ranks > limit:  # each has a stub, or an engine who watches it
         raise ClusterError(
             f"workers = {ranks - 1}: this machine lets you start {limit} processes, two for each; take fewer workers,"
             " engine = 'sim', or a larger cluster"
         )
+
+
+def files_needed(ranks: int, daemons: int = 0) -> int:
+    """Return how many files mpiexec opens for so many ranks on its host, and daemons on other hosts."""
+    return FILES_OF_MPIEXEC + FILES_PER_RANK * (ranks + daemons)
+
+
+def open_file_limit() -> int | None:
+    """Return how many files a process may open (ulimit -n); None: no limit, or none that is known."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def check_open_files(ranks: int, least: int = 0) -> None:
+    """Let this process and those that it starts open enough files for so many ranks here.
+
+    `least`: number of files that another process than mpiexec opens. Raises `ClusterError` where the system forbids it.
+    """
+    need, limit = max(files_needed(ranks), least), open_file_limit()
+    if limit is None or need <= limit:
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or need <= hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+        return
+    raise ClusterError(
+        f"workers = {ranks - 1}: {need} files have to be open at the same time to start {ranks} processes, and {hard}"
+        f" may be; raise the limit (ulimit -n {max(need, 1024)}), take fewer workers, or engine = 'sim'"
+    )
 
 
 def _process_limit() -> int | None:

@@ -6,6 +6,7 @@ Only the standard library is needed there for that, and only programs that are a
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,19 +14,28 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+FIRST_LINE = (
+    b"# workbench\n"  # of `BOOT`: whatever comes in its place shows that the login has read some of it
+)
+LOGIN_READ = "the login read what is meant for the workbench"
 MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
 # Where packages lie on a host, in Python that runs there.
 _ROOT = (
     "os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),"
     "'straggler-workbench','packages')"
 )
+# Moves the current folder to the end of the path: no file of the user's there may hide another module.
+LAST = "import sys;sys.path.sort(key=lambda place:not place)"
 # Runs a module of the package: START, then the archive's key (or the path of a folder), the module, its arguments.
 START = (
-    f"import os,sys,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
+    f"{LAST};import os,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
     "runpy.run_module(sys.argv[0],run_name='__main__',alter_sys=True)"
 )
 # Gets the package if it is not there, then calls main(input, output, arguments) of a module. `i`: the input.
-BOOT = f"""\
+BOOT = (
+    FIRST_LINE
+    + f"""\
+{LAST}
 import hashlib, importlib, json, os, shutil, stat, struct, sys, tarfile, tempfile, io
 o = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)  # what anybody prints is no word of ours
@@ -68,6 +78,7 @@ if told:
     raise SystemExit(1)
 module.main(i, o, words)
 """.encode()
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,23 @@ def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
     return buffer.getvalue()
 
 
+def python_path() -> dict[str, str]:
+    """Return the variable by which Python finds the package, where it is not installed among Python's own packages.
+
+    Processes are started with ``python -P``, so that no file in the current folder hides another module.
+    """
+    root = Path(__file__).resolve().parents[3]
+    if root.name in ("site-packages", "dist-packages"):
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))}
+
+
 def booted(python: str, module: str) -> list[str]:
     """Command line of Python that waits for `BOOT` on its input; who lists processes sees the module."""
-    wait = f"import sys;i=open(0,'rb',closefd=False);exec(i.read({len(BOOT)}))"
+    rest = len(BOOT) - len(FIRST_LINE)
+    otherwise = f"raise SystemExit({LOGIN_READ!r})"
+    wait = (
+        f"import sys;i=open(0,'rb',closefd=False);b=i.readline();"
+        f"exec(i.read({rest}) if b=={FIRST_LINE!r} else {otherwise!r})"
+    )
     return [python, "-c", wait, module]

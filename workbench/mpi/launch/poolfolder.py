@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.core.base.files import atomic_write, write_json
+from workbench.core.base.files import atomic_write, private_folder, write_file, write_json
 from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import Place
 
@@ -33,6 +33,10 @@ SAY = "workbench:"  # begins a line that a rank prints for the supervisor: up, d
 SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 SETTLED = 60.0  # s after which ranks have mapped one another's memory
 PREFIX = "straggler-workbench-"  # of a pool's folder there
+LOGS, MAX_LOGS = (
+    "logs",
+    20,
+)  # folder beside that of the pools, for the logs of failed starts; max number of them
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
@@ -66,6 +70,17 @@ class PoolFolder:
         """Lines of the log that say something."""
         text = read_text(self.log, errors="replace") if self.log.exists() else ""
         return [line.strip() for line in text.splitlines() if line.strip(" -")]
+
+    def kept_log(self) -> str:
+        """Copy the log to where it stays once this folder is removed; return "; see PATH", empty if that fails."""
+        kept = self.path.parent.with_name(LOGS) / f"{self.path.name}.txt"
+        try:
+            write_file(private_folder(kept.parent) / kept.name, self.log.read_bytes())
+            for old in sorted(kept.parent.glob("*.txt"), key=lambda path: path.stat().st_mtime)[:-MAX_LOGS]:
+                old.unlink(missing_ok=True)
+        except OSError:
+            return ""
+        return f"; see {kept}"
 
     @property
     def up(self) -> int:

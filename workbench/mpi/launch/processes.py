@@ -3,7 +3,7 @@
 Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
 daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
 
-`python -m workbench.mpi.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
+`python -P -m workbench.mpi.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ def drowsy(seconds: float) -> Iterator[None]:
 
 def tied(how: str, *command: str) -> list[str]:
     """Command line that runs another, which gets the signal KILL, TERM or the like when whoever starts it ends."""
-    return [sys.executable, "-m", "workbench.mpi.launch.processes", how, *command]
+    return [sys.executable, "-P", "-m", "workbench.mpi.launch.processes", how, *command]
 
 
 def ours(pool: str, module: str = RANKS) -> list[Any]:

@@ -76,6 +76,14 @@ REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method
 def unreached(host: str, said: str, known_hosts: str | None = None) -> Finding:
     """Why a host could not be talked to, from the last words of ssh or Python."""
     text = said.removeprefix(f"{host}: ")
+    if "shells without a terminal" in text:
+        return Finding(host, "login shell", text, "a login that writes and reads nothing")
+    if "on this machine's PATH" in text:
+        return Finding(host, "connection", text, "the program that connects, on the PATH here")
+    if "[Errno" in text:
+        return Finding(
+            host, "files", text, "a cache folder that can be written, see shared or XDG_CACHE_HOME there"
+        )
     if "verification failed" in text or "host key" in text.lower():
         return Finding(host, "host key", text, f"its key in {known_hosts or '~/.ssh/known_hosts'}")
     if "Permission denied" in text:

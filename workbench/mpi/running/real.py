@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.blas import one_thread
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, reason
 from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
@@ -455,7 +455,7 @@ def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
         keep(home, experiment)
         write_json(home / TASK, {**options, "first": 0})
     except OSError as error:
-        raise SettingError(f"folder = {str(home)!r}: cannot be written ({error.strerror})") from None
+        raise SettingError(f"folder = {str(home)!r}: cannot be written ({reason(error, home)})") from None
     return claim
 
 

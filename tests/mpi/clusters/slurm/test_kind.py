@@ -266,3 +266,20 @@ def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[
     assert machine.jobs() == []
     assert list((shared / "pools").iterdir()) == []
     until(lambda: not processes(shared))
+
+
+def test_local_is_this_machine_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
+    """On the host where `salloc` was called, whatever nodes the allocation has."""
+    POOLS.close()
+    until(lambda: not machine.jobs())
+    code = (
+        "import socket, workbench as wb\n"
+        "run = wb.start(wb.Experiment(scheme='UMW', workers=4, rounds=5), engine='mpi')\n"
+        "print(len(run.result().rounds), {place.host for place in run.pool.places} == {socket.gethostname()})\n"
+    )
+    words = ["salloc", "-N", "1", "-n", "1", sys.executable, "-c", code]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=machine.environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout.split() == ["5", "True"], done.stderr
+    assert machine.settled() == []

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import platformdirs
 
+from workbench.core.base.errors import reason
 from workbench.core.base.files import atomic_folder, private_folder, sha256, temporary_name, write_file
 from workbench.core.base.reading import read_npy
 from workbench.core.base.settings import user_path
@@ -23,7 +24,7 @@ from .options import DataError, Options
 from .prepare import FORMAT, digest
 
 ATTEMPTS = 5  # another process may take a damaged folder away while we read it
-_ELSEWHERE = "set WORKBENCH_CACHE to a folder that you can write"
+_ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
 RACY = 2.0  # s since its last change after which a file that is written to shows it in its time
 
@@ -57,7 +58,7 @@ def stored(room: str, content: bytes, ending: str) -> Path:
     """A file of the cache with that content, in a room of its own; written on first use."""
     file = root() / room / f"{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not file.is_file():
-        ours(file.parent)
+        _make_parent(file)
         write_file(file, content)
     return file
 
@@ -150,6 +151,7 @@ def _make_parent(folder: Path) -> None:
     try:
         ours(folder.parent)
     except OSError as error:
-        raise DataError(f"cache: {folder.parent} cannot be made ({error}); {_ELSEWHERE}") from error
+        why = f"cannot be made ({reason(error, folder.parent)})"
+        raise DataError(f"cache: {folder.parent} {why}; {_ELSEWHERE}") from error
     if not os.access(folder.parent, os.W_OK):
         raise DataError(f"cache: {folder.parent} cannot be written; {_ELSEWHERE}")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, reason
 from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import read_text
 from workbench.core.base.text import dump
@@ -114,7 +114,7 @@ def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet)
         last = lines[-1] if lines else f"ssh ended with {answer.returncode}"
         _wait(end, f"the head cannot be reached ({last})")
         said("reaching machines", 0, total)
-    while waiting := _unready(folder):
+    while waiting := _unready(folder, workers):
         who = f"{len(waiting)} of {total} cannot be reached, or would not end themselves"
         _wait(end, f"{who}: {', '.join(waiting[:5])}")
         said("reaching machines", total - len(waiting), total)
@@ -130,18 +130,27 @@ def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
     return tarred({name: text.encode() for name, text in files.items()}, mode=0o600)
 
 
-def _unready(folder: Path) -> list[str]:
+def _unready(folder: Path, workers: Sequence[str]) -> list[str]:
     """Machines that cannot be reached, or whose end is not set; asked by the head, 32 at a time."""
     look = f"test -e {_SCHEDULED}"
     each = f'ssh -n "$0" {look} >/dev/null 2>&1 || echo "$0"'
     every = f"xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts"
     answer = _ssh(folder, f"{look} || echo head; {every}", b"")
-    return ["head"] if answer.returncode else answer.stdout.decode().split()
+    if answer.returncode:
+        return ["head"]
+    # A login of the head's may write something, too.
+    return [word for word in answer.stdout.decode(errors="replace").split() if word in ("head", *workers)]
 
 
 def _ssh(folder: Path, command: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     call = ["ssh", "-F", str(folder / CONFIG), "head", command]
-    return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER)
+    try:
+        return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER)
+    except OSError as error:
+        why = "not found on this machine's PATH" if isinstance(error, FileNotFoundError) else reason(error)
+        raise ClusterError(f"ssh: {why}; install OpenSSH's client") from None
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"the head: no answer for {ANSWER:g} s") from None
 
 
 def _wait(end: float, why: str) -> None:

@@ -1,5 +1,6 @@
 """Talking to AWS: a connection, what it says when it refuses, and being left alone while machines are ended."""
 
+import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, quoted, sentence_of
+from workbench.core.base.settings import SettingError
 
 _HINTS = {
     "VcpuLimitExceeded": "the account's quota is smaller than the fleet: ask for more under Service Quotas",
@@ -20,7 +22,19 @@ _HINTS = {
     "ExpiredToken": "log in to AWS again",
     "RequestExpired": "log in to AWS again, and check this machine's clock",
 }
-_LONGEST = 300  # characters of AWS's own words
+_LOGIN = "log in first, with `aws login`, `aws sso login` or `aws configure`"
+_NETWORK = "is there a network, and a proxy that lets requests through?"
+_NO_ANSWER = "AWS cannot be asked (it answered with a page, or nothing: is there a proxy?)"
+_SETTINGS = "look at the cluster's file and at AWS's own settings"
+_OF_LOGIN = (
+    "Credential",
+    "Login",
+    "SSO",
+    "Token",
+    "Profile",
+    "MFA",
+    "Metadata",
+)  # in the names of such errors
 
 
 def client(service: str, region: str) -> Any:
@@ -45,29 +59,54 @@ def whose(region: str) -> str:
 
 
 def code(error: Any) -> str:
-    """AWS's name for what went wrong."""
-    return str(error.response["Error"]["Code"])
+    """Return AWS's name for what went wrong; empty where the answer is not AWS's, such as a proxy's page."""
+    found = str((error.response.get("Error") or {}).get("Code") or "")
+    return found if re.fullmatch(r"[A-Za-z][\w.:-]*", found) else ""
 
 
 @contextmanager
 def spoken() -> Iterator[None]:
-    """Turn the complaints of AWS and of boto3 into a `ClusterError` of one sentence."""
+    """Turn all that goes wrong with a question to AWS into a `ClusterError` of one sentence.
+
+    Whatever answers may be no part of AWS: a proxy or a hotel's network answers with a page, or with nothing. What is
+    read from an answer is therefore read in here, too. An answer that lacks something raises a LookupError or the like.
+    """
     try:
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore import exceptions as errors
+        from botocore.parsers import ResponseParserError
     except ImportError:
         yield  # `client` says what is missing
         return
     try:
         yield
-    except ClientError as error:
-        words = " ".join(str(error.response["Error"].get("Message", "")).split())
-        hint = _HINTS.get(code(error))
-        said = f"{error.operation_name}: {code(error)} ({words[:_LONGEST]})"
-        raise ClusterError(f"AWS refused {said}{'; ' + hint if hint else ''}") from error
-    except BotoCoreError as error:
-        words = " ".join(str(error).split())[:_LONGEST]
-        why = "log in first, with `aws login`, `aws sso login` or `aws configure`"
-        raise ClusterError(f"AWS cannot be asked ({words}); {why}") from error
+    except (ClusterError, SettingError):
+        raise
+    except errors.ClientError as error:
+        if not (name := code(error)):
+            raise ClusterError(f"{_NO_ANSWER}: status {_status(error)}") from error
+        words = quoted(error.response["Error"].get("Message", ""))
+        hint = f"; {_HINTS[name]}" if name in _HINTS else ""
+        raise ClusterError(f"AWS refused {error.operation_name}: {name} ({words}){hint}") from error
+    except (errors.ConnectionError, errors.HTTPClientError, errors.IncompleteReadError) as error:
+        raise ClusterError(_unasked(quoted(error), _NETWORK)) from error
+    except errors.BotoCoreError as error:
+        login = any(word in type(error).__name__ for word in _OF_LOGIN)
+        raise ClusterError(_unasked(quoted(error), _LOGIN if login else _SETTINGS)) from error
+    except LookupError as error:
+        raise ClusterError(f"{_NO_ANSWER}: {quoted(error)} is missing") from error
+    except (ResponseParserError, TypeError, AttributeError, ValueError, StopIteration) as error:
+        raise ClusterError(f"{_NO_ANSWER}: {quoted(error) or type(error).__name__}") from error
+    except OSError as error:
+        raise ClusterError(_unasked(sentence_of(error), _NETWORK)) from error
+
+
+def _status(error: Any) -> str:
+    """Return the HTTP status of an answer."""
+    return str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "unknown"))
+
+
+def _unasked(words: str, remedy: str) -> str:
+    return f"AWS cannot be asked ({words}); {remedy}"
 
 
 def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:

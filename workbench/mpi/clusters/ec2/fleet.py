@@ -27,6 +27,7 @@ AT_ONCE = 100  # machines in one call, as EC2's documentation advises
 PAGE = 500  # answers on a page
 PAUSE = 5.0  # s between two looks
 PATIENCE, ENDING = 900.0, 900.0  # s for machines to start, and to end
+DOWN_ATTEMPTS = 3  # at ending the machines of an `up` that failed
 SETTLING = 60.0  # s in which EC2 may not know of what it has just made
 Machine = dict[str, Any]  # in EC2's own words
 _UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
@@ -66,8 +67,8 @@ class Fleet:
         """All machines, by part and place in it; `ended`: those too that are gone and not forgotten yet."""
         with spoken():
             groups = self._all("describe_instances", "Reservations")
-        found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]
-        return sorted(found, key=lambda m: (part_of(m), m.get("AmiLaunchIndex", 0), m["InstanceId"]))
+            found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]
+            return sorted(found, key=_place_in_fleet)
 
     def left(self) -> dict[str, list[str]]:
         """What there is of the cluster, by sort; empty: nothing."""
@@ -131,7 +132,7 @@ class Fleet:
         try:
             do()
         except self.ec2.exceptions.ClientError as error:
-            return "" if "NotFound" in code(error) else code(error)
+            return "" if "NotFound" in code(error) else code(error) or "no answer of AWS"
         return ""
 
     def up(self, order: Order, said: Said, finish: Callable[[list[Machine]], None], keep: bool) -> None:
@@ -170,12 +171,26 @@ class Fleet:
                 yield
             except BaseException as error:
                 with handled(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP"):
-                    try:
-                        self.down(said)
-                    except ClusterError as second:
+                    if second := self._down_at_last(said):
                         both = f"{str(error) or type(error).__name__}; moreover, {second}"
-                        raise ClusterError(both) from error
+                        ends = "machines may be running: workbench cluster down ends them"
+                        raise ClusterError(f"{both}; {ends}") from error
                 raise
+
+    def _down_at_last(self, said: Said) -> str:
+        """End everything, in several attempts: one answer that is not AWS's must not leave machines running.
+
+        Returns why that failed, empty if it did not.
+        """
+        why = ""
+        for attempt in range(DOWN_ATTEMPTS):
+            try:
+                time.sleep(PAUSE if attempt else 0.0)
+                self.down(said)
+                return ""
+            except ClusterError as error:
+                why = str(error)
+        return why
 
     def _there(self, order: Order, keep: bool) -> set[str]:
         """Which parts are there; raises where machines are not of this order, or some are gone."""
@@ -309,6 +324,12 @@ class Fleet:
     def _of(self, machine: str, attribute: str) -> Any:
         answer = self.ec2.describe_instance_attribute(InstanceId=machine, Attribute=attribute)
         return answer[attribute[0].upper() + attribute[1:]].get("Value")
+
+
+def _place_in_fleet(machine: Machine) -> tuple[str, int, str, str, str]:
+    """Return what machines are sorted by; raises a LookupError where an answer lacks what every machine has."""
+    index = machine.get("AmiLaunchIndex", 0)
+    return part_of(machine), index, machine["InstanceId"], machine["InstanceType"], state(machine)
 
 
 def _listed(left: dict[str, list[str]], refused: dict[str, str]) -> str:

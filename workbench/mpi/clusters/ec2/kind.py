@@ -23,7 +23,7 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
-from workbench.mpi.clusters.ec2.aws import whose
+from workbench.mpi.clusters.ec2.aws import spoken, whose
 from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
 from workbench.mpi.clusters.ec2.notes import Notes
 from workbench.mpi.clusters.ec2.prices import LATE, bursts, credit_note
@@ -155,13 +155,15 @@ class Ec2(Ec2Settings):
 
     def _reach(self, notes: Notes, machines: list[Machine], said: Said) -> None:
         """Have ssh reach all machines, see that runs can start, and write down where they are."""
-        head = next(m for m in machines if part_of(m) == HEAD)
-        if (address := head.get("PublicIpAddress")) is None:
-            address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
-        workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
-        access.write_access(self.folder, self.user, address, head["PrivateIpAddress"], workers)
+        with spoken():
+            head = next(m for m in machines if part_of(m) == HEAD)
+            if (address := head.get("PublicIpAddress")) is None:
+                address = head["NetworkInterfaces"][0]["Ipv6Addresses"][0]["Ipv6Address"]
+            workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
+            private = head["PrivateIpAddress"]
+        access.write_access(self.folder, self.user, address, private, workers)
         access.deliver(self.folder, self.user, workers, said)
-        notes = replace(notes, address=address, head=head["PrivateIpAddress"], workers=workers)
+        notes = replace(notes, address=address, head=private, workers=workers)
         if workers:
             self._ssh(notes).checked("runs cannot start", said)
         ec2_notes.write(self.folder, notes)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import atomic_write, private_folder
+from workbench.core.base.files import atomic_write, private_folder, writable_folder
 from workbench.core.base.locks import Lock
 from workbench.core.base.text import read_json
 from workbench.core.problems.data.cache import root
@@ -82,6 +82,6 @@ def forget(folder: Path) -> None:
 
 def alone(folder: Path) -> AbstractContextManager[None]:
     """One at a time starts or ends the machines of a cluster; raises `ClusterError` where somebody does already."""
-    private_folder(folder.parent)
+    writable_folder(folder.parent, "WORKBENCH_CACHE")
     other = f"{folder.name}: is being started or ended by another program on this machine; wait for it"
     return Lock(folder.with_name(f".{folder.name}.lock")).alone(ClusterError(other))

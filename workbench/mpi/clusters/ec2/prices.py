@@ -178,5 +178,5 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
             paginator = cloudwatch.get_paginator("get_metric_data")
             pages = paginator.paginate(**words, ScanBy="TimestampDescending")
             answers = [answer for page in pages for answer in page["MetricDataResults"]]
-        found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
+            found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
     return found

@@ -8,11 +8,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workbench.core.base.errors import quoted
 from workbench.core.base.settings import SettingError
 
 # For squeue -o: number, state, reason, time left, time used, nodes, cores, their names, start.
 COLUMNS = "%i|%T|%r|%L|%M|%D|%C|%N|%S"
-TIME = r"(?:\d+-)?\d+(?::\d{1,2}){0,2}"  # minutes, hours:minutes:seconds, days-hours, ...
+NUMBER, STATE = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"  # of a job, as Slurm writes them
+TIME = r"(?:\d{1,9}-)?\d{1,9}(?::\d{1,2}){0,2}"  # minutes, hours:minutes:seconds, days-hours, ...
 # What the script sets. sbatch takes any beginning of an option's name that is clear, so those are refused as well.
 OURS = (
     *("account", "array", "chdir", "error", "export", "help", "input", "job-name", "nodes", "no-requeue"),
@@ -126,7 +128,7 @@ def seconds(time: str) -> float:
     >>> seconds("90"), seconds("1:30"), seconds("2:00:00"), seconds("1-12"), seconds("1-0:30")
     (5400.0, 90.0, 7200.0, 129600.0, 88200.0)
     """
-    if not re.fullmatch(TIME, time):
+    if not re.fullmatch(TIME, time, re.ASCII):
         return float("inf")
     days, dash, rest = time.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
@@ -186,11 +188,14 @@ def queue(text: str) -> list[Job]:
     'job 7 waits in the queue (Resources)'
     """
     found = [line.strip().split("|") for line in text.splitlines()]
-    return [_job(*words) for words in found if len(words) == COLUMNS.count("|") + 1]
+    rows = [words for words in found if len(words) == COLUMNS.count("|") + 1]
+    return [
+        _job(*words) for words in rows if re.fullmatch(NUMBER, words[0]) and re.fullmatch(STATE, words[1])
+    ]
 
 
 def _job(number: str, state: str, why: str, left: str, used: str, *more: str) -> Job:
-    nodes, cores = (int(text) if text.isdigit() else 0 for text in more[:2])
+    nodes, cores = (int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0 for text in more[:2])
     names, start = more[2], "" if more[3] in ("N/A", "Unknown") else more[3]
     reason = "" if why == "None" else why
     return Job(number, state, reason, seconds(left), seconds(used), nodes, cores, names, start)
@@ -215,5 +220,5 @@ def refusal(text: str, fields: dict[str, object]) -> SettingError:
         for line in lines:
             if re.search(pattern, line, re.IGNORECASE):
                 where = f"{field} = {fields.get(field)!r}"
-                return SettingError(f"{where}: Slurm refuses the job ({line.lower()[:200]})")
-    return SettingError(f"Slurm refuses the job ({said[:200]})")
+                return SettingError(f"{where}: Slurm refuses the job ({quoted(line.lower(), 200)})")
+    return SettingError(f"Slurm refuses the job ({quoted(said, 200)})")

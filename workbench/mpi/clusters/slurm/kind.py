@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator
 from typing_extensions import override
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, quoted
 from workbench.core.base.files import private_folder
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, setting
@@ -154,7 +154,7 @@ class Slurm(Cluster):
     def wish(self, ranks: int, folder: Path) -> Wish:
         """The job for so many ranks."""
         nodes, tasks = self.shape(ranks)
-        command = (self.interpreter, "-m", SUPERVISOR, str(folder))
+        command = (self.interpreter, "-P", "-m", SUPERVISOR, str(folder))
         same = {n: getattr(self, n) for n in ("time", "partition", "account", "modules", "directives")}
         root = Path(__file__).resolve().parents[4]
         installed = root.name in ("site-packages", "dist-packages")  # then a Python has it by itself
@@ -172,7 +172,7 @@ class Slurm(Cluster):
         return [
             str(beside) if beside.is_file() else "mpiexec",
             *("--with-ft", "ulfm", "-n", str(ranks), "--map-by", f"ppr:{tasks}:node:oversubscribe"),
-            *(self.interpreter, "-m", RANKS, pool),
+            *(self.interpreter, "-P", "-m", RANKS, pool),
         ]
 
     @override
@@ -271,7 +271,8 @@ class Login(Site):
             wish = replace(self._all_nodes(folder), tasks=1, command=srun)
             job = Ticket(numbered(self._submit(folder, wish)))
             _await_over(job, said)
-            codes = {path.stem: int(read_text(path)) for path in sorted(folder.glob("*.code"))}
+            written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}
+            codes = {node: int(code) for node, code in written.items() if code.isdigit()}
             if not codes:
                 raise ClusterError(f"{job.job().ending()}: {jobs.last_line(PoolFolder(folder))}")
             said_by = {node: read_text(folder / f"{node}.out", errors="replace") for node in codes}
@@ -291,7 +292,7 @@ class Login(Site):
 def numbered(said: str) -> str:
     """The new job's number."""
     if (number := submitted(said)) is None:
-        raise ClusterError(f"sbatch: told no job's number ({said.strip()[:200]})")
+        raise ClusterError(f"sbatch: answered without a job's number ({quoted(said, 200) or 'nothing'})")
     return number
 
 

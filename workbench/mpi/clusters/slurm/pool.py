@@ -115,7 +115,7 @@ class SlurmPool(FolderPool):
             return never
         own = super().reason()
         why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
-        return f"{why} ({last_line(self.files)}); see {self.files.log}"
+        return f"{why} ({last_line(self.files)}){self.files.kept_log()}"
 
 
 def last_line(files: PoolFolder) -> str:

@@ -1,21 +1,22 @@
 """Calls of Slurm's commands, and the patience between them."""
 
-import getpass
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from workbench.core.base.errors import ClusterError
-from workbench.mpi.clusters.slurm.job import COLUMNS, Job, queue
+from workbench.core.base.errors import ClusterError, quoted, reason
+from workbench.mpi.clusters.slurm.job import COLUMNS, STATE, Job, queue
 from workbench.mpi.launch.processes import awaited
 
 PATIENCE = 120.0  # s for one command: a busy controller takes its time
 SOON, RUNNING, WAITING = 1.0, 5.0, 15.0  # s between looks at a job: at first, while it runs, while it waits
 SLOWER = 1.3  # times, each
 LOOK_EVERY = 0.5  # s, while somebody waits for a job's end
+NOT_SLURM = "it answered with something that Slurm does not print"
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ", "SLURM_CONF")
 
 
@@ -23,7 +24,7 @@ class Refused(ClusterError):
     """A command of Slurm has failed; `said`: what it said."""
 
     def __init__(self, command: str, said: str) -> None:
-        super().__init__(f"{command}: {' '.join(said.split())[:300] or 'failed without a word'}")
+        super().__init__(f"{command}: {quoted(said) or 'failed without a word'}")
         self.said = said
 
 
@@ -34,22 +35,27 @@ def call(*command: str) -> str:
     secrets nor settings of the caller.
     """
     kept = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C.UTF-8"}
-    how: Any = {"env": kept, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    how: Any = {"env": kept, "stdin": subprocess.DEVNULL, "capture_output": True}
     try:  # a session of its own: Ctrl-C is not for it
         done = subprocess.run(command, **how, timeout=PATIENCE, start_new_session=True)
     except FileNotFoundError:
         why = "not found on this machine; start runs on the cluster's login host, or name that as login"
         raise ClusterError(f"{command[0]}: {why}") from None
+    except OSError as error:
+        raise ClusterError(f"{command[0]}: cannot be run on this machine ({reason(error)})") from None
     except subprocess.TimeoutExpired:
         raise Refused(command[0], f"no answer within {PATIENCE:g} s") from None
+    output, errors = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
     if done.returncode:
-        raise Refused(command[0], done.stderr + done.stdout)
-    return done.stdout
+        raise Refused(command[0], errors + output)
+    return output
 
 
 def jobs(*which: str) -> list[Job]:
-    """Jobs that squeue lists, by its own words for which."""
-    return queue(call("squeue", "-h", "-o", COLUMNS, *which))
+    """Return the jobs that squeue lists, by its own words for which; raise `Refused` where it lists something else."""
+    if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
+        return found
+    raise Refused("squeue", f"{NOT_SLURM} ({quoted(answer, 100)})")
 
 
 def look_up(number: str) -> Job:
@@ -69,17 +75,21 @@ def remembered(number: str) -> Job:
         words = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
     except ClusterError:  # no accounts
         words = []
-    return Job(number, words[0] if words else "FORGOTTEN")  # the word may go on: CANCELLED by 1000
+    known = words and re.fullmatch(STATE, words[0])  # more words may follow: CANCELLED by 1000
+    return Job(number, words[0] if known else "FORGOTTEN")
 
 
 def ours(name: str) -> list[Job]:
     """Jobs of this user and a name that are queued or run."""
-    return [job for job in jobs("-u", getpass.getuser(), "-n", name) if not job.final]
+    return [job for job in jobs("-u", str(os.getuid()), "-n", name) if not job.final]
 
 
 def node_names(text: str) -> list[str]:
-    """Names of nodes, written out: n[1-3] is n1, n2, n3."""
-    return call("scontrol", "show", "hostnames", text).split() if text else []
+    """Return names of nodes, written out: n[1-3] is n1, n2, n3; raise `Refused` where scontrol lists others."""
+    names = (answer := call("scontrol", "show", "hostnames", text)).split() if text else []
+    if text and not (names and all(re.fullmatch(r"[\w.-]+", name) for name in names)):
+        raise Refused("scontrol", f"{NOT_SLURM} ({quoted(answer, 100)})")
+    return names
 
 
 class Ticket:

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.core.base.errors import ClusterError
 from workbench.mpi.launch.gateway import HOST, Connection, Gateway
 from workbench.mpi.launch.hosts.host import Host
-from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK
+from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK, files_needed
 from workbench.mpi.launch.prepared import have, ship
 from workbench.mpi.launch.reports import Finding, Said, quiet, unreached
 
@@ -77,7 +77,7 @@ class Survey:
         return ",".join(sorted(found))
 
     def room(self, places: Sequence[str]) -> list[Finding]:
-        """Hosts without memory for the ranks that go there."""
+        """Return which hosts lack memory, or files that may be open, for the ranks that go there."""
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
@@ -86,6 +86,13 @@ class Survey:
                 fit = int(free * 1024 // MEGABYTES_PER_RANK)
                 wanted = f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
                 found.append(Finding(host, "memory", f"{free:.1f} GiB free", wanted))
+            daemons = (
+                len(known) - 1 if host == places[0] else 0
+            )  # the head's mpiexec has one on each other host
+            files, limit = files_needed(ranks, daemons), self.facts[host]["files"]
+            if limit is not None and limit < files:
+                wanted = f"{files} for {ranks} ranks: raise ulimit -n there"
+                found.append(Finding(host, "open files", f"{limit} at most", wanted))
         return found
 
 

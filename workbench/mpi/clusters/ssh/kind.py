@@ -24,7 +24,7 @@ from pydantic import AfterValidator, field_validator, model_validator
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import private_folder, write_json
+from workbench.core.base.files import private_folder, writable_folder, write_json
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, Settings, setting, user_path
 from workbench.core.base.text import read_json
@@ -216,6 +216,7 @@ class Ssh(Cluster):
     def up(self, said: Said = quiet) -> None:
         """Check all hosts and bring the package there."""
         opened = self._since is None
+        writable_folder(self._noted.parent, "XDG_STATE_HOME")
         try:
             super().up(said)
             if opened:

@@ -16,7 +16,7 @@ from typing import Any, Self
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import cache_folder, private_folder
+from workbench.core.base.files import made_cache_folder
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
 from workbench.mpi.launch.processes import SUPERVISOR, Place, awaited, here, is_alive, ours, sweep_processes
@@ -32,7 +32,7 @@ LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
 
 def pools_folder() -> Path:
     """Where pools meet their clients: readable by this user only."""
-    return private_folder(cache_folder("pools"))
+    return made_cache_folder("pools")
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,9 @@ class FolderPool(Pool, Holder):
             if self.files.up > up:  # they come, however slowly
                 up, until = self.files.up, time.monotonic() + self.start_patience
             if time.monotonic() > until:
+                see = self.files.kept_log()
                 self.close()
-                raise ClusterError(f"{self.ranks} processes: not up in time; see {self.files.log}")
+                raise ClusterError(f"{self.ranks} processes: not up in time{see}")
             if up < self.ranks:
                 said(self.up_note, up, self.ranks)
             else:
@@ -132,7 +133,7 @@ class FolderPool(Pool, Holder):
         if reason := self.reason():
             return f"{self.ranks} processes: {reason}; reinstall the environment"
         why = next(iter(self.files.logged()), "it ended without a word")
-        return f"{self.ranks} processes: mpiexec could not start them ({why}); see {self.files.log}"
+        return f"{self.ranks} processes: mpiexec could not start them ({why}){self.files.kept_log()}"
 
     @override
     def submit(self, task: Task, said: Said = quiet) -> Holder:
@@ -153,9 +154,12 @@ class FolderPool(Pool, Holder):
 
     @override
     def close(self) -> None:
-        if self.folder.exists():
-            self.files.quit()
-        if not self.wait(8.0):
+        told = False
+        with contextlib.suppress(OSError):  # without room for a file it is ended otherwise
+            if self.folder.exists():
+                self.files.quit()
+                told = True
+        if not self.wait(8.0 if told else 0.0):
             self.kill()
         self.files.remove()
 
@@ -237,7 +241,7 @@ def make_folder(
 
 def supervised(folder: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor of a pool's folder; it has a session of its own."""
-    command, own = [sys.executable, "-m", SUPERVISOR, str(folder)], mpiexec.environment()
+    command, own = [sys.executable, "-P", "-m", SUPERVISOR, str(folder)], mpiexec.environment()
     with PoolFolder(folder).log.open("ab") as log:
         streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         return subprocess.Popen(command, **streams, env=own, start_new_session=True)

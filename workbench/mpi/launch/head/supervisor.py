@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.mpi.launch.gateway import HOST, Gateway
 from workbench.mpi.launch.poolfolder import SAY, PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
@@ -130,7 +130,7 @@ class Supervisor:
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
             if self.settings["ranks"] > MANY and not forked:  # compile modules once, and not in every rank
-                subprocess.run([sys.executable, "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
+                subprocess.run([sys.executable, "-P", "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
@@ -184,11 +184,20 @@ class Supervisor:
                 log.write(line)
             elif words[1] == "up":
                 self.up += 1
-                self.pool.count(self.up)
+                self._count(log)
             elif words[1] == "done":
                 self.done += 1
             elif words[1] == "failed":
                 self.reason = self.reason or json.loads(words[2])
+
+    def _count(self, log: IO[bytes]) -> None:
+        """Write down how many ranks are up; where that cannot be written, the pool cannot be used and is ended."""
+        try:
+            self.pool.count(self.up)
+        except OSError as error:
+            self.reason = self.reason or sentence_of(error)
+            with contextlib.suppress(OSError):
+                log.write(f"{self.reason}\n".encode())
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

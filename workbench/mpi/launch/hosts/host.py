@@ -20,11 +20,11 @@ from typing import IO, Any
 
 import psutil
 
-from workbench.core.base.errors import ClusterError
+from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.core.base.files import cache_folder
 from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.gateway import read_word, write_word
-from workbench.mpi.launch.mpiexec import find_mpiexec
+from workbench.mpi.launch.mpiexec import find_mpiexec, open_file_limit
 from workbench.mpi.launch.prepared import arrive, have
 from workbench.mpi.launch.processes import is_alive, ours, sweep_processes
 from workbench.mpi.launch.reports import Said, quiet
@@ -59,6 +59,8 @@ def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | No
 
 def sentence(error: Exception) -> str:
     """What went wrong; errors of ours say it themselves."""
+    if isinstance(error, OSError):
+        return sentence_of(error)
     ours = isinstance(error, ClusterError | SettingError)
     return str(error) if ours else f"{type(error).__name__}: {error}"
 
@@ -77,6 +79,7 @@ class Host:
             "mpiexec": find_mpiexec(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "free": psutil.virtual_memory().available / 2**30,
+            "files": open_file_limit(),
             "networks": _networks(),
             "came": os.environ.get("SSH_CONNECTION", ""),
         }
@@ -112,7 +115,7 @@ class Host:
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
         """Take away what was brought here: packages, pools and runs, but not prepared data."""
-        for name in ("pools", "runs", "clusters"):
+        for name in ("pools", "logs", "runs", "clusters"):
             shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[4]
         if here.parent.name == "packages" and here.parent.parent.name == "straggler-workbench":

@@ -52,12 +52,13 @@ def imported(rehearse: bool = False) -> ModuleType:
 
 if __name__ == "__main__":
     folder, *command = sys.argv[1:]
+    sys.path.append(os.getcwd())  # for modules of the user's: last, so that they hide nothing  # noqa: PTH109
     if command:
         faulthandler.register(signal.SIGUSR1)
         try:
             nursery = Nursery(Path(folder), lambda: main(Path(folder)))
         except OSError:  # no sockets in this folder: every rank imports for itself
             start = command[: command.index("-n") + 2]
-            os.execv(start[0], [*start, sys.executable, "-m", RANKS, folder])
+            os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS, folder])
         sys.exit(nursery.run(command, partial(imported, rehearse=True)))
     main(Path(folder))

@@ -27,6 +27,7 @@ from workbench.mpi.launch.processes import awaited, end_ours, is_alive, tied
 from workbench.mpi.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
+FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2  # open at the same time, measured: 59, and 2 for each engine
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
 LOOK_EVERY, SAY_EVERY = 0.05, 1.0  # s
 CONTROLLER = "ipyparallel.controller"
@@ -38,7 +39,7 @@ class Keeper:
     """One controller and so many engines."""
 
     def __init__(self, engines: int) -> None:
-        mpiexec.check_room(engines, MEGABYTES_PER_ENGINE)
+        mpiexec.check_room(engines, MEGABYTES_PER_ENGINE, FILES_OF_CONTROLLER + FILES_PER_ENGINE * engines)
         self.engines = engines
         sweep()
         prefix = f"{FOLDER}{os.getpid()}-"
@@ -168,12 +169,12 @@ def settings(engines: int, folder: str) -> Any:
     }
     config = Config()
     config.LocalControllerLauncher.environment = own
-    config.LocalControllerLauncher.controller_cmd = tied("TERM", sys.executable, "-m", CONTROLLER)
+    config.LocalControllerLauncher.controller_cmd = tied("TERM", sys.executable, "-P", "-m", CONTROLLER)
     set_ = config.MPIEngineSetLauncher
     set_.environment = dict(own)
-    set_.mpi_cmd = tied("KILL", mpiexec.find_mpiexec())
+    set_.mpi_cmd = tied("KILL", *mpiexec.outside_jobs(), mpiexec.find_mpiexec())
     set_.mpi_args = ["--with-ft", "ulfm"]
-    set_.engine_cmd = tied("KILL", sys.executable, "-m", "ipyparallel.engine")
+    set_.engine_cmd = tied("KILL", sys.executable, "-P", "-m", "ipyparallel.engine")
     waits = ("timeout", "max_heartbeat_misses")
     set_.engine_args = [f"--IPEngine.{name}={patience(engines)}" for name in waits]
     return config

@@ -24,7 +24,7 @@ from IPython import get_ipython
 
 from workbench.core.base.bar import Bar
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.files import write_json
+from workbench.core.base.files import made_cache_folder, write_json
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Experiment
@@ -105,6 +105,7 @@ class Interactive:
         atexit.register(self.close)
         try:
             if client is None:  # engines of our own
+                made_cache_folder("runs")  # for the folders of its runs: now, not once the engines are up
                 self.keeper = keeper = Keeper(workers + 1)
                 self._end.callback(keeper.close)
                 with Bar("starting engines", "engine", workers + 1, progress) as bar:
