@@ -31,13 +31,15 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.experiment import Experiment
 from workbench.core.trace.assembled import changes_of
-from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.records import arrivals_of, check_kept, read_rows
+from workbench.core.trace.trust import runnable
 from workbench.mpi.engine.learner import Learner
 
 
-def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
+def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: bool = False) -> Array:
     """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
+
+    `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
 
     Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models
     and whose workers leave work half done (`Scheme.finishes`) or that was resumed, or whose scheme looks at the clock
@@ -46,9 +48,8 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     """
     home = path_of(folder, "folder")
     check_kept(home)
-    e = experiment_of(home, same=True)
     done = len(read_rows(home)) if rounds is None else rounds
-    with one_thread():
+    with runnable(home, trust) as e, one_thread():
         return np.array(_Again(e, home, done).models())
 
 
