@@ -36,6 +36,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))
+        patch.setenv(
+            "XDG_DATA_HOME", str(folder / "share")
+        )  # where the key lies that folders are signed with
         yield folder
 
 

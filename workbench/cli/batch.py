@@ -29,6 +29,7 @@ _TIME = click.FloatRange(0, min_open=True)
 @option("--quiet", is_flag=True, help="No progress bar.")
 @option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
 @option("--background", is_flag=True, help="In a process of its own, which `workbench watch` shows.")
+@option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
 def sweep(
     plan: Path,
     jobs: int,
@@ -41,6 +42,7 @@ def sweep(
     quiet: bool,
     pictures: bool,
     background: bool,
+    trust: bool,
 ) -> None:
     """Run all experiments of a SWEEP file, or go on with the sweep in a folder: what is missing or failed.
 
@@ -50,21 +52,24 @@ def sweep(
     from workbench.lab.batch.run import opened
     from workbench.lab.batch.run import sweep as run_sweep
 
-    chosen, folder = opened(plan, output)
     changes = {name: value for name, value in (("engine", engine), ("cluster", cluster)) if value is not None}
-    chosen = chosen.replace(**changes)
-    if dry_run:
-        for item in chosen.items():
-            click.echo(item.name)
-        return
-    if background:
-        if only:
-            raise SettingError("--only: names single runs, which --background cannot; drop one of the two")
-        start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
-        click.echo(f"{folder}: started; workbench watch {folder} shows it, workbench stop {folder} ends it")
-        return
-    options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
-    summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
+    with opened(plan, output, trust, **changes) as (chosen, folder):
+        if dry_run:
+            for item in chosen.items():
+                click.echo(item.name)
+            return
+        if background:
+            if only:
+                raise SettingError(
+                    "--only: names single runs, which --background cannot; drop one of the two"
+                )
+            start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
+            click.echo(
+                f"{folder}: started; workbench watch {folder} shows it, workbench stop {folder} ends it"
+            )
+            return
+        options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
+        summary = run_sweep(chosen, folder, jobs=jobs, only=only, **options)
     click.echo(summary)
     if summary.failed:
         raise SystemExit(1)
@@ -81,13 +86,13 @@ def watch(folder: Path, once: bool, of: str | None, target: float | None) -> Non
     Ctrl-C only stops watching. The numbers are those of the figure in a notebook (`wb.batch.attach`).
     """
     from workbench.lab.batch.background import attach
-    from workbench.lab.batch.run import opened
+    from workbench.lab.batch.run import read_folder
 
     sweep, said = attach(folder), ""
     while not once and not sweep.wait(2.0):
         said = _said(str(sweep.progress()), said)
     click.echo(sweep)
-    search = opened(folder, None)[0].search
+    search = read_folder(folder).search
     of, target = of or (search.of if search else "time"), target or (search.target if search else None)
     table = sweep.runs(target, search.metric if search else "loss")
     if not len(table.done):

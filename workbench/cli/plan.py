@@ -40,7 +40,7 @@ def profile(
     drawn = picture or file.with_suffix(".html")
     _writable(file, (".json", ".yaml", ".yml"), "output")
     _writable(drawn, _PICTURES, "picture")
-    wanted = None if like is None else Experiment.read(like)
+    wanted = None if like is None else Experiment.read(like, trust=True)
     found = measure(name, workers, wanted, rounds, seed=seed, progress=True)
     found.save(file)
     for line in described(found):
@@ -117,7 +117,7 @@ def asked(spec: Path | None) -> dict[str, Any]:
     """
     if spec is None:
         return {}
-    e = Experiment.read(spec)
+    e = Experiment.read(spec, trust=True)
     names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
     said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:

@@ -23,6 +23,7 @@ from workbench.mpi.running.real import RealRun, attach
 from workbench.mpi.running.real import resume as go_on
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
+TRUST = option("--trust", is_flag=True, help="Run code and use a cluster that FOLDER names; asked for once.")
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,7 +69,7 @@ def run(
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
     if output is not None:
         check_writable(output, "output")  # now, not after the run
-    base = Experiment.read(spec).model_dump(exclude_unset=True) if spec else {}
+    base = Experiment.read(spec, trust=True).model_dump(exclude_unset=True) if spec else {}
     for name in ("scheme", "problem", "optimiser"):  # another one has other numbers
         if options.get(name) not in (None, base.get(name)):
             base.pop(f"{name}_args", None)
@@ -101,21 +102,24 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 
 @click.command()
 @_FOLDER
-def follow(folder: Path) -> None:
+@TRUST
+def follow(folder: Path, trust: bool) -> None:
     """Watch a real run by its FOLDER until it ends; Ctrl-C only stops watching."""
-    _report(attach(folder), stop=False)
+    _report(attach(folder, trust=trust), stop=False)
 
 
 @click.command()
 @_FOLDER
-def resume(folder: Path) -> None:
+@TRUST
+def resume(folder: Path, trust: bool) -> None:
     """Go on with a real run that broke off or was stopped, from its last checkpoint."""
-    _report(go_on(folder), stop=True)
+    _report(go_on(folder, trust=trust), stop=True)
 
 
 @click.command()
 @_FOLDER
-def stop(folder: Path) -> None:
+@TRUST
+def stop(folder: Path, trust: bool) -> None:
     """End a real run after the round that it is in, or a sweep, by its FOLDER; what was measured is kept."""
     if (folder / PLAN).is_file():
         from workbench.lab.batch.background import attach as sweep_in
@@ -125,7 +129,7 @@ def stop(folder: Path) -> None:
         sweep.wait(30.0)
         click.echo(sweep)
         return
-    run = attach(folder)
+    run = attach(folder, trust=trust)
     if (folder / ENDED).exists():
         click.echo("this run has ended already")
     else:

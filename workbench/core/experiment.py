@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Never, Self, TypeVar
 
-from pydantic import field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    PrivateAttr,
+    SerializeAsAny,
+    field_validator,
+    model_validator,
+)
 
 from workbench.core import problems, schemes
 from workbench.core.base.files import write_file
@@ -18,13 +26,16 @@ from workbench.core.base.settings import (
     Settings,
     at_most,
     check_ending,
+    check_kind,
     check_writable,
     path_of,
     setting,
     within,
 )
 from workbench.core.base.text import dump, read_yaml
-from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential
+from workbench.core.base.trust import limited
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential, law_of
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
 from workbench.core.contract.plan import Plan
@@ -223,11 +234,20 @@ class Experiment(Settings):
         return float(scheme.loads(self.workers, samples).max()) * scheme.passes / samples
 
     @classmethod
-    def read(cls, path: str | Path) -> Experiment:
-        """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value."""
+    def read(cls, path: str | Path, trust: bool = False) -> Experiment:
+        """Read a .json, .yaml or .yml file; raises `SettingError` naming file, field and value.
+
+        `trust`: run the code that the file names, such as "mine.py:Half". Without it, an experiment that names such
+        code is a `Description`: its fields can be read, and it cannot be run.
+        """
+        check_kind("trust", trust, bool)
         spec = read_yaml(path, "scheme: CR")  # JSON is YAML
         try:
-            return cls(**spec)
+            return (
+                Experiment(**spec)
+                if trust
+                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True)")
+            )
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
 
@@ -240,6 +260,113 @@ class Experiment(Settings):
         text = self.model_dump_json(indent=2) + "\n" if json else dump(self.model_dump(mode="json"))
         write_file(file, text.encode())
         return file
+
+
+class _Unknown(DelayModel):
+    """Delays that a `Description` names: their kind and numbers, and nothing that draws."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str = ""
+
+    def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Array | None) -> Array:
+        raise self._error
+
+    def compute(self, draw: Array, samples: Any) -> Array:
+        raise self._error
+
+    @property
+    def _error(self) -> SettingError:
+        return SettingError(f"delays.kind = {self.kind!r}: is a description, and cannot be drawn from")
+
+
+def _law(value: Any) -> Any:
+    """Delays of a description: the law where it is known, else what is said of it."""
+    with limited() as now:
+        try:
+            return law_of(value)
+        except SettingError:
+            if not now.refused:
+                raise
+    return _Unknown(**{**value, "kind": str(value["kind"])})
+
+
+class Description(Experiment):
+    """An experiment that was read and that names code which reading does not run, or nothing that is known here.
+
+    Its fields say what was run. Whatever needs the code raises `error`: one sentence, with the name and what to do.
+
+    >>> e = described({"scheme": "mine.py:Half", "workers": 4})
+    >>> e.scheme, e.workers, type(e).__name__
+    ('mine.py:Half', 4, 'Description')
+    """
+
+    delays: Annotated[SerializeAsAny[DelayModel], BeforeValidator(_law)] = setting(
+        ShiftedExponential(), "how long workers take"
+    )
+    _why: str = PrivateAttr("")
+    _code: bool = PrivateAttr(False)
+    _spec: dict[str, Any] = PrivateAttr({})
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Nothing that needs the code is checked."""
+        return self
+
+    @property
+    def error(self) -> SettingError:
+        """What using it raises."""
+        return SettingError(self._why)
+
+    @property
+    def names_code(self) -> bool:
+        """Does it name code? Otherwise it names what is not known here."""
+        return self._code
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The fields as they were read."""
+        return deepcopy(self._spec)
+
+    @property
+    def built_scheme(self) -> Never:
+        """Raise `error`."""
+        raise self.error
+
+    @property
+    def problem_spec(self) -> Never:
+        """Raise `error`."""
+        raise self.error
+
+    @property
+    def _optimiser(self) -> Never:
+        raise self.error
+
+    def current(self) -> Experiment:
+        """Raise `SettingError`: it cannot be run."""
+        raise self.error
+
+    def replace(self, *given: Never, **changes: Any) -> Any:
+        """Return a copy with some fields changed: an experiment, where it names nothing unknown any longer."""
+        return described({**self.spec, **changes})
+
+
+def described(spec: Mapping[str, Any], hint: str = "", unknown: str = "") -> Experiment:
+    """Make an experiment of fields that were read, without running code that they name: see `Description`.
+
+    `hint`: the call that runs it; `unknown`: what is added of a name that is not known here. Raises `SettingError` as
+    `Experiment` does where the fields are wrong.
+    """
+    with limited() as now:
+        try:
+            return Experiment(**spec)
+        except SettingError:
+            if not now.refused:
+                raise
+        found = Description(**spec)
+    found._code, found._spec = bool(now.names), deepcopy(dict(spec))
+    found._why = now.refused[0] + (unknown if not now.names else f"; {hint} runs it" if hint else "")
+    return found
 
 
 def put(fields: dict[str, Any], name: str, value: Any) -> None:

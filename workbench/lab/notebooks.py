@@ -124,7 +124,7 @@ def execute(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_first(function: Callable[..., None], *arguments: str) -> str:
+def run_first(function: Callable[..., Any], *arguments: Any) -> str:
     """Return the argument with which a kernel calls a function before any cell, and leaves no name of it behind."""
     call = f"__import__({function.__module__!r}, fromlist=['']).{function.__name__}"
     return f"--IPKernelApp.exec_lines={call}({', '.join(map(repr, arguments))})"

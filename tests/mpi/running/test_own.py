@@ -101,8 +101,11 @@ def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> N
     folder = tmp_path / "run"
     good(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
     assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
-    with pytest.raises(SettingError, match=r"kind = 'naps': .*kept in .*own-Half.py, .*; run that first"):
-        wb.Trace.load(folder)
+    trace = wb.Trace.load(folder)  # nobody has defined it here: it is shown by name
+    assert (trace.label, trace.experiment.delays.kind) == ("Half", "naps")
+    for use in (trace.replay, lambda: wb.attach(folder), lambda: wb.forecast(trace.experiment)):
+        with pytest.raises(SettingError, match=r"kind = 'naps': .*kept in .*own-Half.py, .*; run that first"):
+            use()
 
 
 def test_what_cannot_be_sent_ends_the_run_before_it_begins(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ _SOME = 500  # rows after which those that were read are written down: whoever i
 
 def file_of() -> Path:
     """Where rows are kept; another version of the package may make other rows of the same files."""
-    name = hashlib.sha256(f"{__version__} 3".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{__version__} 4".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
 
@@ -73,7 +73,7 @@ class _Answers:
             with suppress(ValueError, TypeError):
                 return make(**json.loads(known[1]))
         found = ask()
-        lasts = not isinstance(found, Row) or found.state in _LASTING
+        lasts = not isinstance(found, Row) or (found.lasts and found.state in _LASTING)
         if stamp is not None and lasts and stamp == place.stamp():
             self.fresh[key] = stamp, json.dumps(found, default=vars)
         if len(self.fresh) >= _SOME:

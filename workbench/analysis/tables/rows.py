@@ -18,7 +18,8 @@ from workbench.core.base.reading import open_parquet, printable
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.engine.timeline import COUNTS
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import Description, Experiment, described
+from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
 from workbench.core.trace.records import check_rounds
 from workbench.core.trace.trace import incomplete
@@ -165,6 +166,7 @@ class Row:
     chosen: dict[str, Any]
     results: dict[str, Any]
     said: dict[str, Any]
+    lasts: bool = True  # may it be remembered? What names code, or the unknown, may be known tomorrow
 
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
@@ -175,25 +177,28 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         status = _status(place)
         chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
         if status.state != "done":
-            asked, follows = _asked(Experiment(**status.spec)) if status.spec else ({}, {})
-            return Row(status.state, status.error, {**chosen, **asked}, follows, said)
+            e = described(status.spec) if status.spec else None
+            asked, follows = _asked(e) if e is not None else ({}, {})
+            lasts = not isinstance(e, Description)
+            return Row(status.state, status.error, {**chosen, **asked}, follows, said, lasts)
     except Exception as error:
         return Row("damaged", _words(error), {}, {}, said)
     try:
         check_sums(place.folder, (SPEC, RUN, ROUNDS))
         run = read_json(place.folder / RUN, "engine")
         chosen["engine"] = str(run["engine"])
-        e = Experiment.read(place.folder / SPEC)
-        asked, follows = _asked(e)
+        e = experiment_of(place.folder)
+        asked, follows = _asked(e, run.get("load"))
+        lasts = not isinstance(e, Description)
         chosen.update(asked)
         rounds = _rounds(place.folder)
         if why := incomplete(e, run, len(rounds["time"])):
             return Row("damaged", why, chosen, follows, said)
         if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
             then = "wb.resume goes on with it" if (place.folder / TASK).is_file() else "run it anew"
-            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said)
+            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said, lasts)
         when = {} if target is None else reached(place, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said, lasts)
     except Exception as error:  # whatever lies there, the other runs are to be seen
         return Row("damaged", _words(error), chosen, {}, said)
 
@@ -214,14 +219,22 @@ def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]
     return {name: column.to_numpy() for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def _asked(e: Experiment) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings, and what follows from them: which share may be late, and the largest share that one goes through."""
-    scheme, follows = e.built_scheme, dict[str, Any]()
+def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings, and what follows from them: which share may be late, and the largest share that one goes through.
+
+    `load`: what run.json says of the latter. No data are opened.
+    """
+    follows = dict[str, Any]()
+    if isinstance(e, Description):
+        return settings_of(e), follows
+    scheme = e.built_scheme
     if late := scheme.may_be_late(e.workers):
         follows["straggler_fraction"] = late[0] / late[1]
-    with suppress(Exception):  # data that are not here, or a scheme of somebody's own that cannot say
-        samples = e.shape()[0]
-        follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+    with suppress(Exception):  # a scheme of somebody's own that cannot say
+        if (samples := e.problem_spec.told()) is not None:
+            follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+        elif isinstance(load, float | int):
+            follows["load"] = float(load) / scheme.passes
     return settings_of(e), follows
 
 
@@ -232,9 +245,10 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     2
     """
     e, flat = experiment, dict[str, Any]()
-    parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
     nested = e.model_dump(mode="json")
-    nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
+    if not isinstance(e, Description):  # else those that are left at their defaults are not known
+        parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
+        nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
     for name, value in nested.items():
         inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
         for key, item in inner.items():

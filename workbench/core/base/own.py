@@ -1,14 +1,18 @@
 """Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
 
+import ast
 import inspect
 import linecache
+import os
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -16,11 +20,15 @@ from typing import Any, NamedTuple
 
 from workbench.core.base.errors import RunError, WorkbenchError
 from workbench.core.base.settings import SettingError, user_path
+from workbench.core.base.trust import limit
 
+MOST_SOURCE_BYTES = 2**24
 LOOSE = "own_"  # begins the name of a loose file's module
 
 _named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
 _came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
+_imports: dict[str, Any] = {}  # what "package.module:Net" stands for, of those that this process has used
+_used: set[tuple[str, str]] = set()  # the same of loose files: path, and name in it
 
 
 def is_own(thing: Any) -> bool:
@@ -74,10 +82,15 @@ def name_of(value: Any, field: str) -> str:
     module = sys.modules.get(value.__module__)
     if module is not None and getattr(module, name, None) is value:
         if not is_own(value):
-            return f"{module.__name__}:{name}"
+            return _noted(f"{module.__name__}:{name}", value)
         if module.__name__.startswith(LOOSE):
             return f"{module.__file__}:{name}"
     _named[name] = value
+    return name
+
+
+def _noted(name: str, value: Any) -> str:
+    _imports[name] = value
     return name
 
 
@@ -86,17 +99,20 @@ def thing_of(name: str, field: str) -> Any:
     if name in _came:
         return _came[name]
     if ".py:" in name:
-        return _in_file(name, field, "function or class")
+        return _in_file(name, field, "function or class", any_name=False)
     if ":" in name:
         return _imported(name, field)
     newest, known = vars(sys.modules["__main__"]).get(name), _named.get(name)
+    if limit() is not None and not is_own(newest):  # what a program has imported is not meant
+        newest = None
     if callable(newest) and (known is None or known.__module__ == "__main__"):
         return newest
     if known is None:
-        raise SettingError(
+        error = SettingError(
             f"{field} = {name!r}: nothing of that name is defined here; run the cell that does, or write"
             ' "FILE.py:NAME"'
         )
+        raise error if (now := limit()) is None else now.unknown(error)
     return known
 
 
@@ -106,11 +122,19 @@ def came(things: Mapping[str, Any]) -> None:
 
 
 def _imported(name: str, field: str) -> Any:
+    now = limit()
+    if now is not None and name in _imports:
+        return _imports[name]
+    if now is not None and (name not in now.allowed or now.allowed[name] != source_hash(name)):
+        raise now.refuse(name, field)
     module, _, wanted = name.partition(":")
     try:
-        return getattr(import_module(module), wanted)
+        with _from_source() if now is not None else nullcontext():
+            found = getattr(import_module(module), wanted)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingError(f"{field} = {name!r}: cannot be imported ({error}); write MODULE:NAME") from error
+    _imports[name] = found
+    return found
 
 
 def class_of(name: str, field: str) -> type:
@@ -125,14 +149,19 @@ def class_of(name: str, field: str) -> type:
     return found
 
 
-def _in_file(name: str, field: str, what: str) -> Any:
+def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
+    """Find what a loose file defines. Under a limit, without `any_name`, names that were used here already count."""
     text, _, wanted = name.rpartition(":")
-    file = user_path(text, field).resolve()
+    now, file = limit(), user_path(text, field).resolve()
+    known = str(file) in _files and (any_name or (str(file), wanted) in _used)
+    if now is not None and name not in now.allowed and not known:
+        raise now.refuse(name, field)
     if not file.is_file():
         raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
-    state = file.stat()
     try:
-        module = _module(str(file), (state.st_mtime_ns, state.st_size))
+        module = _module(name, field, file)
+    except _Refused as refused:
+        raise refused.error from None
     except Exception as error:  # a user's own code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(file)]
@@ -142,18 +171,135 @@ def _in_file(name: str, field: str, what: str) -> Any:
     found = getattr(module, wanted, None)
     if not callable(found):
         raise SettingError(f"{field} = {name!r}: {text!r} defines no {what} {wanted!r}")
+    _used.add((str(file), wanted))
     return found
 
 
-@lru_cache(maxsize=32)
-def _module(file: str, stamp: tuple[int, int]) -> ModuleType:
-    linecache.checkcache(file)
-    spec = spec_from_file_location(f"{LOOSE}{Path(file).stem}_{sha256(file.encode()).hexdigest()[:8]}", file)
+class _Loaded(NamedTuple):
+    """A loose file that was run in this process."""
+
+    stamp: tuple[int, ...]
+    module: ModuleType
+    hash: str  # of its source, see `source_hash`
+
+
+class _Refused(Exception):
+    def __init__(self, error: SettingError) -> None:
+        self.error = error
+
+
+_files: dict[str, _Loaded] = {}  # by path, as they were last run
+
+
+def _module(name: str, field: str, file: Path) -> ModuleType:
+    """Run a loose file, unless it was run as it is now; what is run are the bytes whose hash was compared."""
+    state, known, now = file.stat(), _files.get(str(file)), limit()
+    stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+    if known is not None and known.stamp == stamp:
+        return known.module
+    if now is not None and name not in now.allowed:
+        raise _Refused(now.refuse(name, field))
+    tree = ast.parse(file.read_bytes(), str(file))
+    hashed = _hash(tree)
+    if now is not None and now.allowed[name] != hashed:
+        raise _Refused(now.refuse(name, field))
+    linecache.checkcache(str(file))
+    spec = spec_from_file_location(
+        f"{LOOSE}{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}", str(file)
+    )
     assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _from_source() if now is not None else nullcontext():
+        # Not by the spec's loader: it may take compiled code from __pycache__, which nobody has compared.
+        exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
+    _files[str(file)] = _Loaded(stamp, module, hashed)
     return module
+
+
+@contextmanager
+def _from_source() -> Iterator[None]:
+    """Import from sources alone: nobody has compared what lies in __pycache__ beside them."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
+
+
+# ---------------------------------------------------------------- hashes of code by its name
+
+
+def source_hash(name: str) -> str:
+    """Hash of the source that "mine.py:Net" or "package.module:Net" stands for, found without running any of it.
+
+    Of a loose file: of its code, comments apart, and of the files of the user's own that it imports. Of a module of
+    the user's own: of its files. Of what is installed, or not there: empty.
+    """
+    text, _, _ = name.rpartition(":")
+    if ".py:" not in name:
+        files = [(str(f), sha256(f.read_bytes()).hexdigest()) for f in _own_files(text.partition(".")[0])]
+        return sha256(repr(files).encode()).hexdigest() if files else ""
+    try:
+        file = user_path(text, "name").resolve()
+        source = file.read_bytes() if file.is_file() and file.stat().st_size <= MOST_SOURCE_BYTES else b""
+    except (OSError, SettingError):
+        return ""
+    if not source:
+        return ""
+    try:
+        return _hash(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return sha256(source).hexdigest()
+
+
+def run_hash(name: str) -> str | None:
+    """The same of what was run in this process; None where it was not."""
+    text, _, _ = name.rpartition(":")
+    if ".py:" not in name:
+        return source_hash(name) if name in _imports else None
+    with suppress(SettingError, OSError):
+        if (known := _files.get(str(user_path(text, "name").resolve()))) is not None:
+            return known.hash
+    return None
+
+
+def _hash(tree: ast.Module) -> str:
+    """Hash of a file's code, and of the files of the user's own that it imports, and so on."""
+    parts, trees, seen = [ast.dump(tree)], [tree], set[str]()
+    for each in trees:  # which grows
+        for top in sorted(set(_imported_by(each)) - seen):
+            seen.add(top)
+            for file in _own_files(top):
+                source = file.read_bytes()
+                parts.append(f"{top} {file.name} {sha256(source).hexdigest()}")
+                with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    trees.append(ast.parse(source))
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _imported_by(tree: ast.Module) -> Iterator[str]:
+    """Names of the modules or packages that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _own_files(top: str) -> list[Path]:
+    """Files of a module or package that is neither installed nor ours."""
+    if not top.isidentifier() or top == "workbench":
+        return []
+    spec = None
+    with suppress(ImportError, ValueError, OSError):
+        spec = PathFinder.find_spec(top)
+    if spec is None:
+        return []
+    folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    files += [Path(spec.origin)] if spec.origin and not folders else []
+    return [file for file in files if file.is_file() and not _installed(str(file))]
 
 
 class Fault(NamedTuple):

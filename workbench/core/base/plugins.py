@@ -27,6 +27,7 @@ from workbench.core.base.errors import MissingLayer
 from workbench.core.base.extras import not_installed
 from workbench.core.base.own import LOOSE, class_of
 from workbench.core.base.settings import SettingError, Settings, unknown_name
+from workbench.core.base.trust import limit
 
 T = TypeVar("T")
 
@@ -138,7 +139,8 @@ class Catalogue(Mapping[str, type[T]]):
         if known is not None and _home(known) == "workbench":  # nobody else can have it: no need to look
             return known
         if not isinstance(name, str) or not self.knows(name):
-            raise unknown_name(self.field, name, self)
+            error = unknown_name(self.field, name, self)
+            raise error if (now := limit()) is None else now.unknown(error)
         return self[name]
 
     def knows(self, name: str) -> bool:

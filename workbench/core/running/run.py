@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, NamedTuple
@@ -175,7 +176,8 @@ def in_background(work: Callable[[], object], name: str) -> None:
     """
     with suppress(ImportError):
         import narwhals.stable.v1  # noqa: F401
-    Thread(target=work, name=name, daemon=True).start()
+    # In this context: what may be run on behalf of a folder is limited there, too, see `base.trust`.
+    Thread(target=copy_context().run, args=(work,), name=name, daemon=True).start()
 
 
 @contextmanager

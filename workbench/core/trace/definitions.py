@@ -9,8 +9,8 @@ from workbench.core.base.files import write_file
 from workbench.core.base.own import is_own
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import Source, digest_in, source_of
-from workbench.core.base.text import read_text
-from workbench.core.experiment import Experiment
+from workbench.core.base.text import read_text, read_yaml
+from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.layout import OWN, SPEC
 
 
@@ -30,39 +30,61 @@ def sources_of(e: Experiment) -> list[Source]:
     return list(found.values())
 
 
-def keep(folder: Path, e: Experiment) -> list[str]:
-    """Write the sources into a run folder, unless its run began with them; names of the files."""
-    names = []
-    for source in sources_of(e):
-        names.append(OWN.format(source.name))
-        if not (folder / names[-1]).is_file():
-            write_file(folder / names[-1], source.text)
-    return names
+def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
+    """Write the sources into a run folder, unless its run began with them; names of the files.
 
-
-def experiment_of(folder: Path, same: bool = False) -> Experiment:
-    """The experiment of a run folder. same: refuse definitions that have changed since it began.
-
-    Raises `SettingError`, which says where the source is kept of what is not defined here.
+    Those of a `Description` are copied from the folder that it was read from, its `origin`.
     """
-    kept = sorted(path for path in folder.glob(OWN.format("*")))
+    if isinstance(e, Description):
+        texts = {path.name: read_text(path) for path in kept_in(origin)} if origin is not None else {}
+    else:
+        texts = {OWN.format(source.name): source.text for source in sources_of(e)}
+    for name, text in texts.items():
+        if not (folder / name).is_file():
+            write_file(folder / name, text)
+    return list(texts)
+
+
+def kept_in(folder: Path) -> list[Path]:
+    """Return the sources in a run folder."""
+    return sorted(path for path in folder.glob(OWN.format("*")) if path.is_file() and not path.is_symlink())
+
+
+def experiment_of(folder: Path) -> Experiment:
+    """The experiment of a run folder, of which nothing is run: a `Description` where it names code, or the unknown."""
+    words = read_yaml(folder / SPEC, "scheme: CR")
     try:
-        e = Experiment.read(folder / SPEC)
+        return described(words, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
     except SettingError as error:
-        if kept:
-            files = ", ".join(map(str, kept))
-            why = "run that first)"
-            raise SettingError(f"{error} (the run's own definitions are kept in {files}; {why}") from None
-        raise
-    if same:
-        before = {path.stem.removeprefix("own-"): digest_in(read_text(path), path.stem[4:]) for path in kept}
-        check_same(e, before)
-    return e
+        raise SettingError(f"{folder / SPEC}: {error}") from None
+
+
+def where_kept(folder: Path) -> str:
+    """Say where the sources are kept of what is not defined here; empty where there are none."""
+    files = ", ".join(map(str, kept_in(folder)))
+    return f" (the run's own definitions are kept in {files}; run that first)" if files else ""
+
+
+def check_kept(folder: Path, e: Experiment) -> None:
+    """Raise `SettingError` where a definition is not the one that is kept in a run folder."""
+    check_same(e, {path.stem[4:]: _digest_of(path) for path in kept_in(folder)})
+
+
+def _digest_of(path: Path) -> str:
+    try:
+        return digest_in(read_text(path), path.stem[4:])
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())})") from None
 
 
 def check_same(e: Experiment, before: Mapping[str, str]) -> None:
     """Raise `SettingError` where a class of the user's own is not the one that a run began with, by its hash."""
     for source in sources_of(e):
         if before.get(source.name, source.digest) != source.digest:
-            why = f"put back that of {OWN.format(source.name)} in the run folder, or start a new run"
-            raise SettingError(f"{source.name}: its definition is not what the run began with; {why}")
+            raise not_the_same(source.name)
+
+
+def not_the_same(name: str) -> SettingError:
+    """Return the error for a definition that has changed since its run began."""
+    why = f"put back that of {OWN.format(name)} in the run folder, or start a new run"
+    return SettingError(f"{name}: its definition is not what the run began with; {why}")

@@ -6,6 +6,9 @@ ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
 OWN = "own-{}.py"  # source of a class of the user's own, by its name
 ABOUT = "about.json"  # what the user says of it: name, note, tags
+SIGNATURE = (
+    "signature.json"  # of the code and the cluster that it names, see `trust`; in a sweep's folder as well
+)
 
 # What a run on real processes has besides, from its start ...
 TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -18,13 +18,14 @@ from workbench.core.base.files import atomic_folder, atomic_write, check_sums, w
 from workbench.core.base.plugins import registered
 from workbench.core.base.reading import read_bytes, read_npy, read_parquet
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
-from workbench.core.base.text import in_seconds, read_json
+from workbench.core.base.text import in_seconds, read_json, read_yaml
 from workbench.core.base.types import Array
 from workbench.core.contract.steering import Change
 from workbench.core.engine.timeline import EVENT_COLUMNS
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
 from workbench.core.trace.layout import BOOKS, EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
+from workbench.core.trace.trust import runnable, sign_code
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +128,7 @@ class Trace:
         """
         (folder / RUN).unlink(missing_ok=True)
         self.experiment.write(folder / SPEC)
-        own = definitions.keep(folder, self.experiment)
+        own = definitions.keep(folder, self.experiment, self.folder)
         for name, table in ((ROUNDS, self.rounds), (EVENTS, self.events)):
             with atomic_write(folder / name) as out:
                 table.to_parquet(out)
@@ -136,11 +137,18 @@ class Trace:
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
         there = [name for name in FILES if name != RUN]
         write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
+        if not isinstance(self.experiment, Description):  # what was only read is nobody's word for it
+            sign_code("run", folder, read_yaml(folder / SPEC, "scheme: CR"))
         write_file(folder / RUN, run.encode())
 
     @classmethod
-    def load(cls, folder: str | Path) -> Trace:
-        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written."""
+    def load(cls, folder: str | Path, *, trust: bool = False) -> Trace:
+        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written.
+
+        Nothing is run. Where the folder names code, such as "mine.py:Half", the trace's experiment only says so.
+        `trust`: run that code, so that the experiment can be run and forecast, and sign the folder as trusted.
+        """
+        check_kind("trust", trust, bool)
         path = path_of(folder, "folder")
         missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
@@ -150,20 +158,28 @@ class Trace:
         tables = [_read(read_parquet, path / name) for name in (ROUNDS, EVENTS)]
         rounds, events = ({str(name): table[name].to_numpy() for name in table} for table in tables)
         model = _read(read_npy, path / MODEL)
-        e, engine, initial = definitions.experiment_of(path), run.pop("engine"), run.pop("initial")
-        if why := incomplete(e, run, len(rounds.get("time", ()))):
-            raise SettingError(f"folder = {str(path)!r}: {why}")
+        with runnable(path, trust) if trust else nullcontext(definitions.experiment_of(path)) as e:
+            engine, initial = run.pop("engine"), run.pop("initial")
+            if why := incomplete(e, run, len(rounds.get("time", ()))):
+                raise SettingError(f"folder = {str(path)!r}: {why}")
         return cls(e, engine, rounds, events, model, initial, run, path)
 
-    def replay(self) -> Trace:
+    def replay(self, *, trust: bool = False) -> Trace:
         """Run the same experiment again; on the virtual clock this gives the same bits.
 
-        Raises `SettingError` where a definition of the user's own is not the one of the run any more.
+        `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
+
+        Raises `SettingError` where that is needed, and where a definition of the user's own is not the one of the run
+        any more.
         """
-        e = self.experiment.current()
-        definitions.check_same(e, self.info.get("own", {}))
+        check_kind("trust", trust, bool)
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
-        again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
+        e = self.experiment
+        spec = e.spec if isinstance(e, Description) else e.model_dump(mode="json")
+        with nullcontext(e) if self.folder is None else runnable(self.folder, trust, spec) as e:
+            e = e.current()
+            definitions.check_same(e, self.info.get("own", {}))
+            again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
         return again
 
     def same(self, other: Trace) -> bool:

@@ -26,8 +26,9 @@ from workbench.core.base.plugins import registered
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
+from workbench.core.base.trust import limit_to
 from workbench.core.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
-from workbench.lab.batch.run import NOTEBOOK, check_options, named, note, opened, own_of, room, sweep
+from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, opened, own_of, room, sweep
 from workbench.lab.batch.sweeps import Sweep
 
 
@@ -147,13 +148,17 @@ class SweepRun:
             whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
             write_file(self.folder / STOP, whom)
 
-    def go_on(self, jobs: int | None = None, pictures: bool = True) -> SweepRun:
-        """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way."""
+    def go_on(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
+        """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way.
+
+        `trust`: as in `wb.batch.sweep`.
+        """
         if self._alive():
             raise SettingError(
                 f"folder = {str(self.folder)!r}: the sweep is under way; stop it, or wait for its end"
             )
-        again = start(self.folder, jobs=jobs or int(read_plan(self.folder).get("jobs", 1)), pictures=pictures)
+        jobs = jobs or int(read_plan(self.folder).get("jobs", 1))
+        again = start(self.folder, jobs=jobs, pictures=pictures, trust=trust)
         self._process = again._process
         return self
 
@@ -195,11 +200,12 @@ def start(
     fresh: bool = False,
     notebook: str | Path = NOTEBOOK,
     pictures: bool = True,
+    trust: bool = False,
 ) -> SweepRun:
     """Start a sweep in a process of its own and return at once; it goes on when this kernel ends.
 
-    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`: as in `wb.batch.sweep`. As a cell's value the
-    sweep is shown live: means and bands that fill in, the time left, failures, Stop and Go on.
+    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a
+    cell's value the sweep is shown live: means and bands that fill in, the time left, failures, Stop and Go on.
 
     Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
 
@@ -212,18 +218,19 @@ def start(
     """
     check_options(jobs, timeout, {"fresh": fresh, "pictures": pictures})
     room(jobs)
-    chosen, target = opened(plan, folder)
-    items = named(chosen.items(), target)
-    code = own_of(items)
-    check_writable(target, "folder", target)
-    if is_running(target):
-        raise SettingError(f"folder = {str(target)!r}: a sweep is running in it; wb.batch.attach follows it")
-    (target / STOP).unlink(missing_ok=True)
-    note(chosen, target, items, jobs)  # who attaches now sees what there is to do
-    words = {"plan": chosen.model_dump(mode="json", by_alias=True, exclude_unset=True), "folder": str(target)}
     file = str(path_of(notebook, "notebook").resolve())
     options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
-    return SweepRun(target, _begin({**words, "options": options, "own": code}, target))
+    with opened(plan, folder, trust) as (chosen, target):
+        items = named(chosen.items(), target)
+        words = {"own": own_of(items), "allowed": allowed(), "folder": str(target), "options": options}
+        check_writable(target, "folder", target)
+        if is_running(target):
+            why = "a sweep is running in it; wb.batch.attach follows it"
+            raise SettingError(f"folder = {str(target)!r}: {why}")
+        (target / STOP).unlink(missing_ok=True)
+        note(chosen, target, items, jobs)  # who attaches now sees what there is to do
+        words["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return SweepRun(target, _begin(words, target))
 
 
 def _begin(words: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
@@ -262,6 +269,8 @@ def main() -> int:
     try:
         if words["own"]:
             adopt(words["own"])
+        if words["allowed"] is not None:
+            limit_to(words["allowed"])
         print(sweep(Sweep(**words["plan"]), words["folder"], progress=False, **words["options"]))
     except KeyboardInterrupt:
         return 130

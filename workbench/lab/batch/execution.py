@@ -156,7 +156,7 @@ def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
         raise RunError(
             "the notebook came to its end, but there is no run folder: it does not save to `folder`"
         )
-    if Experiment.read(spec) != item.experiment:
+    if Experiment.read(spec).model_dump(mode="json") != item.experiment.model_dump(mode="json"):
         raise SettingError("the notebook ran another experiment than it was asked for; see trace/spec.json")
 
 

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from workbench.core.base.byvalue import adopt_file
 from workbench.core.base.errors import RunError
+from workbench.core.base.trust import limit_to
 from workbench.lab.batch.nursery import end
 from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
@@ -137,11 +139,14 @@ class Kernels:
     """Makes the kernels of a batch; leaving the block ends them all.
 
     threads: how many threads of linear algebra each may have. fresh: start every kernel anew. code: classes of the
-    user's own, by value, which lie in the folder of the sockets for as long as the batch lasts.
+    user's own, by value, which lie in the folder of the sockets for as long as the batch lasts. allowed: names of code
+    that they may run, with hashes, where that is limited.
     """
 
-    def __init__(self, threads: int, fresh: bool = False, code: str = "") -> None:
-        self.threads, self.fresh, self.code_sent = threads, fresh or not CAN_FORK, code
+    def __init__(
+        self, threads: int, fresh: bool = False, code: str = "", allowed: Mapping[str, str] | None = None
+    ) -> None:
+        self.threads, self.fresh, self.code_sent, self.allowed = threads, fresh or not CAN_FORK, code, allowed
         self.processes: dict[str, Any] = {}  # by the name of their run; Kernel or Popen
         self.numbers = count()
         self.stopping = False
@@ -199,9 +204,10 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """Return what a kernel runs first: keep all of its output, and take in the user's own classes."""
+        """Return what a kernel runs first: keep its output, take in the user's own classes, limit what may run."""
         own = [run_first(adopt_file, str(self.folder / CODE))] if self.code_sent else []
-        return [run_first(keep_output), *own]
+        limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
+        return [run_first(keep_output), *own, *limit]
 
     def code(self, name: str) -> int | None:
         """Exit status of a run's kernel; None while it runs, or if there never was one."""

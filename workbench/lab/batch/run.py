@@ -5,9 +5,9 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -21,19 +21,23 @@ from workbench.analysis.tables.status import Status, alone, is_run, read_plan, w
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
 from workbench.core.base.byvalue import sent
-from workbench.core.base.files import write_json
+from workbench.core.base.files import sha256, write_json
+from workbench.core.base.own import run_hash
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
+from workbench.core.base.trust import limit, limited
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
+from workbench.core.trace.trust import code_names, permitted, sign_code
 from workbench.lab.batch.execution import Executor, literal
 from workbench.lab.batch.jobs import OTHERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, rehearse, write_script
 from workbench.lab.batch.sweeps import KEY, Item, Sweep
 from workbench.lab.notebooks import grammar_put_off, shipped
+from workbench.mpi import clusters
 
 OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
 NOTEBOOK = shipped("notebooks/run.ipynb")
@@ -95,6 +99,7 @@ def sweep(
     progress: bool = True,
     notebook: str | Path = NOTEBOOK,
     pictures: bool = False,
+    trust: bool = False,
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
 
@@ -107,6 +112,8 @@ def sweep(
     - `progress`: show a bar.
     - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
     - `pictures`: put a PNG beside every figure once all runs are over: some seconds, and one more a run.
+    - `trust`: run the code that an earlier sweep's folder names which somebody else has written, or altered; asked for
+      once.
 
     Raises `SettingError`: something in the plan cannot run, or too few files may be open, and nothing has been started;
     KeyboardInterrupt: what was done stays, what ran is marked, and the summary is printed.
@@ -121,12 +128,26 @@ def sweep(
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise SettingError(f"only = {only!r:.60}: give names of runs, in quotes")
     notebook = path_of(notebook, "notebook")
+    with opened(plan, folder, trust) as (chosen, target):
+        return _swept(chosen, target, names, notebook, jobs, timeout, fresh, progress, pictures)
+
+
+def _swept(
+    plan: Sweep,
+    target: Path,
+    names: Sequence[str],
+    notebook: Path,
+    jobs: int,
+    timeout: float | None,
+    fresh: bool,
+    progress: bool,
+    pictures: bool,
+) -> Summary:
     getting_ready = room(jobs)
-    plan, target = opened(plan, folder)
     items = named(plan.items(), target)
     chosen = _chosen(items, names)
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    with Kernels(threads, fresh, own_of(chosen)) as kernels:
+    with Kernels(threads, fresh, own_of(chosen), allowed()) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
             _check(notebook)
@@ -163,9 +184,10 @@ def note(
 ) -> None:
     """Write down what there is to do, and what the time that is left is told from."""
     total = total or (len(items) if plan.search is None else plan.search.budget)
-    noted = plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
-    write_plan(target, noted, [item.name for item in items], **now)
+    write_plan(target, _noted(plan), [item.name for item in items], **now)
+    signed = _signed(plan)
+    sign_code("sweep", target, signed, needed=bool(signed["cluster_file"]))
 
 
 def _all_at_once(
@@ -230,6 +252,11 @@ def own_of(items: Iterable[Item]) -> str:
     return sent(list(found)) if found else ""
 
 
+def allowed() -> dict[str, str] | None:
+    """What kernels may run, by name and hash, where that is limited, see `base.trust`."""
+    return None if (now := limit()) is None else dict(now.allowed)
+
+
 def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
     """Refuse what no sweep can be run with; raises `SettingError`."""
     check_kind("jobs", jobs, int)
@@ -263,19 +290,72 @@ def room(jobs: int) -> int:
     return min(2 * jobs, most)
 
 
-def opened(plan: Sweep | Mapping[str, Any] | str | Path, folder: str | Path | None) -> tuple[Sweep, Path]:
-    """Read a sweep, and say where it goes; see `sweep`."""
+@contextmanager
+def opened(
+    plan: Sweep | Mapping[str, Any] | str | Path,
+    folder: str | Path | None,
+    trust: bool = False,
+    **changes: Any,
+) -> Iterator[tuple[Sweep, Path]]:
+    """Read a sweep, and say where it goes; see `sweep`. `changes`: other values of its fields.
+
+    Within the block, of what a folder names only that is run which is signed or trusted, see `trace.trust`.
+    """
+    check_kind("trust", trust, bool)
     if isinstance(plan, Sweep | Mapping):
-        sweep = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
-        return sweep, _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+        chosen = plan if isinstance(plan, Sweep) else Sweep(**{str(k): v for k, v in plan.items()})
+        yield chosen.replace(**changes), _no_run(path_of(folder or Path("runs") / "sweep", "folder"))
+        return
     path = path_of(plan, "sweep")
     if not path.is_dir():
-        return Sweep.read(path), _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
+        where = _no_run(path_of(folder or Path("runs") / path.stem, "folder"))
+        yield Sweep.read(path).replace(**changes), where
+        return
+    chosen = read_folder(path).replace(**changes)
+    with limited(_permitted(chosen, path, trust)):
+        yield chosen, _no_run(path_of(folder or path, "folder"))
+
+
+def read_folder(path: Path) -> Sweep:
+    """The sweep of a folder, of which nothing is run; raises `SettingError` where there is none."""
     noted = read_plan(path).get("sweep")
     if noted is None:
         wanted = "give a .yaml file, or a sweep's folder"
         raise SettingError(f"sweep = {str(path)!r}: is a folder without {PLAN}; {wanted}")
-    return Sweep(**noted), _no_run(path_of(folder or path, "folder"))
+    if not isinstance(noted, dict):
+        raise SettingError(f"{path / PLAN}: is damaged ('sweep' has no fields)")
+    return Sweep(**noted)
+
+
+def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
+    """What a sweep's folder may have run: nothing where it names no code, and no cluster but one of the user's own.
+
+    Raises `SettingError` for one that nobody has signed or trusted.
+    """
+    odd = plan.cluster and plan.cluster not in clusters.names()
+    if not (names := code_names(_noted(plan))) and not odd:
+        return {}
+    with limited() as now, suppress(SettingError):  # what cannot run for another reason is said later
+        plan.items()
+    if not now.names and not odd:  # what was run in this process may be run in its kernels
+        return {name: found for name in names if (found := run_hash(name)) is not None}
+    why = (
+        f"cluster = {plan.cluster!r}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
+    )
+    how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
+    return permitted("sweep", folder, _signed(plan), trust, SettingError(f"{folder / PLAN}: {why}; {how}"))
+
+
+def _signed(plan: Sweep) -> dict[str, Any]:
+    """What is signed of a sweep: all of it, and what the file of its cluster says, where it names a file."""
+    file = Path(plan.cluster)
+    named = plan.cluster and plan.cluster not in clusters.names() and file.is_file()
+    return {**_noted(plan), "cluster_file": f"{plan.cluster}:{sha256(file)}" if named else ""}
+
+
+def _noted(plan: Sweep) -> dict[str, Any]:
+    """A sweep as its folder has it."""
+    return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _no_run(folder: Path) -> Path:

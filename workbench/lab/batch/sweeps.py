@@ -152,7 +152,7 @@ class Sweep(Settings):
         """Read a .yaml or .json file; `base` may name a SPEC file beside it. Raises `SettingError`."""
         content = read_yaml(path, "base:")
         if isinstance(content.get("base"), str):
-            spec = Experiment.read(Path(path).parent / content["base"])
+            spec = Experiment.read(Path(path).parent / content["base"], trust=True)
             content["base"] = spec.model_dump(mode="json", exclude_unset=True)
         try:
             return cls(**content)

@@ -6,7 +6,11 @@ ProxyCommand, LocalCommand and Match exec start what they say on this machine. R
 How to add a kind stands in `workbench.mpi.clusters.base`.
 """
 
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_config_path
 
@@ -18,7 +22,7 @@ from workbench.mpi.launch.reports import Finding, HostState, Status
 LOCAL = "local"
 
 __all__ = [
-    "LOCAL", "Cluster", "Finding", "HostState", "Status", "file_of", "folders", "load", "names", "rebuilt"
+    "LOCAL", "Cluster", "Finding", "HostState", "Status", "file_of", "folders", "load", "names", "own", "rebuilt"
 ]  # fmt: skip
 
 
@@ -63,6 +67,25 @@ def load(name: str | Path) -> Cluster:
     if name == LOCAL:
         return rebuilt({"kind": LOCAL, "name": LOCAL})
     raise unknown_name("cluster", str(name), names())
+
+
+def own(words: Mapping[str, Any]) -> Cluster | None:
+    """The cluster whose settings a folder holds, where it is this machine, or a file of the user's says the same.
+
+    Only the name is taken from there: whatever is started is what the user's file names.
+
+    >>> own({"kind": "ssh", "name": "../elsewhere"})
+    """
+    name = words.get("name")
+    plain = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)  # it becomes part of a folder's name
+    if plain and {**words, "name": "", "price": None} == {"kind": LOCAL, "name": "", "price": None}:
+        return rebuilt(dict(words))
+    file = file_of(name) if isinstance(name, str) and name in names() else None
+    with suppress(SettingError):
+        found = None if file is None else _read(file)
+        if found is not None and found.model_dump(mode="json") == words:
+            return found
+    return None
 
 
 def _read(path: Path) -> Cluster:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Any
 
+from workbench.core.base.files import cache_folder
 from workbench.core.trace.folder import new_folder
 from workbench.core.trace.layout import ENDED, STOP
 from workbench.mpi.clusters.base import placed, rebuilt
@@ -106,6 +107,7 @@ class Agent(Host):
 
     def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
         """Take away the folder of a run that has ended and is at home."""
-        if (Path(folder) / ENDED).exists():
+        home = Path(folder).resolve()  # a run folder at home says where it is: nothing else is taken away
+        if home.parent == cache_folder("runs").resolve() and (home / ENDED).exists():
             shutil.rmtree(folder, ignore_errors=True)
         return {}

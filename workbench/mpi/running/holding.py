@@ -8,13 +8,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workbench.core.base.errors import RunError
+from workbench.core.base.errors import RunError, reason
+from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, path_of
-from workbench.core.base.text import read_json
+from workbench.core.base.text import read_json, read_yaml
 from workbench.core.experiment import Experiment
 from workbench.core.trace import records
+from workbench.core.trace.definitions import keep
+from workbench.core.trace.folder import claimed
 from workbench.core.trace.layout import ENDED, HOLDER, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STOP, TASK
+from workbench.core.trace.trust import holder_is_signed, sign_code, sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.launch.site import Holder
@@ -41,7 +45,7 @@ def real_folder(folder: str | Path, follow: bool = False) -> Path:
     return home
 
 
-def reclaimed(home: Path) -> Lock:
+def reclaimed(home: Path, trust: bool = False) -> Lock:
     """Claim the folder of a run that nobody works on any more; one that was asked to stop is waited for.
 
     Raises `SettingError` where somebody does.
@@ -49,7 +53,7 @@ def reclaimed(home: Path) -> Lock:
     lock, until = Lock(home / RUN_LOCK), time.monotonic() + STOPPING
     while True:
         if lock.take():
-            if not Lock(home / RANKS_LOCK).held and not _under_way(home):
+            if not Lock(home / RANKS_LOCK).held and not _under_way(home, trust):
                 return lock
             lock.release()
         if not (home / STOP).exists() or time.monotonic() > until:
@@ -78,16 +82,41 @@ def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> Non
         raise RunError(str(missing)) from None
 
 
-def cluster_of(home: Path) -> Cluster:
-    """Where a run was, or would have been."""
+def cluster_of(home: Path, trust: bool = False) -> Cluster:
+    """Where a run was, or would have been; raises `SettingError` where that has to be trusted, see `_cluster`."""
     words = _held(home)
-    return clusters.rebuilt(words["cluster"]) if words else clusters.load(clusters.LOCAL)
+    return _cluster(home, words, trust) if words else clusters.load(clusters.LOCAL)
 
 
-def holder_of(home: Path) -> Holder | None:
-    """Who works on this run; None before it is handed in."""
+def holder_of(home: Path, trust: bool = False) -> Holder | None:
+    """Who works on this run; None before it is handed in. Raises `SettingError` as `cluster_of` does."""
     words = _held(home)
-    return None if words is None else clusters.rebuilt(words["cluster"]).site.holder(words, home)
+    return None if words is None else _cluster(home, words, trust).site.holder(words, home)
+
+
+def _cluster(home: Path, words: dict[str, Any], trust: bool) -> Cluster:
+    """The cluster that holder.json names. Its settings start programs: a folder's word for them is not enough.
+
+    It is this machine, or as a file of the user's own says; else this user's processes have signed it, or it is to be
+    trusted, and is signed then. Raises `SettingError`.
+    """
+    settings = words["cluster"]
+    if not isinstance(settings, dict):
+        raise SettingError(f"{home / HOLDER}: is damaged ('cluster' has no fields)")
+    if (known := clusters.own(settings)) is not None:
+        return known
+    if not holder_is_signed(home, words):
+        if not trust:
+            kind, name = (str(settings.get(key))[:60] for key in ("kind", "name"))
+            raise SettingError(
+                f"{home / HOLDER}: cluster = {name!r} ({kind}): is not what a file of yours says (see"
+                " wb.clusters), and its settings start programs; look at it, then trust=True (--trust) takes it"
+            )
+        sign_holder(home, words)
+    try:
+        return clusters.rebuilt(settings)
+    except SettingError as error:
+        raise SettingError(f"{home / HOLDER}: {error}") from None
 
 
 def soon(home: Path) -> bool:
@@ -100,11 +129,34 @@ def _held(home: Path) -> dict[str, Any] | None:
     return read_json(home / HOLDER, "cluster") if (home / HOLDER).exists() else None
 
 
-def _under_way(home: Path) -> bool:
+def _under_way(home: Path, trust: bool) -> bool:
     """Are the processes that work on this run still there? What they did meanwhile is brought here."""
-    if (home / ENDED).exists() or (holder := holder_of(home)) is None:
+    if (home / ENDED).exists() or (holder := holder_of(home, trust)) is None:
         return False  # who was to hand it in has no claim to it any more
     holder.look()
     there = holder.there
     holder.release()
     return there and not (home / ENDED).exists()
+
+
+def check_options(emulate: str, checkpoint_every: float, patience: float, **others: Any) -> None:
+    """Refuse options of a run that are none; raises `SettingError`."""
+    if not checkpoint_every >= 0:
+        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
+    if not patience > 0:
+        raise SettingError(f"patience = {patience}: take more than 0 s")
+    if emulate not in ("all", "delays", "nothing"):
+        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
+
+
+def begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
+    """Claim a run folder and write down what is to be run: now it can be followed, stopped and gone on with."""
+    try:
+        claim = claimed(home)
+        experiment.write(home / SPEC)
+        keep(home, experiment)
+        sign_code("run", home, read_yaml(home / SPEC, "scheme: CR"))
+        write_json(home / TASK, {**options, "first": 0})
+    except OSError as error:
+        raise SettingError(f"folder = {str(home)!r}: cannot be written ({reason(error, home)})") from None
+    return claim

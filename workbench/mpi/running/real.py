@@ -19,31 +19,23 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.blas import one_thread
-from workbench.core.base.errors import ClusterError, reason
+from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.text import read_json
 from workbench.core.contract.steering import Change, Steering
 from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
 from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import (
-    Rows,
-    Run,
-    State,
-    Unwanted,
-    failing,
-    in_background,
-    no_rows,
-)
+from workbench.core.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
 from workbench.core.trace import records
 from workbench.core.trace.assembled import diverged
-from workbench.core.trace.definitions import experiment_of, keep
-from workbench.core.trace.folder import claimed, new_folder
-from workbench.core.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, SPEC, STOP, TASK
+from workbench.core.trace.folder import new_folder
+from workbench.core.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, STOP, TASK
 from workbench.core.trace.trace import Trace
+from workbench.core.trace.trust import runnable, sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
@@ -53,6 +45,8 @@ from workbench.mpi.launch.site import Holder, Pool
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
 from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.holding import (
+    begun,
+    check_options,
     check_whole,
     cluster_of,
     ended,
@@ -74,6 +68,7 @@ class RealRun(Run):
     """A run on real processes, or one that somebody else has started and that is followed here."""
 
     claim: Lock | None = None  # to its folder; who merely follows a run has none
+    trust = False  # is its cluster's word taken from its folder?
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
         super().__init__(experiment, "mpi", folder)
@@ -183,7 +178,8 @@ class RealRun(Run):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
             holder = pool.submit(task, self._said)
-            write_json(self.home / HOLDER, pool.words())
+            write_json(self.home / HOLDER, words := pool.words())
+            sign_holder(self.home, words)
             self.note, self.stage = "preparing the first round", None
             try:
                 self.watch(holder)
@@ -289,7 +285,7 @@ class RealRun(Run):
         hasty = HASTY
         with contextlib.ExitStack() as own:
             while not (self.home / ENDED).exists():
-                if holder is None and (holder := holder_of(self.home)) is not None:
+                if holder is None and (holder := holder_of(self.home, self.trust)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
                 hasty = HASTY if self.wanted() else hasty - 1
@@ -429,62 +425,51 @@ def start_real(
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
-    _check(**options)
+    check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
     home = new_folder(folder)
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = _begun(home, experiment, options)
+    run.claim = begun(home, experiment, options)
     return run.begin(lambda: run.launch(options))
 
 
-def _check(emulate: str, checkpoint_every: float, patience: float, **others: Any) -> None:
-    if not checkpoint_every >= 0:
-        raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
-    if not patience > 0:
-        raise SettingError(f"patience = {patience}: take more than 0 s")
-    if emulate not in ("all", "delays", "nothing"):
-        raise SettingError(f"emulate = {emulate!r}: take 'all', 'delays' or 'nothing'")
-
-
-def _begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
-    """Claim a run folder and write down what is to be run: now it can be followed, stopped and gone on with."""
-    try:
-        claim = claimed(home)
-        experiment.write(home / SPEC)
-        keep(home, experiment)
-        write_json(home / TASK, {**options, "first": 0})
-    except OSError as error:
-        raise SettingError(f"folder = {str(home)!r}: cannot be written ({reason(error, home)})") from None
-    return claim
-
-
-def attach(folder: str | Path) -> RealRun:
+def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
     """Follow a run by its folder: one of another kernel, or of this one before it was restarted.
 
-    Raises `SettingError` where the folder holds no real run. A run that has ended gives its trace at once.
+    `trust`: run the code and use the cluster that a folder names which somebody else has written, or altered; it is
+    asked for once.
+
+    Raises `SettingError` where the folder holds no real run, or is to be trusted first. A run that has ended gives its
+    trace at once.
 
     >>> attach("no-run-here")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
     workbench.core.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
+    check_kind("trust", trust, bool)
     home = real_folder(folder, follow=True)
-    run = RealRun(experiment_of(home, same=True), home)
-    return run.begin(run.follow)
+    with runnable(home, trust) as e:
+        run = RealRun(e, home)
+        if ended(home) is None:
+            cluster_of(home, trust)  # now, and not once it is followed
+        run.trust = trust
+        return run.begin(run.follow)
 
 
-def resume(folder: str | Path) -> RealRun:
+def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
     """Go on from the last checkpoint of a run that broke off or was stopped, in the same folder.
 
     A run that was stopped a moment ago is waited for; one that broke off before its first checkpoint begins anew.
     Schemes that remember earlier rounds (CADA, LAGC) ask everybody anew in the first round.
+    `trust`: as in `attach`.
 
     Raises
     ------
     SettingError
-        There is nothing to go on from, or somebody else works on this run. That the spec or the data are not those of
-        the checkpoint any more is raised by `Run.result`, and changes nothing.
+        There is nothing to go on from, the folder is to be trusted first, or somebody else works on this run. That the
+        spec or the data are not those of the checkpoint any more is raised by `Run.result`, and changes nothing.
 
     Examples
     --------
@@ -493,16 +478,20 @@ def resume(folder: str | Path) -> RealRun:
     ...
     workbench.core.base.settings.SettingError: folder = 'no-run-here': holds no run on real processes; ...
     """
+    check_kind("trust", trust, bool)
     home = real_folder(folder)
-    claim = reclaimed(home)
+    cluster = cluster_of(home, trust)
+    claim = reclaimed(home, trust)
     try:
         if (ended(home) or {}).get("state") == "finished":
-            check_whole(home, experiment_of(home))
+            with runnable(home, trust) as e:
+                check_whole(home, e)
             why = "this run is complete, there is nothing to go on with"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
-        run = RealRun(experiment_of(home, same=True), home, cluster_of(home))
+        with runnable(home, trust) as e:
+            run = RealRun(e, home, cluster)
+            run.claim, run.trust = claim, trust
+            return run.begin(run.go_on)
     except BaseException:
         claim.release()
         raise
-    run.claim = claim
-    return run.begin(run.go_on)

@@ -30,14 +30,16 @@ from workbench.core.contract.protocol import (
     Send,
 )
 from workbench.core.experiment import Experiment
-from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.records import arrivals_of, check_kept, check_rounds, read_rows
+from workbench.core.trace.trust import runnable
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.running.assembled import changes_of
 
 
-def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
+def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: bool = False) -> Array:
     """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
+
+    `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
 
     Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models
     and whose workers leave work half done (`Scheme.finishes`) or that was resumed, or whose scheme looks at the clock
@@ -45,11 +47,10 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None) -> Array:
     were changed since the run ended.
     """
     home = path_of(folder, "folder")
-    e = experiment_of(home, same=True)
-    check_kept(home, e.rounds, e.shape()[1])
-    check_rounds(home, e.shape()[1])
-    done = len(read_rows(home)) if rounds is None else rounds
-    with one_thread():
+    with runnable(home, trust) as e, one_thread():
+        check_kept(home, e.rounds, e.shape()[1])
+        check_rounds(home, e.shape()[1])
+        done = len(read_rows(home)) if rounds is None else rounds
         return np.array(_Again(e, home, done).models())
 
 

@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHand
 from pydantic_core import PydanticKnownError
 
 from workbench.core.base.plugins import Catalogue, Family
-from workbench.core.base.settings import setting
+from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.trust import limit
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
@@ -111,7 +112,8 @@ def law_of(value: Any) -> DelayModel:
         law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
         return law
     if not isinstance(kind, str) or not laws.knows(kind):
-        raise ValueError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
+        error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
+        raise error if (now := limit()) is None else now.unknown(error)
     return laws[kind](**value)
 
 

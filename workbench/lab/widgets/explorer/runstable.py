@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock, Thread
@@ -16,11 +17,12 @@ from workbench.analysis.tables.table import Reading, Runs
 from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import duration
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import Experiment, described
 from workbench.core.running.run import Run, recorded
 from workbench.core.running.start import start
 from workbench.core.trace.definitions import experiment_of
 from workbench.core.trace.trace import Trace
+from workbench.core.trace.trust import runnable
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.widgets.assets import Sheet
@@ -348,7 +350,7 @@ class RunsTable(Pane):
     @guarded
     def rerun(self) -> None:
         """Start the experiments of the marked runs again; they are shown as they go on."""
-        self._show([start(_experiment(row), row["engine"]) for row in self._some(MOST)])
+        self._show([_again(row) for row in self._some(MOST)])
 
     @guarded
     def resume(self) -> None:
@@ -468,8 +470,6 @@ class RunsTable(Pane):
         if by and found["n"].any():
             self.plot.show(lambda theme: bands(found, theme=theme))
 
-    # ----------------------------------------------------------------
-
     def _hide(self) -> None:
         self.forget()
         self.found.value = self.text.value = ""
@@ -484,7 +484,13 @@ def _experiment(line: Line) -> Experiment:
     """What was run, or was to be."""
     folder = Path(line["folder"])
     status = None if folder.is_dir() else Status.read(folder.parent)
-    return experiment_of(folder) if status is None else Experiment(**status.spec)
+    return experiment_of(folder) if status is None else described(status.spec)
+
+
+def _again(line: Line) -> Run:
+    """Run it again, where what its folder names may be run."""
+    with runnable(f) if (f := Path(line["folder"])).is_dir() else nullcontext(_experiment(line)) as e:
+        return start(e, line["engine"])
 
 
 def _short(value: Any) -> str:

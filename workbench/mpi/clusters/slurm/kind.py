@@ -25,6 +25,7 @@ from workbench.core.base.errors import ClusterError, quoted
 from workbench.core.base.files import private_folder
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, setting
+from workbench.core.trace.layout import HOLDER
 from workbench.mpi.clusters.base import Cluster, HostName, Word, matching
 from workbench.mpi.clusters.slurm import pool as jobs
 from workbench.mpi.clusters.slurm.job import TIME, Job, Wish, check_directive, refusal, script, submitted
@@ -216,8 +217,10 @@ class Login(Site):
 
     @override
     def holder(self, words: dict[str, Any], home: Path) -> SlurmPool:
-        settings = self.cluster.model_dump(mode="json")
-        return SlurmPool(settings, Path(words["pool"]), 0, ticket=ticket(str(words["job"])))
+        settings, job = self.cluster.model_dump(mode="json"), str(words["job"])
+        if not job.replace("_", "").isalnum():  # it becomes a word of squeue's and scancel's command lines
+            raise SettingError(f"{home / HOLDER}: job = {job!r}: is not the number of a job")
+        return SlurmPool(settings, Path(words["pool"]), 0, ticket=ticket(job))
 
     def status(self, said: Said = quiet) -> Status:
         """Nodes of our jobs, and what is in the queue; node-hours of the jobs that run now."""

@@ -1,0 +1,199 @@
+"""Limits to what is run on behalf of a file, and the key that folders are signed with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from pathlib import Path
+
+import pytest
+
+import workbench as wb
+from workbench.core.base.own import source_hash, thing_of
+from workbench.core.base.settings import SettingError
+from workbench.core.base.trust import is_signed, key_file, limit, limited, signature
+
+WORDS = {"spec": {"scheme": "mine.py:Half"}, "code": ["a", 1]}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_key_is_made_once_and_nobody_else_may_read_it() -> None:
+    before = os.umask(0)
+    try:
+        signed = signature(WORDS)
+    finally:
+        os.umask(before)
+    key = key_file().read_bytes()
+    assert len(key) == 32
+    assert oct(key_file().stat().st_mode & 0o777) == "0o600"
+    assert oct(key_file().parent.stat().st_mode & 0o777) == "0o700"
+    assert is_signed(WORDS, signed)
+    assert signature(WORDS) == signed
+    assert [path.name for path in key_file().parent.iterdir()] == ["key"]
+    assert key_file().read_bytes() == key
+
+
+def test_what_differs_is_not_signed() -> None:
+    signed = signature(WORDS)
+    assert signed is not None
+    for other in ({}, {**WORDS, "more": 1}, {**WORDS, "spec": {"scheme": "mine.py:half"}}):
+        assert not is_signed(other, signed)
+    for odd in (None, "", signed[:-1], signed.upper(), 1, [signed], "é" * 64):
+        assert not is_signed(WORDS, odd)
+
+
+def test_processes_that_begin_at_once_share_one_key(home: Path) -> None:
+    code = f"from workbench.core.base.trust import signature; print(signature({WORDS!r}))"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert {process.communicate()[0] for process in started} == {f"{signature(WORDS)}\n"}
+
+
+def readable(file: Path) -> None:
+    file.chmod(0o640)
+
+
+def foreign(file: Path) -> None:
+    os.chown(file, 12345, 12345)
+
+
+def linked(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to("elsewhere")
+
+
+def open_folder(file: Path) -> None:
+    file.parent.chmod(0o755)
+
+
+def foreign_folder(file: Path) -> None:
+    os.chown(file.parent, 12345, 12345)
+
+
+def short(file: Path) -> None:
+    file.write_bytes(b"0" * 31)
+
+
+def piped(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
+@pytest.mark.parametrize(
+    "spoil", [readable, foreign, linked, open_folder, foreign_folder, short, piped], ids=lambda f: f.__name__
+)
+def test_a_key_that_others_may_know_is_not_used(spoil: Callable[[Path], None]) -> None:
+    signed = signature(WORDS)
+    if spoil in (foreign, foreign_folder) and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    spoil(key_file())
+    assert not is_signed(WORDS, signed)
+    assert signature(WORDS) is None
+
+
+def test_where_no_key_can_lie_nothing_is_signed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "file" / "data"))
+    assert signature(WORDS) is None
+    assert not is_signed(WORDS, "0" * 64)
+
+
+def test_a_name_of_code_is_refused_unless_its_source_is_the_one_that_was_allowed(home: Path) -> None:
+    (home / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef net(): pass\n")
+    with limited() as now, pytest.raises(SettingError, match=r"loss = 'mine.py:net': names code"):
+        thing_of("mine.py:net", "loss")
+    assert now.names == ["mine.py:net"]
+    hashed = source_hash("mine.py:net")
+    assert not (home / "ran").exists()
+    with limited({"mine.py:net": hashed}):
+        assert thing_of("mine.py:net", "loss").__name__ == "net"
+    assert (home / "ran").exists()
+    (home / "ran").unlink()
+    with limited():  # it was run in this process, as it is
+        assert thing_of("mine.py:net", "loss").__name__ == "net"
+    (home / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef net(): return 1\n")
+    for allowed in ({}, {"mine.py:net": hashed}):
+        with limited(allowed), pytest.raises(SettingError, match="names code"):
+            thing_of("mine.py:net", "loss")
+    assert not (home / "ran").exists()
+
+
+def test_compiled_code_beside_a_file_is_not_what_is_run(home: Path) -> None:
+    """Source that is harmless, and in __pycache__ something else that Python would take for it."""
+    import py_compile
+
+    file = home / "shown.py"
+    file.write_text("def net(): pass  # 01234567890123456789\n")
+    state = file.stat()
+    file.write_text("raise SystemError('planted') # 012345678\n"[: state.st_size])
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    py_compile.compile(str(file), doraise=True)
+    file.write_text("def net(): pass  # 01234567890123456789\n")
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    for name in ("shown.py:net", "shown:net"):
+        with limited({name: source_hash(name)}):
+            assert thing_of(name, "loss").__name__ == "net"
+
+
+def test_the_hash_covers_what_is_imported_and_no_comments(home: Path) -> None:
+    (home / "mine.py").write_text("import helper_of_mine\ndef net(): pass\n")
+    (home / "helper_of_mine.py").write_text("import numpy\nfrom package_of_mine import inner\n")
+    (home / "package_of_mine").mkdir()
+    inner = home / "package_of_mine" / "inner.py"
+    for file in (inner, inner.with_name("__init__.py")):
+        file.write_text("")
+    name = "mine.py:net"
+    first = source_hash(name)
+    (home / "mine.py").write_text("import helper_of_mine  # the same\n\n\ndef net(): pass\n")
+    assert source_hash(name) == first
+    inner.write_text("x = 1\n")
+    assert source_hash(name) != first
+    assert "helper_of_mine" not in sys.modules
+    before = source_hash("package_of_mine.inner:x")
+    inner.write_text("x = 2\n")
+    assert source_hash("package_of_mine.inner:x") not in ("", before)
+    for installed in ("numpy:zeros", "os:abort", "no_such_module:x", "workbench.cli.main:main"):
+        assert source_hash(installed) == ""
+
+
+def test_a_source_that_cannot_be_parsed_has_a_hash_nevertheless(home: Path) -> None:
+    for text in ("def (", "(" * 5000, "-" * 100_000 + "1", "x = '\x00'"):
+        (home / "odd.py").write_text(text)
+        assert source_hash("odd.py:net")
+
+
+def test_names_that_a_program_has_imported_are_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    import __main__
+
+    def own() -> None: ...
+
+    own.__module__ = "__main__"
+    for name, value in {"abort": os.abort, "run": wb.run, "own": own}.items():
+        monkeypatch.setattr(__main__, name, value, raising=False)
+    with limited():
+        assert thing_of("own", "loss") is own
+        for name in ("abort", "run"):
+            with pytest.raises(SettingError, match="nothing of that name"):
+                thing_of(name, "loss")
+
+
+def test_a_thread_with_the_context_has_the_limit() -> None:
+    found = []
+    with limited() as now:
+        thread = threading.Thread(target=copy_context().run, args=(lambda: found.append(limit()),))
+    thread.start()
+    thread.join()
+    assert found == [now]
+    assert limit() is None

@@ -1,0 +1,397 @@
+"""Folders are read without running what they name; they are run where they are signed, or trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.core.running.test_own import FILE
+from tests.trace import foreign
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Description, described
+from workbench.core.trace.trust import code_names
+from workbench.lab import batch
+from workbench.mpi.running.replay import replay_arrivals
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL: dict[str, Any] = {"scheme": "UMW", "workers": 3, "rounds": 3}
+MINE = """
+from pathlib import Path
+from workbench.core.schemes.uncoded import UMW
+Path("ran").touch()
+
+class Half(UMW):
+    name = "Half"
+"""
+# Other processes have other memories: in this one, what was run is known.
+WRITTEN = """
+import workbench as wb
+from workbench.lab import batch
+e = wb.Experiment(scheme="mine.py:Half", workers=3, rounds=3)
+wb.run(e).save("run")
+"""
+PLAN = {"base": {"workers": 3, "rounds": 3}, "grid": {"scheme": ["mine.py:Half"]}}
+SWEPT = f"batch.sweep({PLAN}, 'sweep', progress=False)"
+
+
+def program(text: str, folder: Path, **more: str) -> str:
+    """Run a program in a process of its own, in a folder; returns what it prints."""
+    words = [sys.executable, "-c", text]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run and a sweep that another process of this user's has written, and that name code; the key."""
+    folder = tmp_path_factory.mktemp("written")
+    (folder / "mine.py").write_text(MINE)
+    program(WRITTEN + SWEPT, folder, XDG_DATA_HOME=str(folder / "data"))
+    for name in ("ran", "sweep/plotly.min.js"):
+        (folder / name).unlink()
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path
+
+
+@pytest.fixture
+def run(home: Path, written: Path) -> Path:
+    """A copy of that run."""
+    for name in ("run", "data"):
+        shutil.copytree(written / name, home / name)
+    return home / "run"
+
+
+def refused(folder: Path) -> None:
+    """Show that a folder is read, and not run."""
+    trace = wb.Trace.load(folder)
+    assert (trace.label, trace.experiment.workers, len(trace.rounds)) == ("mine.py:Half", 3, 3)
+    for use in (trace.replay, lambda: wb.run(trace.experiment), lambda: wb.forecast(trace.experiment)):
+        with pytest.raises(SettingError, match=r"scheme = 'mine.py:Half': names code, .*trust=True"):
+            use()
+    assert not Path("ran").exists()
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_readers_run_nothing_foreign_of_a_few_folders(tmp_path: Path) -> None:
+    drawn(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_readers_run_nothing_foreign(tmp_path: Path) -> None:
+    drawn(tmp_path, 150)
+
+
+def drawn(folder: Path, examples: int) -> None:
+    words = [sys.executable, "-m", foreign.__name__, str(examples)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
+    (home := folder / "home").mkdir()
+    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", foreign.PLACES)
+def test_a_name_anywhere_in_a_spec_is_shown_and_not_run(place: str, home: Path) -> None:
+    wb.run(wb.Experiment(**SMALL)).save("plain")
+    spec = json.loads(Path("plain/spec.json").read_text())
+    what = foreign.NAMES.get(place.partition(".")[0], "Half")
+    Path("plain/spec.json").write_text(json.dumps(foreign.put(spec, place, f"mine.py:{what}")))
+    Path("plain/SHA256SUMS").unlink()
+    if place in ("scheme_args.stragglers", "optimiser_args.step"):  # a number was asked for
+        with pytest.raises(SettingError, match=f"{place} = 'mine.py:Half'|stragglers"):
+            wb.Trace.load("plain")
+        assert wb.runs(".", progress=False).table["state"].tolist() == ["damaged"]
+    else:
+        assert wb.Trace.load("plain").label in ("UMW", "mine.py:Half")
+        assert wb.runs(".", progress=False).table["state"].tolist() == ["done"]
+    assert not Path("ran").exists()
+
+
+def test_a_table_shows_what_a_spec_says(run: Path) -> None:
+    for _ in range(2):  # the second time what was read before
+        (row,) = wb.runs(run.parent, progress=False).table.to_dict("records")
+        said = (row["state"], row["scheme"], row["workers"], row["delays.kind"], row["problem"])
+        assert said == ("done", "mine.py:Half", 3, "shifted_exponential", "logistic")
+    assert not Path("ran").exists()
+
+
+def test_reading_calls_no_function_that_this_kernel_has_defined(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import __main__
+
+    def first() -> None:
+        Path("ran").touch()
+
+    first.__module__ = "__main__"
+    monkeypatch.setattr(__main__, "first", first, raising=False)
+    wb.run(wb.Experiment(**SMALL)).save("plain")
+    spec = json.loads(Path("plain/spec.json").read_text())
+    args = {"loss_and_gradient": "first", "first": "first"}
+    Path("plain/spec.json").write_text(json.dumps({**spec, "problem": "numpy", "problem_args": args}))
+    Path("plain/SHA256SUMS").unlink()
+    assert wb.runs(".", progress=False).table["state"].tolist() == ["done"]
+    assert not isinstance(wb.Trace.load("plain").experiment, Description)
+    assert not Path("ran").exists()
+
+
+def test_a_file_that_is_read_runs_nothing_and_one_that_is_run_does(home: Path) -> None:
+    Path("spec.yaml").write_text("scheme: mine.py:Half\nworkers: 3\nrounds: 3\n")
+    e = wb.Experiment.read("spec.yaml")
+    assert (type(e), e.scheme, e.workers) == (Description, "mine.py:Half", 3)
+    with pytest.raises(
+        SettingError, match=r"names code, .*wb.Experiment.read\('spec.yaml', trust=True\) runs it"
+    ):
+        wb.run(e)
+    assert e.model_dump(mode="json")["scheme"] == "mine.py:Half"
+    assert e.write("copy.yaml").read_text().startswith("scheme: mine.py:Half")
+    assert e.replace(scheme="UMW") == wb.Experiment(**SMALL)
+    assert not Path("ran").exists()
+    assert len(wb.run(wb.Experiment.read("spec.yaml", trust=True)).rounds) == 3
+
+
+def test_a_description_has_its_fields_checked() -> None:
+    with pytest.raises(SettingError, match="workers = 0: take 1 or more"):
+        described({"scheme": "mine.py:Half", "workers": 0})
+    with pytest.raises(SettingError, match="delays"):
+        described({"scheme": "mine.py:Half", "delays": {"kind": "constant", "shift": "x"}})
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=9
+    )
+)
+def test_a_name_is_found_wherever_it_is(inner: Any) -> None:
+    for name in ("mine.py:Half", "os:abort", "a.b_c:D"):
+        assert name in code_names({"a": [inner, {"b": [name]}]})
+
+
+# ---------------------------------------------------------------- running
+
+
+def test_folders_of_version_1_0(home: Path) -> None:
+    """Written by 1.0, which signed nothing: what names no code is run as ever, the other is read, and asks."""
+    old = Path(__file__).with_name("old")
+    (home / "mine.py").write_text(FILE)
+    assert wb.runs(old, progress=False).table["state"].tolist() == ["done", "done"]
+    trace = wb.Trace.load(old / "plain")
+    assert trace.replay().rounds["loss"].to_numpy() == pytest.approx(trace.rounds["loss"].to_numpy())
+    shutil.copytree(old / "own", "run")
+    trace = wb.Trace.load("run")
+    assert (trace.label, trace.experiment.delays.kind, trace.experiment.optimiser) == (
+        "mine.py:Half", "mine.py:Even", "mine.py:Slowly",
+    )  # fmt: skip
+    with pytest.raises(SettingError, match=r"= 'mine.py:\w+': names code, .*trust=True"):
+        trace.replay()
+    again = trace.replay(trust=True)
+    assert again.rounds["loss"].to_numpy() == pytest.approx(trace.rounds["loss"].to_numpy())
+    assert Path("run", SIGNED).exists()
+
+
+def test_what_this_user_has_written_is_run_and_what_was_altered_is_not(run: Path, home: Path) -> None:
+    assert wb.Trace.load(run).replay().same(wb.Trace.load(run))
+    assert Path("ran").exists()
+
+
+SIGNED = "signature.json"
+
+
+def spec_changed(run: Path) -> None:
+    words = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**words, "seed": 1}))
+    (run / "SHA256SUMS").unlink()
+
+
+def source_changed(run: Path) -> None:
+    with Path("mine.py").open("a") as file:
+        file.write("Path('more').touch()\n")
+
+
+def source_moved(run: Path) -> None:
+    Path("elsewhere").mkdir()
+    Path("elsewhere/mine.py").write_text(MINE + "print()\n")
+    os.chdir("elsewhere")
+
+
+def source_kept_changed(run: Path) -> None:
+    (run / "own-Half.py").write_text(MINE + "\n")
+
+
+def source_added(run: Path) -> None:
+    (run / "own-More.py").write_text("class More: pass\n")
+
+
+def unsigned(run: Path) -> None:
+    (run / SIGNED).unlink()
+
+
+def damaged(run: Path) -> None:
+    (run / SIGNED).write_text('{"code": 3')
+
+
+def of_another(run: Path) -> None:
+    shutil.rmtree("data")
+
+
+def of_another_run(run: Path) -> None:
+    program(WRITTEN.replace("rounds=3", "rounds=4").replace('"run"', '"other"'), Path.cwd())
+    Path("ran").unlink()
+    shutil.copy("other/signature.json", run / SIGNED)
+
+
+ALTERED: list[Callable[[Path], None]] = [
+    spec_changed, source_changed, source_moved, source_kept_changed, source_added, unsigned, damaged, of_another,
+    of_another_run,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("alter", ALTERED, ids=lambda f: f.__name__)
+def test_what_was_altered_asks_once(alter: Callable[[Path], None], run: Path) -> None:
+    alter(run)
+    refused(run)
+    if alter is source_kept_changed:
+        return  # and it is not what the run began with
+    assert len(wb.Trace.load(run).replay(trust=True).rounds) == 3
+    assert Path("ran").exists()
+    if alter not in (spec_changed, source_changed, unsigned):
+        return  # one process for each would take long
+    replayed = "import workbench as wb; t = wb.Trace.load({!r}); print(type(t.experiment).__name__, t.replay().label)"
+    assert program(replayed.format(str(run)), Path.cwd()).split() == ["Description", "mine.py:Half"]
+
+
+def test_a_folder_may_be_moved_and_a_comment_written(run: Path, home: Path) -> None:
+    run.rename(home / "moved")
+    (home / "mine.py").write_text(MINE.replace("class Half", "# mine\n\nclass Half"))
+    assert len(wb.Trace.load("moved").replay().rounds) == 3
+
+
+def test_a_copy_of_what_was_only_read_is_not_signed(run: Path) -> None:
+    unsigned(run)
+    wb.Trace.load(run).save("copy")
+    assert (Path("copy/own-Half.py").read_text(), Path("copy", SIGNED).exists()) == (MINE, False)
+    refused(Path("copy"))
+
+
+def test_a_trace_that_is_loaded_with_trust_has_its_experiment(run: Path) -> None:
+    unsigned(run)
+    trace = wb.Trace.load(run, trust=True)
+    assert type(trace.experiment) is wb.Experiment
+    assert trace.replay().same(trace)
+    assert (run / SIGNED).exists()
+
+
+def test_what_names_no_code_is_run_as_ever(home: Path) -> None:
+    trace = wb.run(wb.Experiment(**SMALL))
+    assert not Path(trace.save("plain"), SIGNED).exists()
+    assert wb.Trace.load("plain").replay().same(trace)
+
+
+@pytest.mark.parametrize("name", ["os:abort", "antigravity:geohash", "workbench.cli.main:main", "mine:Half"])
+def test_no_function_of_a_module_is_called(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(home))
+    wb.run(wb.Experiment(**SMALL)).save("plain")
+    spec = json.loads(Path("plain/spec.json").read_text())
+    args = {"loss_and_gradient": name, "first": name}
+    Path("plain/spec.json").write_text(json.dumps({**spec, "problem": "numpy", "problem_args": args}))
+    Path("plain/SHA256SUMS").unlink()
+    for words in ({"task.json": "{}"}, {"ended.json": '{"state": "finished", "error": null}'}):
+        for file, text in words.items():
+            Path("plain", file).write_text(text)
+        for use in (wb.attach, replay_arrivals, lambda f: wb.Trace.load(f).replay()):
+            with pytest.raises(SettingError, match=f"= '{name}': names code"):
+                use("plain")
+    assert not Path("ran").exists()
+    assert "antigravity" not in sys.modules
+
+
+def test_without_a_key_runs_are_written_and_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").touch()
+    program(WRITTEN, home, XDG_DATA_HOME=str(home / "file" / "data"))
+    Path("ran").unlink()
+    assert not Path("run", SIGNED).exists()
+    refused(Path("run"))
+
+
+def test_a_folder_that_may_only_be_read_is_trusted_all_the_same(run: Path) -> None:
+    (run / SIGNED).unlink()
+    (run / SIGNED).mkdir()  # nothing can be written there, by root either
+    assert len(wb.Trace.load(run).replay(trust=True).rounds) == 3
+
+
+def test_trust_is_a_flag(run: Path) -> None:
+    for odd in ("yes", 1, None):
+        for use in (wb.Trace.load, wb.attach, wb.resume, replay_arrivals, wb.Experiment.read, batch.sweep):
+            with pytest.raises((SettingError, TypeError)):
+                use(str(run), trust=odd)
+    assert not Path("ran").exists()
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+@pytest.fixture
+def swept(home: Path, written: Path) -> Path:
+    """A copy of that sweep, of which a run is missing."""
+    for name in ("sweep", "data"):
+        shutil.copytree(written / name, home / name)
+    shutil.rmtree(next(Path("sweep").glob("scheme*")))
+    return home / "sweep"
+
+
+def test_a_sweeps_folder_is_gone_on_with_where_it_is_signed(swept: Path) -> None:
+    shutil.copytree(swept, "copy")
+    Path("copy", SIGNED).unlink()
+    sweeps: list[Callable[[], object]] = [
+        lambda: batch.sweep("copy", progress=False),
+        lambda: batch.start("copy"),
+        lambda: batch.attach("copy").go_on(),
+    ]
+    for use in sweeps:
+        with pytest.raises(
+            SettingError, match=r"copy/sweep.json: scheme = 'mine.py:Half': names code, .*trust=True"
+        ):
+            use()
+    assert not Path("ran").exists()
+    assert not list(Path("copy").glob("scheme*"))
+    assert len(batch.attach("copy").progress().counts) == 1
+    assert not batch.sweep(swept, progress=False).failed
+    assert Path("ran").exists()
+
+
+def test_a_sweeps_folder_is_trusted_once(swept: Path) -> None:
+    (swept / SIGNED).unlink()
+    assert not batch.sweep(swept, progress=False, trust=True).failed
+    assert len(list(swept.glob("scheme*"))) == 1
+    again = "from workbench import batch; print(batch.sweep('sweep', progress=False))"
+    assert "1 done before" in program(again, swept.parent)
+
+
+def test_a_sweeps_folder_names_no_cluster_but_the_users_own(home: Path) -> None:
+    Path("lab.yaml").write_text("kind: local\n")
+    plan = {"base": SMALL, "engine": "mpi", "cluster": "lab.yaml"}
+    Path("sweep").mkdir()
+    Path("sweep/sweep.json").write_text(json.dumps({"sweep": plan, "runs": ["x"]}))
+    with pytest.raises(SettingError, match=r"cluster = 'lab.yaml': is not one of local.*trust=True"):
+        batch.sweep("sweep", progress=False)
