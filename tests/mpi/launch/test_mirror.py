@@ -78,10 +78,10 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
         mirror.hurry()
         fetched(there, mirror)
         if (here / layout.CHECKPOINT).exists():
-            records.check_long_enough(here, records.read_checkpoint(here).rounds, 3)
+            records.check_long_enough(here, checkpoint.read_checkpoint(here).rounds, 3)
     while fetched(there, mirror):
         mirror.hurry()
-    assert records.read_checkpoint(here).rounds == 12
+    assert checkpoint.read_checkpoint(here).rounds == 12
 
 
 def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Path, Path]) -> None:

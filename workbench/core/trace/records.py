@@ -4,7 +4,6 @@ A row of numbers a round (see LIVE), the model after each round, and every few s
 model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
 """
 
-import hashlib
 import os
 import shutil
 import time
@@ -17,17 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.base.arrays import to_bytes
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import SUMS, atomic_write, check_sums, read_sums, write_file, write_json
 from workbench.core.base.locks import Lock
-from workbench.core.base.reading import check_size, open_regular, read_bytes
+from workbench.core.base.reading import check_size, open_regular
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import State
 from workbench.core.contract.protocol import NOBODY
 from workbench.core.engine.timeline import EVENT_COLUMNS, Event
+from workbench.core.trace.checkpoint import read_arrays, sum_of
 from workbench.core.trace.layout import (
     ARRIVALS,
     BOOKS,
@@ -139,7 +139,7 @@ class Record:
         states = {f"state_{name}": value for name, value in state.items()}
         begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
-        return to_bytes({"sum": _sum(held), **held})  # first: a damaged list of contents may end early
+        return to_bytes({"sum": sum_of(held), **held})  # first: a damaged list of contents may end early
 
     def stop_wanted(self) -> bool:
         """Has somebody asked to end the run?"""
@@ -492,46 +492,4 @@ def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArra
 
 def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
     """The ranks' books; `name`: of an earlier stretch."""
-    return [book.tobytes() for book in _arrays(folder / name).values()]
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
-
-    rounds: int
-    model: Array
-    state: State
-    begun: dict[str, str]
-
-
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
-    held = _arrays(folder / CHECKPOINT)
-    if "sum" in held and str(held.pop("sum")) != _sum(held):
-        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
-    if missing := {"model", "round"} - set(held):
-        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
-    kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
-    state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
-    begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
-    return Checkpoint(int(held["round"]), held["model"], state, begun)
-
-
-def _sum(held: Mapping[str, Any]) -> str:
-    """Hash of arrays and their names: an archive guards its members, not the list of them."""
-    found = hashlib.sha256()
-    for name, value in sorted(held.items()):
-        array = np.asarray(value)
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
-    return found.hexdigest()
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file; raises `SettingError` where it is damaged."""
-    try:
-        return from_bytes(read_bytes(path))
-    except SettingError:
-        raise
-    except ValueError as error:
-        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None
+    return [book.tobytes() for book in read_arrays(folder / name).values()]

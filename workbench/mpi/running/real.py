@@ -233,7 +233,7 @@ class RealRun(Run):
         done, model, state, begun = 0, None, None, None
         if (self.home / CHECKPOINT).is_file():
             check_whole(self.home, self.experiment, counted=False)
-            last = records.read_checkpoint(self.home)
+            last = read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, words)
             done, model, state, begun = last.rounds, last.model, last.state, last.begun
         left = (ended(self.home) or {}).get("left") if at_once else None

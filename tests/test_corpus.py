@@ -1,0 +1,109 @@
+"""Files of earlier versions load, and runs on the virtual clock give the same bits as those of version 1.0."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.mpi import clusters
+
+CORPUS = Path(__file__).parent / "corpus"
+V1_0 = CORPUS / "e5b3171"
+FOLDERS = sorted(path.name for path in (V1_0 / "folders").iterdir())
+SIMULATED = [name for name in FOLDERS if "mpi" not in name and name != "stopped"]
+TRACES = json.loads((CORPUS / "traces.json").read_text())
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the corpus of version 1.0, as the current folder, since recorded times are found from there."""
+    shutil.copytree(V1_0, tmp_path / "v1")
+    monkeypatch.chdir(tmp_path / "v1")
+    return tmp_path / "v1"
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_run_folder_loads(name: str, copy: Path) -> None:
+    trace = wb.Trace.load(copy / "folders" / name)
+    assert len(trace.rounds) > 0
+    assert trace.experiment.workers == trace.experiment.plan.workers
+    assert trace.engine == ("mpi" if "mpi" in name or name == "stopped" else "sim")
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_run_gives_the_same_bits_again(name: str, copy: Path) -> None:
+    trace = wb.Trace.load(copy / "folders" / name)
+    assert trace.replay().same(trace)
+
+
+def test_changes_of_scheme_are_read(copy: Path) -> None:
+    changes = wb.Trace.load(copy / "folders/mpi-adaptive").changes
+    assert [change.after for change in changes] == ["UMW"]
+
+
+def test_runs_are_listed_with_their_settings(copy: Path) -> None:
+    table = wb.runs(copy / "folders").table
+    assert sorted(table["run"]) == FOLDERS
+    assert set(table["state"]) == {"done"}
+    assert set(table["scheme"]) == {"ASGD", "CR", "GC", "SGD", "UMW"}
+
+
+def test_a_finished_run_is_attached_to(copy: Path) -> None:
+    run = wb.attach(copy / "folders/mpi")
+    assert run.result().same(wb.Trace.load(copy / "folders/mpi"))
+
+
+@pytest.mark.mpi
+def test_a_stopped_run_is_resumed(copy: Path) -> None:
+    before = wb.Trace.load(copy / "folders/stopped")
+    trace = wb.resume(copy / "folders/stopped").result()
+    assert len(trace.rounds) == trace.experiment.rounds == 60
+    assert trace.rounds["loss"].tolist()[: len(before.rounds)] == before.rounds["loss"].tolist()
+
+
+@pytest.mark.parametrize("name", ["profile.json", "profile.yaml"])
+def test_a_profile_loads_and_forecasts(name: str) -> None:
+    profile = wb.ClusterProfile.load(V1_0 / name)
+    assert profile.workers == 3
+    e = wb.Experiment(scheme="UMW", workers=3, problem="least_squares")
+    assert profile.forecast(e, rounds=20).mean > 0
+    assert profile.replayed().forecast(e, rounds=20).mean > 0
+
+
+def test_a_sweep_folder_is_listed_and_its_runs_load(copy: Path) -> None:
+    assert list(wb.runs(copy / "sweep").table["state"]) == ["done", "done"]
+    for path in (copy / "sweep").glob("leave=*"):
+        assert wb.Trace.load(path / "trace").label == "UMW"
+
+
+def test_a_sweep_folder_is_complete(copy: Path) -> None:
+    """The finished runs are found again, so nothing is run a second time."""
+    summary = wb.batch.sweep(copy / "sweep")
+    assert (summary.before, dict(summary.states)) == (2, {})
+
+
+@pytest.mark.parametrize("path", sorted((V1_0 / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_cluster_file_loads(path: Path) -> None:
+    assert clusters.load(path).kind == path.stem
+
+
+def digest(trace: wb.Trace) -> str:
+    """A hash of all rounds, events and the model of a run."""
+    total = hashlib.sha256()
+    for table in (trace.rounds, trace.events):
+        for name in table:
+            total.update(str(name).encode())
+            values = table[name].to_numpy()
+            total.update(values.tobytes() if values.dtype != object else json.dumps(values.tolist()).encode())
+    total.update(np.asarray(trace.model).tobytes())
+    return total.hexdigest()
+
+
+@pytest.mark.parametrize("case", TRACES, ids=lambda case: f"{case['number']}-{case['spec']['scheme']}")
+def test_a_trace_is_bit_equal_to_that_of_version_1_0(case: dict[str, Any]) -> None:
+    assert digest(wb.run(wb.Experiment(**case["spec"]))) == case["digest"]

@@ -1,0 +1,59 @@
+"""The newest checkpoint of a run on real processes, as it is read again."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.arrays import from_bytes
+from workbench.core.base.reading import read_bytes
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.optimisers import State
+from workbench.core.trace.layout import CHECKPOINT
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
+
+    rounds: int
+    model: Array
+    state: State
+    begun: dict[str, str]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
+    held = read_arrays(folder / CHECKPOINT)
+    if "sum" in held and str(held.pop("sum")) != sum_of(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
+    if missing := {"model", "round"} - set(held):
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
+    kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
+    state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
+    begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
+    return Checkpoint(int(held["round"]), held["model"], state, begun)
+
+
+def sum_of(held: Mapping[str, Any]) -> str:
+    """Hash of arrays and their names: an archive guards its members, not the list of them."""
+    found = hashlib.sha256()
+    for name, value in sorted(held.items()):
+        array = np.asarray(value)
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; raises `SettingError` where it is damaged."""
+    try:
+        return from_bytes(read_bytes(path))
+    except SettingError:
+        raise
+    except ValueError as error:
+        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None
