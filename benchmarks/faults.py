@@ -29,6 +29,7 @@ import workbench as wb
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
 from workbench.core.trace import records
+from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.records import read_arrivals
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.launch import mpiexec
@@ -165,7 +166,7 @@ def too_many(count: int, rng: random.Random) -> Tally:
             continue
         named = isinstance(run.error, wb.QuorumLost) and set(run.error.missing) >= set(dead)
         tally.wrong += not named or gradient_error(run) > EXACT
-        last = records.read_checkpoint(run.home)
+        last = read_checkpoint(run.home)
         done, model = last.rounds, last.model
         tally.wrong += not np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
         tally.notes[f"named within {1 + int(time.monotonic() - killed)} s"] += 1
@@ -284,7 +285,7 @@ def full_disks(count: int, rng: random.Random) -> Tally:
                 run.stop()
                 continue
             told = isinstance(run.error, wb.RunError) and "cannot be written" in str(run.error)
-            last = records.read_checkpoint(run.home)
+            last = read_checkpoint(run.home)
             done, model = last.rounds, last.model
             sound = np.array_equal(model, records.read_models(run.home, len(model))[done - 1])
             tally.wrong += not (told and sound)

@@ -13,6 +13,7 @@ import pytest
 import workbench as wb
 from workbench.core.base.errors import RunError
 from workbench.core.trace import records
+from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import ARRIVALS, ROWS
 from workbench.core.trace.records import LIVE, Arrivals, read_arrivals, rewind
 
@@ -94,7 +95,7 @@ def test_rounds_that_a_checkpoint_counts_on_are_never_made_up(
     with pytest.raises(
         wb.SettingError, match=rf"{name} has \d rounds, and the checkpoint was written after 4"
     ):
-        rewind(tmp_path, checkpoint.read_checkpoint(tmp_path).rounds, 2)
+        rewind(tmp_path, read_checkpoint(tmp_path).rounds, 2)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     (tmp_path / name).write_bytes(whole + b"of a round that was cut off")
     assert rewind(tmp_path, 4, 2) == 3.5
@@ -132,7 +133,7 @@ def test_rounds_reach_the_disk_before_the_checkpoint_that_counts_on_them(
 @pytest.mark.parametrize("begun", [None, {"spec": "{}", "data": "å" * 64}])
 def test_a_checkpoint_is_what_was_saved(tmp_path: Path, begun: dict[str, str] | None) -> None:
     saved(tmp_path, begun=begun)
-    found = checkpoint.read_checkpoint(tmp_path)
+    found = read_checkpoint(tmp_path)
     assert (found.rounds, found.model.tolist(), found.begun) == (4, [4.0, 4.0], begun or {})
     assert (found.state["t"], found.state["m"].tolist()) == (7, [0.5, 0.5])
 
@@ -141,7 +142,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_or_says_the_same(tmp_path: Path
     """Every third byte of it; a few are of no account, such as a file's date in the archive."""
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
-    whole, right, rng = path.read_bytes(), checkpoint.read_checkpoint(tmp_path), np.random.default_rng(0)
+    whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)
     said: list[str] = []
     places = range(int(rng.integers(3)), len(whole), 3)
     for place in places:
@@ -149,7 +150,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_or_says_the_same(tmp_path: Path
         spoilt[place] ^= int(rng.integers(1, 256))
         path.write_bytes(spoilt)
         try:
-            found = checkpoint.read_checkpoint(tmp_path)
+            found = read_checkpoint(tmp_path)
         except wb.SettingError as error:
             said.append(str(error))
             continue
@@ -165,7 +166,7 @@ def test_a_torn_checkpoint_is_refused_by_name(tmp_path: Path, left: float) -> No
     whole = path.read_bytes()
     path.write_bytes(whole[: int(left * len(whole)) if 0 < left < 1 else int(left)])
     with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \("):
-        checkpoint.read_checkpoint(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 def test_checkpoints_take_their_share_of_the_time_and_no_more(

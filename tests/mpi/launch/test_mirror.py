@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from workbench.core.trace import layout, records
+from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import RANKS_LOCK
 from workbench.mpi.launch import mirror as news
 from workbench.mpi.launch.mirror import Mirror, News, grown
@@ -78,10 +79,10 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
         mirror.hurry()
         fetched(there, mirror)
         if (here / layout.CHECKPOINT).exists():
-            records.check_long_enough(here, checkpoint.read_checkpoint(here).rounds, 3)
+            records.check_long_enough(here, read_checkpoint(here).rounds, 3)
     while fetched(there, mirror):
         mirror.hurry()
-    assert checkpoint.read_checkpoint(here).rounds == 12
+    assert read_checkpoint(here).rounds == 12
 
 
 def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Path, Path]) -> None:

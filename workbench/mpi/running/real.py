@@ -32,6 +32,7 @@ from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
 from workbench.core.trace import records
 from workbench.core.trace.assembled import diverged
+from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
 from workbench.core.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, STOP, TASK
 from workbench.core.trace.trace import Trace
