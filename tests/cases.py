@@ -51,9 +51,9 @@ def cr(draw: st.DrawFn) -> Case:
 
 
 CASES: dict[str, st.SearchStrategy[Case]] = {"UMW": umw(), "RAR": rar(), "SGD": sgd(), "GC": gc(), "CR": cr()}
-for _file in iter_modules([str(Path(__file__).parent / "schemes")]):
+for _file in iter_modules([str(Path(__file__).parent / "core" / "schemes")]):
     if _file.name.startswith("case_"):  # one file per family, found by its name
-        CASES.update(import_module(f"tests.schemes.{_file.name}").CASES)
+        CASES.update(import_module(f"tests.core.schemes.{_file.name}").CASES)
 
 FEW_TIMES = Path(__file__).with_name("few_times.csv")  # two values, so most workers' times are equal
 LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
