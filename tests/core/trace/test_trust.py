@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.core.trace import foreign
 from tests.mpi.running.test_own import FILE
-from tests.trace import foreign
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Description, described
 from workbench.core.trace.trust import code_names
