@@ -20,12 +20,12 @@ $(STAMP): pyproject.toml requirements.lock tools/make_env.py
 	@touch $@
 
 run: env ## One experiment from start to figure
-	$(BIN)/python -m workbench.lab.batch.straightline
+	$(BIN)/python -m workbench.lab.batch.quickstart
 
 # Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
 lab: env ## Open the first notebook in JupyterLab
 	$(BIN)/python -m jupyterlab --ip=127.0.0.1 $(if $(filter 0,$(shell id -u)),--allow-root) \
-		--LabApp.default_url=/lab/tree/notebooks/01-straight-line.ipynb
+		--LabApp.default_url=/lab/tree/notebooks/01-quickstart.ipynb
 
 lectures: env ## Serve the lectures as pages without code, on this machine only
 	$(BIN)/workbench lectures

@@ -46,15 +46,15 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import workbench as wb
-from workbench.analysis.recordings.blame import chances
-from workbench.analysis.recordings.doctor import CHANCE, Culprit
-from workbench.analysis.recordings.of_run import SLOWER, WAITING
+from workbench.analysis.recordings.attribution import p_values
+from workbench.analysis.recordings.diagnosis import CHANCE, Culprit
+from workbench.analysis.recordings.run_model import SLOWER, WAITING
 from workbench.core.base.files import write_json
 from workbench.core.base.settings import setting
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel
-from workbench.core.contract.delays.base import Keyed
+from workbench.core.contract.delays.base import CounterRNG
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.engine.rank import Emulate
 from workbench.mpi.running.real import start_real
@@ -78,7 +78,7 @@ class Injected(DelayModel):
     task_factor: float = setting(1.0, "their tasks take so many times as long", gt=0)
     message_factor: float = setting(1.0, "their messages take so many times as long", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Least times and exponential parts of a task and a message, (2, workers)."""
         drawn = 1 + self.spread * keyed.rng(round, slot).exponential(size=(2, workers))
         slow = np.isin(np.arange(workers), self.victims)
@@ -353,11 +353,11 @@ def drawn(count: int, seed: int) -> None:
         for number in range(count):
             rng = np.random.default_rng([seed, number, *size])
             times, who = DRAWN[law](size, rng), number % size[1]
-            found["healthy"] += bool((chances(times, rng) <= CHANCE).any())
+            found["healthy"] += bool((p_values(times, rng) <= CHANCE).any())
             for part, (first, last) in SLOW_PARTS.items():
                 slow = times.copy()
                 slow[round(first * size[0]) : round(last * size[0]), who] *= 4
-                found[part] += bool(chances(slow, rng)[who] <= CHANCE / 2)
+                found[part] += bool(p_values(slow, rng)[who] <= CHANCE / 2)
         shares = " | ".join(f"{value / count:.0%}" for value in found.values())
         print(f"{law} | {size[0]} x {size[1]} | {shares}", flush=True)
 

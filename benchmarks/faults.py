@@ -34,7 +34,7 @@ from workbench.core.trace.records import read_arrivals
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PREFIX, SHARED
-from workbench.mpi.launch.rank.damage import HOW
+from workbench.mpi.launch.rank.fault_injection import HOW
 from workbench.mpi.running.real import RealRun, resume, start_real
 from workbench.mpi.running.replay import replay_arrivals
 
@@ -199,7 +199,7 @@ def damage(count: int, rng: random.Random) -> Tally:
         e = experiment(number)
         rank = rng.randint(1, e.workers)
         plans = {str(rank): {str(r): rng.choice(HOW) for r in range(e.rounds)}}
-        run = start_real(e, gradients=True, vandals=plans)
+        run = start_real(e, gradients=True, message_faults=plans)
         if judged(tally, run):
             refused = run.result().info["refused"]
             parent = int(e.plan.parent[rank])
@@ -242,7 +242,9 @@ def torn_checkpoints(count: int, rng: random.Random) -> Tally:
         e = settled(number)
         whole = start_real(e, gradients=True)
         judged(tally, whole)
-        torn = start_real(e, checkpoint_every=0.04, vandals={"checkpoint": [rng.randint(2, 5), rng.random()]})
+        torn = start_real(
+            e, checkpoint_every=0.04, message_faults={"checkpoint": [rng.randint(2, 5), rng.random()]}
+        )
         tally.cases += 1
         if not torn.wait(PATIENCE):
             tally.hanging += 1

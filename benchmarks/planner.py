@@ -196,9 +196,9 @@ def clusters(folder: Path) -> dict[str, dict[str, Any]]:
             "kind": "replay",
             "path": str(table),
             "samples": 1.0,
-            "together": True,
+            "common_start": True,
             "scale": 1e-2,
-            "placed": True,
+            "same_workers": True,
         },
         OTHERS: {"kind": "heterogeneous"},
     }
@@ -209,7 +209,7 @@ def machines(delays: dict[str, Any], seed: int) -> dict[str, Any]:
     if delays["kind"] != "heterogeneous":
         return delays
     slow = DelayStream(Heterogeneous(**delays), seed, WORKERS).draw(0)[1]
-    return {**delays, "who": tuple((np.flatnonzero(slow) + 1).tolist())}
+    return {**delays, "slow_workers": tuple((np.flatnonzero(slow) + 1).tolist())}
 
 
 def coverage(repeat: int, rounds: int) -> None:
@@ -297,7 +297,7 @@ def covered(
         end=" ",
     )
     print(f"the same of three schemes: {alike}", flush=True)
-    return float(np.mean(shares)), off, error, advice.doubt is not None, told, unsure
+    return float(np.mean(shares)), off, error, advice.runner_up is not None, told, unsure
 
 
 def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, float, str]:
@@ -379,7 +379,7 @@ def sized(
     profile = simulated(e, sizes["rounds"], 40, seed)
     advice = wb.plan(profile, **LEARNT, workers=WORKERS, rounds=rounds, schemes=EXACT, machines="new")
     first = [(c.scheme, c.experiment.scheme_args) for c in advice.choices[:LOOKED]]
-    return first, advice.doubt is not None
+    return first, advice.runner_up is not None
 
 
 def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float:

@@ -24,9 +24,9 @@ import psutil
 import workbench as wb
 from workbench.core.contract.delays import DelayStream
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.engine.wire import Envelope, Sheet, seal, unseal
+from workbench.mpi.engine.wire import Buffer, Envelope, decode_message, encode_message
 from workbench.mpi.launch import mpiexec
-from workbench.mpi.launch.processes import tied
+from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench.mpi.running.real import RealRun, start_real
 
 FEATURES = 5001
@@ -118,7 +118,13 @@ def bare_star(e: wb.Experiment) -> float:
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
     """What a script of plain mpi4py prints. `blocks`: its calls wait for messages, and should give up the core."""
     host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
-    start = [*tied("TERM", mpiexec.find_mpiexec()), *host, "-n", str(workers + 1), sys.executable]
+    start = [
+        *die_with_parent_argv("TERM", mpiexec.find_mpiexec()),
+        *host,
+        "-n",
+        str(workers + 1),
+        sys.executable,
+    ]
     command = [*start, str(Path(__file__).with_name(script)), *map(str, arguments)]
     environment = {**mpiexec.environment(), "PYTHONPATH": str(Path(__file__).parent.parent)}
     environment["OMPI_MCA_mpi_yield_when_idle"] = str(int(blocks))
@@ -255,14 +261,14 @@ def start(rounds: int) -> None:
     )
 
 
-class OneSum(Sheet):
+class OneSum(Buffer):
     """Checked by one sum of all words, which does not see words that change places."""
 
     def checksum(self, end: int) -> int:
         return int(np.add.reduce(self.words[1:end]))
 
 
-class WholeCrc(Sheet):
+class WholeCrc(Buffer):
     """Checked by one CRC of all words."""
 
     def checksum(self, end: int) -> int:
@@ -274,7 +280,7 @@ def messages(rounds: int) -> None:
     print("messages: microseconds to write one and to read it, with caches warm; the best of many turns")
     kinds = {
         OneSum: "one sum, blind to places",
-        Sheet: "sums of rows and columns",
+        Buffer: "sums of rows and columns",
         WholeCrc: "a CRC of everything",
     }
     for floats in (5000, 340_000):
@@ -286,12 +292,12 @@ def messages(rounds: int) -> None:
             )
 
 
-def costs(sheet: Sheet, floats: int, times: int = 20) -> tuple[float, float, float]:
+def costs(sheet: Buffer, floats: int, times: int = 20) -> tuple[float, float, float]:
     """Seconds to write a message onto a sheet, to read it, and to work out its checksum."""
     value = np.random.default_rng(0).standard_normal(floats)
     envelope = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded")
-    write = timeit.timeit(lambda: seal(sheet, envelope, value), number=times)
-    read = timeit.timeit(lambda: unseal(sheet, None, 1, 2), number=times)
+    write = timeit.timeit(lambda: encode_message(sheet, envelope, value), number=times)
+    read = timeit.timeit(lambda: decode_message(sheet, None, 1, 2), number=times)
     check = timeit.timeit(lambda: sheet.checksum(len(sheet.words)), number=times)
     return write / times, read / times, check / times
 

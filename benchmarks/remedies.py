@@ -21,14 +21,14 @@ import numpy as np
 
 import workbench as wb
 from workbench.analysis.recordings import Recording, at_hand, load
-from workbench.analysis.recordings.remedies import Remedy
+from workbench.analysis.recordings.mitigations import Mitigation
 from workbench.core.contract.delays import Replay
 
 INJECTED = f"{Path(__file__).resolve().with_name('doctor.py')}:Injected"
 EACH = 60  # samples a worker holds
 LAWS: list[dict[str, Any]] = [
     {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 4.0},
-    {"kind": "markov", "enter": 0.05, "leave": 0.3, "factor": 6.0},
+    {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 6.0},
     {"kind": "shifted_exponential"},
     {"kind": "pareto", "shape": 2.5},
 ]
@@ -70,7 +70,7 @@ def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out:
     return float(wb.run(e.replace(delays=law), events=False, numeric=False).columns["time"][-1])
 
 
-def out_of(one: Remedy, job: Recording) -> Any:
+def out_of(one: Mitigation, job: Recording) -> Any:
     """Which worker a remedy leaves out, if it does."""
     return next((w for w in job.table() if one.what == f"leaving worker {w} out"), None)
 
@@ -80,7 +80,7 @@ def held(count: int) -> None:
     inside, off, nothing, all_of = [], [], 0, 0
     for job in recordings(count):
         early, late = halves(job)
-        found = wb.diagnose(early).remedies or ()
+        found = wb.diagnose(early).mitigations or ()
         all_of += 1
         nothing += not found
         with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +111,7 @@ def real(count: int) -> None:
             problem_args={"samples": 48, "features": 20}, optimiser_args={"step": 1e-4},
         )  # fmt: skip
         before = wb.run(e, engine="mpi")
-        best = next(iter(wb.diagnose(before).remedies or ()), None)
+        best = next(iter(wb.diagnose(before).mitigations or ()), None)
         if best is None or best.what != f"leaving worker {victim + 1} out":
             print(f"worker {victim + 1} of 4 is slow, but the doctor says: {best}")
             continue

@@ -4,9 +4,9 @@
 
 Every scheme here commits the full gradient, so the same rounds are the same models and the same loss. Regret is the
 time of the run with `adaptive = True` over that of the quickest of the very candidates that it may change to
-(`Experiment.steering().ways`), each run from the first round to the last under the same seed, less 1; below 0 it was
-quicker than all of them. The fixed ones begin with their own samples in place, the run with those of the code that it
-begins with. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded order ("recorded") and by
+(`Experiment.adaptive_controller().configurations`), each run from the first round to the last under the same seed,
+less 1; below 0 it was quicker than all of them. The fixed ones begin with their own samples in place, the run with
+those of the code that it begins with. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded order ("recorded") and by
 blocks ("blocks"): bursts stay in both. Laws with change points are made here. `--real 3`: three runs on real processes
 in which steering pays, and three in which nothing may change, beside the same runs with the plan fixed.
 """
@@ -24,16 +24,16 @@ import numpy as np
 from tqdm import tqdm
 
 import workbench as wb
+from workbench.core.contract.configurations import Configuration
 from workbench.core.contract.delays import DelayStream
-from workbench.core.contract.odds import Draws
-from workbench.core.contract.ways import Way
+from workbench.core.contract.round_times import SampledTimes
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 
 FEATURES = 20
 FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}  # s a sample
 SLOW = {"kind": "shifted_exponential", "shift": 8e-4, "rate": 6e3}
-BURSTS = {"kind": "markov", "shift": 1e-4, "enter": 0.02, "leave": 0.15, "factor": 8}
+BURSTS = {"kind": "markov", "shift": 1e-4, "p_slow": 0.02, "p_recover": 0.15, "factor": 8}
 CALM = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e6}
 SEND = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 2e-3, "lambda2": 1e4}
 CROWDED = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 0.4, "lambda2": 50.0}
@@ -70,7 +70,7 @@ def recorded(
                 yield f"{name}, {how}", law.model_dump(), {}
 
 
-def fixed(e: wb.Experiment, way: Way, stream: DelayStream) -> float:
+def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
     """Seconds of all rounds with one candidate: those of `wb.forecast`, from draws that all candidates share."""
     floats = e.shape()[1]
     loads = way.plan.loads[1:]
@@ -83,13 +83,15 @@ def fixed(e: wb.Experiment, way: Way, stream: DelayStream) -> float:
         return np.stack([stream.ties(int(r)) for r in which])
 
     seconds = np.stack([stream.whole(r, loads) for r in range(e.rounds)])
-    return float(way.scheme.odds(Draws(seconds, send, e.line, floats, ties), e.workers).seconds.sum())
+    return float(
+        way.scheme.round_times(SampledTimes(seconds, send, e.line, floats, ties), e.workers).seconds.sum()
+    )
 
 
 def regret(e: wb.Experiment) -> tuple[float, int, str]:
     """Share of time lost against the best of all candidates, number of changes, and which was the best."""
     stream = DelayStream(e.delays, e.seed, e.workers, e.rounds)
-    times = {str(way): fixed(e, way, stream) for way in e.steering().ways}
+    times = {str(way): fixed(e, way, stream) for way in e.adaptive_controller().configurations}
     best = min(times, key=lambda way: times[way])
     line = timeline(e, Coefficients(e.plan), events=False)  # what is learnt is the same for all
     return line.times[-1] / times[best] - 1, len(line.changes), best

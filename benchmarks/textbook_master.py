@@ -16,7 +16,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from workbench.mpi.engine.wire import Envelope, Sheet, seal, unseal
+from workbench.mpi.engine.wire import Buffer, Envelope, decode_message, encode_message
 
 
 class Bare:
@@ -36,14 +36,14 @@ class Checked(Bare):
     """Messages say whose they are and what their numbers add up to."""
 
     def __init__(self, features: int) -> None:
-        self.sheet = Sheet(features)
+        self.sheet = Buffer(features)
         self.buffer = self.sheet.bytes
 
     def put(self, numbers: np.ndarray, sender: int) -> None:
-        seal(self.sheet, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
+        encode_message(self.sheet, Envelope(1, 0, sender, 0, 0, len(numbers), 0.0, 0.0, "answer"), numbers)
 
     def get(self, sender: int) -> np.ndarray:
-        return np.asarray(unseal(self.sheet, None, 1, sender)[1])
+        return np.asarray(decode_message(self.sheet, None, 1, sender)[1])
 
 
 def cpu() -> float:

@@ -33,7 +33,7 @@ from tests.browser.test_lectures import Student
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 LIVE = {
     "sim": """import workbench as wb
-runs = wb.start_all(wb.rivals(3, 2, 1, rounds=4000, problem_args={"samples": 20_000, "features": 200}))
+runs = wb.start_all(wb.baselines(3, 2, 1, rounds=4000, problem_args={"samples": 20_000, "features": 200}))
 wb.watch(runs)""",
     "mpi": """import workbench as wb
 e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12, rounds=3000)
@@ -243,8 +243,8 @@ def static(page: Page, _: Server, root: Path, tries: int) -> None:
 
 def first(page: Page, server: Server, _: Path, tries: int) -> None:
     """The first notebook, all cells run in a fresh kernel: its first figure, steps tuned and five schemes simulated."""
-    print("first figure of notebooks/01-straight-line.ipynb after Run All in a fresh kernel; goal 10 s")
-    lab = Lab(page, server, "01-straight-line.ipynb")
+    print("first figure of notebooks/01-quickstart.ipynb after Run All in a fresh kernel; goal 10 s")
+    lab = Lab(page, server, "01-quickstart.ipynb")
     began = time.monotonic()
     lab.run_all(wait=False)
     page.locator(".jp-Notebook .js-plotly-plot").first.wait_for()

@@ -70,7 +70,7 @@ LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
         st.floats(0, 1),
     ),
     st.builds(
-        lambda factor, enter: {"kind": "markov", "factor": factor, "enter": enter},
+        lambda factor, enter: {"kind": "markov", "factor": factor, "p_slow": enter},
         st.sampled_from([2.0, 10.0]),
         st.floats(0.05, 1),
     ),

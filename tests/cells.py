@@ -1,4 +1,4 @@
-"""A notebook's cell with a scheme, a delay law, a problem and an optimiser of one's own, and programs that run it.
+"""A notebook's cell with a scheme, a delay model, a problem and an optimiser of one's own, and programs that run it.
 
 The programs run in processes of their own: what a cell defines belongs to `__main__`.
 """

@@ -44,7 +44,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    """What a test defines of its own (schemes, delay laws, optimisers, problems) is forgotten after it, and the widgets
+    """What a test defines of its own (schemes, delays, optimisers, problems) is forgotten after it, and the widgets
     that it has opened are closed: each explorer would follow all that later tests define."""
     families = (Scheme, DelayModel, Optimiser, ProblemArgs)
     before = [dict(family.catalogue) for family in families]

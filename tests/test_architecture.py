@@ -57,7 +57,7 @@ class Added(UMW):
         'assert len(wb.run(wb.Experiment(scheme="ADDED", workers=4, rounds=3)).rounds) == 3',
     ),
     Row(
-        "a delay law",
+        "a delay model",
         "workbench/core/contract/delays/added.py",
         """
 from typing import Literal

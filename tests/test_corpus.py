@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.core.base.older import renamed
 from workbench.mpi import clusters
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -106,4 +107,4 @@ def digest(trace: wb.Trace) -> str:
 
 @pytest.mark.parametrize("case", TRACES, ids=lambda case: f"{case['number']}-{case['spec']['scheme']}")
 def test_a_trace_is_bit_equal_to_that_of_version_1_0(case: dict[str, Any]) -> None:
-    assert digest(wb.run(wb.Experiment(**case["spec"]))) == case["digest"]
+    assert digest(wb.run(wb.Experiment(**renamed(case["spec"])))) == case["digest"]

@@ -18,13 +18,13 @@ import pytest
 import workbench as wb
 from tests.analysis.recordings.made import recording
 from tests.few import turn
-from workbench.core.base.own import name_of
+from workbench.core.base.user_code import name_of
 from workbench.lab import notebooks
 from workbench.lab.batch.kernels import CAN_FORK, Kernels
 from workbench.lab.widgets.explorer.explorer import EXAMPLE
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ROOT / "notebooks" / "01-straight-line.ipynb"
+FIRST = ROOT / "notebooks" / "01-quickstart.ipynb"
 SMALL: dict[str, Any] = {"children": 2, "layers": 2, "rounds": 4}
 
 

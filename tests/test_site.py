@@ -25,8 +25,8 @@ from workbench.core.problems.base import ProblemArgs
 
 PUBLIC = dict(everything())
 NO_EXAMPLE = {
-    "workbench.lab.batch.straightline.keep": "draws pictures in a browser",
-    "workbench.lab.batch.straightline.main": "executes a notebook",
+    "workbench.lab.batch.quickstart.keep": "draws pictures in a browser",
+    "workbench.lab.batch.quickstart.main": "executes a notebook",
 }
 
 
@@ -180,7 +180,7 @@ SAMPLE = (
     "docs/planning",
     "reference/theory",
     "reference/delays",
-    "notebooks/01-straight-line",
+    "notebooks/01-quickstart",
     "search",
 )
 
@@ -234,7 +234,7 @@ def test_the_whole_site(tmp_path: Path) -> None:
     subprocess.run(words, cwd=build_site.ROOT, check=True)
     html = tmp_path / "html"
     assert asked_of_a_network(html) == []
-    first = (html / "notebooks" / "01-straight-line.html").read_text()
+    first = (html / "notebooks" / "01-quickstart.html").read_text()
     assert "Plotly.newPlot" in first and "plotly.min.js" in first  # noqa: PT018
     assert "Plotly.newPlot" in (html / "notebooks" / "lecture" / "1-stragglers.html").read_text()
     pages = tuple(page.relative_to(html).with_suffix("").as_posix() for page in html.rglob("*.html"))

@@ -130,7 +130,7 @@ def test_a_sweep_in_papermill(installed: Installed) -> None:
 
 @pytest.mark.slow
 def test_the_straight_line(installed: Installed) -> None:
-    assert "Written:" in installed.python("-m", "workbench.lab.batch.straightline")
+    assert "Written:" in installed.python("-m", "workbench.lab.batch.quickstart")
 
 
 def test_lab_serves_the_copied_notebooks(installed: Installed) -> None:
@@ -145,7 +145,7 @@ def test_lab_serves_the_copied_notebooks(installed: Installed) -> None:
             lab.terminate()
             lab.wait()
     names = {entry["name"] for entry in listing["content"]}
-    assert {"01-straight-line.ipynb", "lecture", "papers", "clusters", "examples"} <= names
+    assert {"01-quickstart.ipynb", "lecture", "papers", "clusters", "examples"} <= names
     assert b"jupyter-config-data" in page
 
 

@@ -41,10 +41,10 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ),
         ({"engine": "mpi", "events": "no"}, "events = 'no': is neither true nor false"),
         ({"engine": "mpi", "gradients": None}, "gradients = None: is neither true nor false"),
-        ({"engine": "mpi", "checkpoint_every": "a"}, "checkpoint_every = 'a': is no number"),
+        ({"engine": "mpi", "checkpoint_every": "a"}, "checkpoint_every = 'a': is not a number"),
         ({"engine": "mpi", "checkpoint_every": -1}, "checkpoint_every = -1: take 0 s or more"),
         ({"engine": "mpi", "patience": float("nan")}, "patience = nan: take more than 0 s"),
-        ({"engine": "mpi", "patience": "a"}, "patience = 'a': is no number"),
+        ({"engine": "mpi", "patience": "a"}, "patience = 'a': is not a number"),
         ({"engine": "mpi", "cluster": 5}, "cluster = 5: no such name; choose one of local"),
         ({"engine": "mpi", "cluster": None}, "cluster = None: no such name"),
         ({"engine": "mpi", "emulate": 5}, "emulate = 5: take 'all', 'delays' or 'nothing'"),
@@ -123,11 +123,11 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["a", None, [0.1]])
 def test_what_is_no_target(target: Any, tmp_path: Path) -> None:
     trace = wb.run(E)
-    with pytest.raises(wb.SettingError, match=r"^target = .*: is no number"):
+    with pytest.raises(wb.SettingError, match=r"^target = .*: is not a number"):
         trace.time_to(target)
     trace.save(tmp_path / "run")
     if target is not None:
-        with pytest.raises(wb.SettingError, match=r"^target = .*: is no number"):
+        with pytest.raises(wb.SettingError, match=r"^target = .*: is not a number"):
             wb.runs(tmp_path, target=target)
 
 
@@ -164,18 +164,18 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
         (lambda: wb.batch.Sweep({}), "Sweep({}): has no field's name"),
         (lambda: E.replace(5), "replace(5): has no field's name; write replace(name=value)"),
         (lambda: wb.run(E).same(5), "other = 5: give a wb.Trace"),
-        (lambda: wb.straightline.keep(5, "kept"), "traces = 5: is no list of traces; give what wb.run"),
-        (lambda: wb.straightline.keep([5], "kept"), "traces[0] = int: is no Trace"),
-        (lambda: wb.straightline.summary(5), "traces = 5: is no list of traces"),
-        (lambda: wb.straightline.summary([]), "traces = []: is empty"),
-        (lambda: wb.straightline.story(5), "traces = 5: is no list of traces"),
-        (lambda: wb.straightline.story([5]), "traces[0] = int: is no Trace"),
+        (lambda: wb.quickstart.keep(5, "kept"), "traces = 5: is no list of traces; give what wb.run"),
+        (lambda: wb.quickstart.keep([5], "kept"), "traces[0] = int: is no Trace"),
+        (lambda: wb.quickstart.summary(5), "traces = 5: is no list of traces"),
+        (lambda: wb.quickstart.summary([]), "traces = []: is empty"),
+        (lambda: wb.quickstart.story(5), "traces = 5: is no list of traces"),
+        (lambda: wb.quickstart.story([5]), "traces[0] = int: is no Trace"),
         (lambda: wb.tune(5), "experiment = 5: give a wb.Experiment"),
         (lambda: wb.tune(E, progress="x"), "progress = 'x': is neither true nor false"),
         (lambda: wb.explore([E, 5]), "experiment = 5: give a wb.Experiment"),
         (lambda: wb.watch([5]), "runs = [5]: give what wb.start returns"),
         (lambda: wb.figures.convergence(5), "traces = 5: is no list of traces"),
-        (lambda: wb.figures.convergence([wb.run(E)], target="a"), "target = 'a': is no number"),
+        (lambda: wb.figures.convergence([wb.run(E)], target="a"), "target = 'a': is not a number"),
         (lambda: wb.figures.convergence([wb.run(E)], theme=["dark"]), "theme = ['dark']: no such name"),
         (lambda: wb.figures.convergence([wb.run(E)], metric=["loss"]), "metric = ['loss']: no such name"),
         (
@@ -190,9 +190,9 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
         ),
         (lambda: wb.problems.get(["x"]), "problem = ['x']: no such name"),
         (lambda: wb.schemes.get(["x"]), "scheme = ['x']: no such name"),
-        (lambda: wb.batch.sweep({}, jobs="a"), "jobs = 'a': is no number"),
-        (lambda: wb.batch.sweep({}, jobs=1.5), "jobs = 1.5: is no whole number"),
-        (lambda: wb.batch.sweep({}, timeout="a"), "timeout = 'a': is no number"),
+        (lambda: wb.batch.sweep({}, jobs="a"), "jobs = 'a': is not a number"),
+        (lambda: wb.batch.sweep({}, jobs=1.5), "jobs = 1.5: is not a whole number"),
+        (lambda: wb.batch.sweep({}, timeout="a"), "timeout = 'a': is not a number"),
         (lambda: wb.batch.sweep({}, fresh="no"), "fresh = 'no': is neither true nor false"),
         (lambda: wb.batch.sweep({}, only=5), "only = 5: give names of runs, in quotes"),
         (lambda: wb.batch.sweep({}, only=[5]), "only = [5]: give names of runs"),
@@ -200,7 +200,7 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
         (lambda: wb.batch.sweep(5), "sweep = 5: is no path"),
         (
             lambda: wb.batch.Sweep(base={"seed": True}, seeds=2).items(),
-            "base.seed = True: is no whole number",
+            "base.seed = True: is not a whole number",
         ),
     ],
 )
@@ -261,7 +261,11 @@ def test_a_round_is_a_whole_number(draw: Callable[..., Any]) -> None:
 MEASURED = simulated(E, rounds=10, resamples=0)
 SAID: list[tuple[Callable[[Any], Any], Any, str]] = [
     (wb.figures.cluster, 5, "measured = 5: is of the wrong kind; give a ClusterProfile"),
-    (lambda rank: wb.figures.held(E, rank), 1.5, "rank = 1.5: is of the wrong kind; give a whole number"),
+    (
+        lambda rank: wb.figures.allocation(E, rank),
+        1.5,
+        "rank = 1.5: is of the wrong kind; give a whole number",
+    ),
     (wb.figures.scheme_style, 5, "name = 5: is of the wrong kind; give text"),
     (wb.batch.job, 5, "names = 5: is of the wrong kind; give names, each with"),
     (recorded, "x", "trace = 'x': is of the wrong kind; give a Trace"),

@@ -26,7 +26,7 @@ in the next build.
 
 def cards() -> Iterator[Recording]:
     """Public recordings that lie here, a job each; and a run that is made here, so that there is one."""
-    law = {"kind": "markov", "enter": 0.05, "leave": 0.3, "factor": 5.0}
+    law = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
     made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=law))
     rows = load(made).frame.assign(recording="made-here")
     yield Recording.of_rows(rows, "made-here", title="a run on the virtual clock, made for this page")

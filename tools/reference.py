@@ -38,11 +38,11 @@ def sections() -> list[Section]:
         Section("figures", "wb.figures", _names(figures, *wb.figures.__all__), figures),
         Section("batch", "wb.batch", _names(batch, *wb.batch.__all__), batch),
         Section("live", "wb.live", _names("workbench.core.running.run", "Run"), "workbench.core.running.run"),
-        Section("straightline", "wb.straightline", _straight_line(), "workbench.lab.batch.straightline"),
+        Section("quickstart", "wb.quickstart", _straight_line(), "workbench.lab.batch.quickstart"),
         Section("problems", "wb.problems", _problems(), "workbench.core.problems"),
         Section("scheme", "The contract: schemes", _contract(), "workbench.core.contract.scheme"),
         Section("effects", "The contract: effects", _effects(), "workbench.core.contract.protocol"),
-        Section("odds", "The contract: forecasts", _odds(), "workbench.core.contract.odds"),
+        Section("odds", "The contract: forecasts", _odds(), "workbench.core.contract.round_times"),
         Section("delays", "The contract: delays", _delays(), "workbench.core.contract.delays"),
         Section(
             "links",
@@ -80,7 +80,7 @@ def _schemes() -> tuple[str, ...]:
 
 
 def _straight_line() -> tuple[str, ...]:
-    return _names("workbench.lab.batch.straightline", "common_target", "summary", "story", "keep", "main")
+    return _names("workbench.lab.batch.quickstart", "common_target", "summary", "story", "keep", "main")
 
 
 def _problems() -> tuple[str, ...]:
@@ -104,8 +104,15 @@ def _effects() -> tuple[str, ...]:
 
 
 def _odds() -> tuple[str, ...]:
-    names = ("Odds", "Draws", "star_odds", "tree_odds", "ring_odds", "deadline_odds")
-    return _names("workbench.core.contract.odds", *names)
+    names = (
+        "Odds",
+        "Draws",
+        "star_round_times",
+        "tree_round_times",
+        "ring_round_times",
+        "deadline_round_times",
+    )
+    return _names("workbench.core.contract.round_times", *names)
 
 
 def _delays() -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def table() -> str:
     rows = []
     for name in wb.schemes.names():
         scheme = wb.schemes.get(name)
-        forecast = "; forecast of a round that selects all" if scheme.selects else ", forecast"
+        forecast = "; forecast of a round that selects all" if scheme.data_dependent else ", forecast"
         exact = "yes" if scheme.exact else "no"
         rows.append(
             f"| {name} | {scheme.title} | {scheme.paper} | {exact} | virtual clock, MPI{forecast} |\n"

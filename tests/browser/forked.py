@@ -2,7 +2,7 @@
 
 `python -m tests.browser.forked OPTIONS` is `python -m jupyterlab OPTIONS`; a notebook whose kernel is named `FRESH`
 has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks
-(`workbench/lab/batch/nursery.py`).
+(`workbench/lab/batch/forkserver.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from workbench.lab.batch.kernels import CAN_FORK, Nursery
+from workbench.lab.batch.kernels import CAN_FORK, KernelForkServer
 
 FRESH = "fresh"
 MORE = (
@@ -33,7 +33,7 @@ MORE = (
 )  # what notebooks import besides what a run does
 
 
-class Warm(Nursery):
+class Warm(KernelForkServer):
     """The process that forks, which has loaded widgets as well."""
 
     module = "tests.browser.forked"
@@ -78,10 +78,10 @@ def main() -> None:
     if not sys.argv[1].startswith("-"):
         import debugpy  # noqa: F401 - else kernels of a nursery have no debugger, of which JupyterLab complains
 
-        from workbench.lab.batch import nursery
+        from workbench.lab.batch import forkserver
 
-        nursery.PRELOADED += tuple(name for package in MORE for name in modules(package))
-        nursery.main()
+        forkserver.PRELOADED += tuple(name for package in MORE for name in modules(package))
+        forkserver.main()
         return
     if CAN_FORK:
         warm()

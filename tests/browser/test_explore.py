@@ -201,7 +201,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     me.tab("Before a run")
     before = me.costs()
     page.evaluate(f"{OWN_STRAGGLERS}.forEach(slider => (slider.dataset.mark = 'kept'))")
-    me.field("published").select_option("fig9c")
+    me.field("Preset").select_option("fig9c")
     before = me.changed(before)
     expect(me.field("workers")).to_have_value("156")
     # the schemes' own sliders reach what 156 workers allow, and are those that were there before
@@ -309,7 +309,7 @@ def test_run_takes_what_was_typed_while_the_kernel_was_busy(
 
 def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], Path]) -> None:
     """Keep a figure, data, a setting and a run; then delete the run, after the question."""
-    me.tab("Keep")
+    me.tab("Save / export")
     page.wait_for_function(
         "() => [...document.querySelectorAll('textarea')].some(t => t.value.startsWith('papermill'))"
     )
@@ -320,7 +320,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     assert {path.suffix for path in exports.iterdir()} >= {".png", ".parquet", ".yaml", ".sh"}
     assert isinstance(wb.Experiment.read(next(exports.glob("*.yaml"))), wb.Experiment)
     page.get_by_label("Name", exact=True).locator("visible=true").fill("Stopped early")
-    me.press("Keep run")
+    me.press("Save run")
     page.get_by_text("kept: ").locator("visible=true").first.wait_for()
     assert len(wb.Trace.load(root / "runs" / "stopped-early").rounds) > 0
     picture("keep")

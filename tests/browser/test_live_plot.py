@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 LONG = f"""{PACED}
 import workbench as wb
-runs = wb.start_all(wb.rivals(3, 2, 1, rounds=3000))
+runs = wb.start_all(wb.baselines(3, 2, 1, rounds=3000))
 plot = wb.watch(runs)
 plot"""
 RESTART = "() => void window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
@@ -125,7 +125,7 @@ def test_the_target_can_be_typed_and_dragged(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     name = write(
-        "import workbench as wb\nplot = wb.watch(wb.start_all(wb.rivals(3, 2, 1, rounds=30)))\nplot",
+        "import workbench as wb\nplot = wb.watch(wb.start_all(wb.baselines(3, 2, 1, rounds=30)))\nplot",
         "print(plot.target)",
     )
     lab = Lab(page, server, name)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 
 # Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
-LATER = ("01-straight-line", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
+LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
 
 
 def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(

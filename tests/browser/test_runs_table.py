@@ -38,7 +38,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     write: Callable[..., str],
     picture: Callable[[str], Path],
 ) -> None:
-    for trace in wb.compare(wb.rivals(3, 2, 1, rounds=5)):
+    for trace in wb.compare(wb.baselines(3, 2, 1, rounds=5)):
         keep(trace, root / "kept", trace.label, tags=["coded"] if trace.label in ("GC", "CR") else [])
     foreign: list[str] = []
     page.on("request", lambda r: foreign.append(r.url) if r.url.startswith("http") else None)
@@ -95,7 +95,7 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
     write: Callable[..., str],
     picture: Callable[[str], Path],
 ) -> None:
-    found = wb.compare([e.replace(seed=s) for e in wb.rivals(3, 2, 1, rounds=5) for s in range(2)])
+    found = wb.compare([e.replace(seed=s) for e in wb.baselines(3, 2, 1, rounds=5) for s in range(2)])
     for i, trace in enumerate(found):
         trace.save(root / "ranges" / f"{i}")
     times = sorted(float(f"{trace.columns['time'][-1]:.5g}") for trace in found)
@@ -141,7 +141,7 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
 
     # what was asked stays when a run comes, when columns change, and when the page is loaded again
     found[0].save(root / "ranges" / "new")
-    press("Look again")
+    press("Refresh")
     expect(page.locator(".dt-info")).to_contain_text("from 12 total")
     page.locator(ROWS).first.locator("td").nth(1).click()
     page.wait_for_function(
@@ -175,12 +175,12 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []
     picture("runs-groups")
-    page.get_by_role("button", name="Look again").focus()
+    page.get_by_role("button", name="Refresh").focus()
     names = []
     for _ in range(40):
         names.append(page.evaluate(NAME).split("\n")[0].strip())
         page.keyboard.press("Tab")
-    wanted = ["Look again", "Columns …", "Target", "archived ones too", "Columns", "Pinned", "Search:"]
+    wanted = ["Refresh", "Columns …", "Target", "Show archived", "Columns", "Pinned", "Search:"]
     wanted += ["Look into a round", "Delete", "Mean of", "by", "Group"]
     assert [name for name in names if name in wanted] == wanted
     assert noise.after_reload() == []

@@ -84,11 +84,11 @@ def test_a_sweep_fills_in_is_stopped_and_goes_on(
     lab.await_answer(
         1, lambda text: text == "stopped" or text == "failed"
     )  # another handle, from the folder alone
-    page.get_by_role("button", name="Go on", exact=True).click()
+    page.get_by_role("button", name="Resume", exact=True).click()
     page.wait_for_function(f"() => /^.*failed: 4 of 8 runs done/m.test(({BUSY})())")
     expect(page.get_by_role("alert").filter(has_text="QuorumLost").first).to_be_visible()
     lab.dark()
-    page.get_by_label("Picture").select_option("parallel coordinates")
+    page.get_by_label("Figure").select_option("parallel coordinates")
     page.locator('[role=figure][aria-label*="of 4 runs"] .wb-plot[data-drawn]').wait_for()
     picture("sweep-dark")
     assert noise.errors == []

@@ -232,7 +232,7 @@ def test_import_is_light() -> None:
     ("fields", "says"),
     [
         ({"rounds": 10**23}, f"rounds = {10**23}: is too large; take 100000000 or less"),
-        ({"rounds": 1e23}, "rounds = 1e+23: is no whole number; take 1 or more"),
+        ({"rounds": 1e23}, "rounds = 1e+23: is not a whole number; take 1 or more"),
         (
             {"rounds": 10**5000},
             "rounds = a number of thousands of digits: is too large; take 100000000 or less",

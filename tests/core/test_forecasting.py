@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
 @pytest.mark.parametrize("place", range(5))
 def test_event_engine_and_forecast_agree_within_monte_carlo_error(place: int) -> None:
     """Independent seeds: two means of the same thing."""
-    e = wb.rivals(3, 2, 1, **COMMON, rounds=400)[place]
+    e = wb.baselines(3, 2, 1, **COMMON, rounds=400)[place]
     line = timeline(e, Coefficients(e.plan), events=False)
     per_round = np.diff(line.times, prepend=0.0)
     f = wb.forecast(e, rounds=4000, seed=1)

@@ -1,4 +1,4 @@
-"""A scheme, a delay law, a problem and an optimiser of a loose file wherever a name is taken: as `mine.py:Half`."""
+"""A scheme, a delay model, a problem and an optimiser of a loose file wherever a name is taken: as `mine.py:Half`."""
 
 from __future__ import annotations
 

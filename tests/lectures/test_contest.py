@@ -52,7 +52,7 @@ def test_the_numbers_are_those_of_the_contest(kept: pd.DataFrame) -> None:
     delays = contest.synthetic("bursts", 2.0)
     base = contest.experiment(delays, 0.0)
     chosen = contest.contenders(["UMW", "CR", "GC", "SGD"])
-    found = contest.told(contest.rows("bursts", "2", 0.0, contest.Contest(base).results(base, chosen)))
+    found = contest.told(contest.rows("bursts", "2", 0.0, contest.SchemeGrid(base).results(base, chosen)))
     for _, row in found.iterrows():
         same = kept[(kept["law"] == "bursts") & (kept["column"] == "2") & (kept["cost"] == 0.0)]
         same = same[(same["scheme"] == row["scheme"]) & (same["family"] == row["family"])]
@@ -89,7 +89,7 @@ def test_only_what_holds_parts_twice_is_a_code() -> None:
     assert ("wait for all", "CR") in contest.contenders(["CR"])
     assert contest.contenders(["no such scheme"]) == []
     base = contest.experiment(contest.synthetic("tail", 1.0), 0.1)
-    one = contest.Contest(base)
+    one = contest.SchemeGrid(base)
     tree, coded = one.results(base, contest.contenders(["CR"]))
     assert tree.args["stragglers"] == 0
     assert coded.args["stragglers"] > 0

@@ -21,14 +21,14 @@ _TIME = click.FloatRange(0, min_open=True)
 @click.argument("plan", metavar="SWEEP", type=_PATH)
 @option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time.")
 @option("-o", "--output", type=_PATH, help="Folder of the sweep; default: runs/ and its name.")
-@option("--only", multiple=True, metavar="RUN", help="This run alone (more than once: these).")
+@option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
 @option("--engine", help="Another engine than the sweep's.")
 @option("--cluster", help="Another cluster than the sweep's.")
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
 @option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
 @option("--quiet", is_flag=True, help="No progress bar.")
 @option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
-@option("--background", is_flag=True, help="In a process of its own, which `workbench watch` shows.")
+@option("--background", is_flag=True, help="In a process of its own, which `workbench attach` shows.")
 @option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
 def sweep(
     plan: Path,
@@ -65,7 +65,7 @@ def sweep(
                 )
             start(chosen, folder, jobs=jobs, timeout=timeout, pictures=pictures)
             click.echo(
-                f"{folder}: started; workbench watch {folder} shows it, workbench stop {folder} ends it"
+                f"{folder}: started; workbench attach {folder} shows it, workbench stop {folder} ends it"
             )
             return
         options: dict[str, Any] = {"timeout": timeout, "progress": not quiet, "pictures": pictures}
@@ -75,16 +75,8 @@ def sweep(
         raise SystemExit(1)
 
 
-@click.command()
-@click.argument("folder", type=_PATH)
-@option("--once", is_flag=True, help="Print how it stands now, and end.")
-@option("--of", help="Which result's means; default: what the sweep searches, or time.")
-@option("--target", type=float, help="For --of time_to and rounds_to.")
-def watch(folder: Path, once: bool, of: str | None, target: float | None) -> None:
-    """Show how the sweep in FOLDER stands until it is over: what is left, failures, means, what decides.
-
-    Ctrl-C only stops watching. The numbers are those of the figure in a notebook (`wb.batch.attach`).
-    """
+def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:
+    """Print the status of a sweep until it is over: what is left, failures, means, which setting decides."""
     from workbench.lab.batch.background import attach
     from workbench.lab.batch.run import read_folder
 

@@ -10,7 +10,7 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Status
-from workbench.mpi.launch.reports import Said, aligned, table
+from workbench.mpi.launch.reports import ProgressCallback, aligned, table
 
 T = TypeVar("T")
 _NAME = click.argument("name")
@@ -88,7 +88,7 @@ def run(name: str, command: tuple[str, ...]) -> None:
     Exit status: the first that is not 0.
     """
     chosen = clusters.load(name)
-    found = _shown(f"running on {chosen.name}", lambda said: chosen.run(list(command), said))
+    found = _shown(f"running on {chosen.name}", lambda progress: chosen.run(list(command), progress))
     for host, (_, output) in found.items():
         for line in output.splitlines():
             click.echo(f"{host}: {line}" if len(found) > 1 else line)
@@ -118,7 +118,7 @@ def lines(status: Status) -> list[str]:
     return [*aligned(rows, "<<>>><"), ", ".join(words), *([status.note] if status.note else [])]
 
 
-def _shown(what: str, work: Callable[[Said], T], status: int = 1) -> T:
+def _shown(what: str, work: Callable[[ProgressCallback], T], status: int = 1) -> T:
     """Do something with a progress bar, which shows itself after a second.
 
     A cluster's error may be a table: it is shown as it is, and ends the command with that exit status.

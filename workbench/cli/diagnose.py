@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from click import option
 
-from workbench.analysis.recordings.doctor import diagnose as examine
+from workbench.analysis.recordings.diagnosis import diagnose as examine
 from workbench.analysis.recordings.loading import load
 from workbench.analysis.recordings.sources import runs
 

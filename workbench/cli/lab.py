@@ -9,9 +9,9 @@ import click
 
 from workbench.core.base.settings import check_writable
 from workbench.lab.notebooks import copy_notebooks
-from workbench.mpi.launch.processes import tied
+from workbench.mpi.launch.processes import die_with_parent_argv
 
-FIRST = "01-straight-line.ipynb"
+FIRST = "01-quickstart.ipynb"
 _PORT = click.IntRange(1, 65535)
 
 
@@ -30,7 +30,7 @@ def lab(folder: Path, port: int, browser: bool) -> None:
     click.echo(f"{folder}: {len(written)} files copied" if written else f"{folder}: nothing new to copy")
     for name in kept:
         click.echo(f"  kept {name}: it is not as it was copied; rename it to get the new one")
-    raise SystemExit(subprocess.call(tied("TERM", *command(port, browser)), cwd=folder))
+    raise SystemExit(subprocess.call(die_with_parent_argv("TERM", *command(port, browser)), cwd=folder))
 
 
 def command(port: int, browser: bool) -> list[str]:

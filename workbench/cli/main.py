@@ -16,12 +16,12 @@ from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
 _MODULES = {  # of this package, and the commands in them
-    "batch": ("sweep", "watch", "runs"),
+    "batch": ("sweep", "runs"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
     "lab": ("lab",),
     "plan": ("profile", "plan"),
-    "run": ("run", "follow", "resume", "stop"),
+    "run": ("run", "attach", "resume", "stop"),
     "show": ("forecast", "code", "presets", "schemes", "delays"),
 }
 

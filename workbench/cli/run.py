@@ -1,4 +1,4 @@
-"""Commands for runs: run begins one; follow, stop and resume are for real ones that are under way or broke off.
+"""Commands for runs: run begins one; attach, stop and resume are for real ones that are under way or broke off.
 
 `workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
 """
@@ -19,7 +19,8 @@ from workbench.core.running.run import watched
 from workbench.core.running.start import run as run_experiment
 from workbench.core.trace.layout import ENDED, PLAN
 from workbench.core.trace.trace import Trace
-from workbench.mpi.running.real import RealRun, attach
+from workbench.mpi.running.real import RealRun
+from workbench.mpi.running.real import attach as attach_to
 from workbench.mpi.running.real import resume as go_on
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path))
@@ -103,9 +104,22 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 @click.command()
 @_FOLDER
 @TRUST
-def follow(folder: Path, trust: bool) -> None:
-    """Watch a real run by its FOLDER until it ends; Ctrl-C only stops watching."""
-    _report(attach(folder, trust=trust), stop=False)
+@option("--once", is_flag=True, help="Of a sweep: print its status now, and end.")
+@option("--of", help="Of a sweep: the result whose means are shown.  [default: what it searches, or time]")
+@option("--target", type=float, help="Of a sweep: for --of time_to and rounds_to.")
+def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
+    """Show the real run or the sweep in FOLDER until it ends; Ctrl-C only stops watching.
+
+    For a sweep: what is left, failures, means, and which setting decides, as the figure in a notebook shows them.
+    """
+    if (folder / PLAN).is_file():
+        from workbench.cli.batch import show_sweep
+
+        return show_sweep(folder, once, of, target)
+    for name, value in (("--once", once or None), ("--of", of), ("--target", target)):
+        if value is not None:
+            raise SettingError(f"{name}: is for sweeps, and {str(folder)!r} holds none; leave it out")
+    _report(attach_to(folder, trust=trust), stop=False)
 
 
 @click.command()
@@ -129,7 +143,7 @@ def stop(folder: Path, trust: bool) -> None:
         sweep.wait(30.0)
         click.echo(sweep)
         return
-    run = attach(folder, trust=trust)
+    run = attach_to(folder, trust=trust)
     if (folder / ENDED).exists():
         click.echo("this run has ended already")
     else:

@@ -30,7 +30,7 @@ def forecast(spec: Path, rounds: int | None) -> None:
         click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
     else:
         click.echo(f"a round takes {in_seconds(f.mean)}")
-    if (delays := experiment.delays).memory or delays.lasting:
+    if (delays := experiment.delays).markovian or delays.per_run:
         click.echo(f"with {delays.kind} delays rounds are not independent: other seeds differ by more")
     click.echo(
         f"load {100 * f.load:.3g} % of the data, {f.messages:.6g} messages, {f.bytes:.6g} bytes a round"

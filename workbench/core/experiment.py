@@ -19,8 +19,6 @@ from pydantic import (
 
 from workbench.core import problems, schemes
 from workbench.core.base.files import write_file
-from workbench.core.base.kinds import there_are
-from workbench.core.base.own import name_of, told
 from workbench.core.base.settings import (
     SettingError,
     Settings,
@@ -34,14 +32,16 @@ from workbench.core.base.settings import (
 )
 from workbench.core.base.text import dump, read_yaml
 from workbench.core.base.trust import limited
+from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import name_of, told
+from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.configurations import Configuration, configurations_of, reason_fixed
 from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential, law_of
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
-from workbench.core.contract.steering import Steering
-from workbench.core.contract.ways import Way, ways_of, why_not
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
@@ -77,11 +77,11 @@ class Experiment(Settings):
     """
 
     scheme: str = setting("CR", "gradient aggregation scheme")
-    scheme_args: dict[str, Any] = setting({}, "numbers of the scheme")
+    scheme_args: dict[str, Any] = setting({}, "parameters of the scheme")
     problem: str = setting("logistic", "what is minimised")
     problem_args: dict[str, Any] = setting({}, "data and regularisation")
     optimiser: str = setting("gd", "how the model is updated")
-    optimiser_args: dict[str, Any] = setting({}, "numbers of the optimiser")
+    optimiser_args: dict[str, Any] = setting({}, "parameters of the optimiser")
     workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
         12, "number of workers (N), master not counted", ge=1
     )
@@ -136,9 +136,9 @@ class Experiment(Settings):
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
-        elif samples is not None and (firm := why_not(scheme, scheme.plan(self.workers, samples))):
+        elif samples is not None and (reason := reason_fixed(scheme, scheme.plan(self.workers, samples))):
             instead = "take adaptive = false, or begin with another scheme, e.g. 'GC'"
-            why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {firm}; {instead}"
+            why = f"scheme = {self.scheme!r} cannot be changed between rounds, as {reason}; {instead}"
         if why:
             raise SettingError(f"adaptive = True: {why}")
 
@@ -204,19 +204,21 @@ class Experiment(Settings):
                 vars(copy).pop(made, None)
         return copy
 
-    def steering(self, emulated: bool = True, **more: Any) -> Steering:
+    def adaptive_controller(self, emulated: bool = True, **more: Any) -> AdaptiveController:
         """What re-plans a run of it, from the scheme that it names on.
 
         `emulated`: links are as the experiment has them; else what messages take is only measured. `more`: see
-        `Steering`.
+        `AdaptiveController`.
         """
         samples, floats = self.shape()
         self._steerable(samples)
-        own = Way(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
+        own = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
         link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
-        return Steering(ways_of(own, self.problem), self.rounds, link, floats, rate, row, **more)
+        return AdaptiveController(
+            configurations_of(own, self.problem), self.rounds, link, floats, rate, row, **more
+        )
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""
@@ -231,7 +233,7 @@ class Experiment(Settings):
     def load(self) -> float:
         """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
         samples, scheme = self.problem_spec.count(), self.built_scheme
-        return float(scheme.loads(self.workers, samples).max()) * scheme.passes / samples
+        return float(scheme.loads(self.workers, samples).max()) * scheme.epochs_per_round / samples
 
     @classmethod
     def read(cls, path: str | Path, trust: bool = False) -> Experiment:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.arguments import kinds_checked
-from workbench.core.base.own import told
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import told
 from workbench.core.contract.delays import DelayStream
-from workbench.core.contract.odds import BATCH, Draws, Odds
 from workbench.core.contract.plan import Plan
+from workbench.core.contract.round_times import MAX_TIMES_PER_BATCH, RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
@@ -94,7 +94,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
     True
     """
     e, scheme = _forecastable(e, None, None), e.built_scheme
-    if scheme.own_pace or scheme.delayed:
+    if scheme.self_paced or scheme.delayed:
         return np.array([_forecast(e, 1, seed, None).mean for seed in seeds])
     each = [_draws(e, 1, seed)(range(1), None) for seed in seeds]
 
@@ -104,16 +104,16 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
 
     draws = replace(
         each[0],
-        first=1,  # a run's first round may be another one (PGC)
+        first_round=1,  # a run's first round may be another one (PGC)
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=send,
-        ties=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
+        tie_order=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
         progress=lambda portions, which: np.concatenate(
             [draws.progress(portions, slice(1)) for draws in each[which]]
         ),
     )
-    found = scheme.odds(draws if sharing is None else sharing.shared(draws), e.workers)
-    if found.carry is not None:  # rounds begin with what those before left, and these are of other runs
+    found = scheme.round_times(draws if sharing is None else sharing.shared(draws), e.workers)
+    if found.state is not None:  # rounds begin with what those before left, and these are of other runs
         return np.array([_forecast(e, 1, seed, sharing).mean for seed in seeds])
     return found.seconds if sharing is None else sharing.ended(found, draws).seconds
 
@@ -139,29 +139,29 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
     workers, scheme = e.workers, e.built_scheme
     total = e.rounds if rounds is None else rounds
     drawn = _draws(e, total, e.seed if seed is None else seed)
-    at_once = max(1, BATCH // workers)
-    if scheme.own_pace or scheme.delayed:
+    at_once = max(1, MAX_TIMES_PER_BATCH // workers)
+    if scheme.self_paced or scheme.delayed:
         sharing = None
-    batches, carry = list[Odds](), None
+    batches, carry = list[RoundTimes](), None
     for start in range(0, total, at_once):
         draws = drawn(range(start, min(start + at_once, total)), carry)
         draws = draws if sharing is None else sharing.shared(draws)
-        odds = scheme.odds(draws, workers)
+        odds = scheme.round_times(draws, workers)
         late = (draws.seconds.max(axis=1) > odds.seconds).any()
         if (
-            sharing is not None and odds.carry is None and late
+            sharing is not None and odds.state is None and late
         ):  # else the scheme itself knows who is still at work
-            batches = [sharing.odds(drawn, lambda draws: scheme.odds(draws, workers), total)]
+            batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
         batches.append(odds if sharing is None else sharing.passed_on(odds))
-        carry = odds.carry
+        carry = odds.state
     names = ("seconds", "messages", "bytes")
     seconds, messages, size = (np.concatenate([getattr(b, name) for b in batches]) for name in names)
     seconds[np.isnan(seconds)] = np.inf  # from one moment that no number can hold to the next
     return Forecast(seconds, e.load, float(messages.mean()), float(size.mean()))
 
 
-def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Draws]:
+def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], SampledTimes]:
     """What draws some rounds of a run of so many, given what those before left behind."""
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
@@ -170,13 +170,13 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Draws
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
     plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
 
-    def drawn(chosen: range, carry: Any = None) -> Draws:
+    def drawn(chosen: range, carry: Any = None) -> SampledTimes:
         seconds = (
             np.broadcast_to(np.nan, (len(chosen), workers))  # it asks by number for what it needs
-            if scheme.own_pace
+            if scheme.self_paced
             else np.stack([_whole(stream, scheme, r, loads, plan) for r in chosen])
         )
-        return Draws(
+        return SampledTimes(
             seconds,
             lambda length: stream.sent(chosen, length / floats),
             e.line,

@@ -13,7 +13,7 @@ from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
-from workbench.core.presets.codedreduce import rivals
+from workbench.core.presets.codedreduce import baselines
 from workbench.core.running.start import run
 from workbench.lab.figures import gantt, scheme_style
 from workbench.lab.figures import tree as tree_figure
@@ -64,7 +64,7 @@ class Bandwidth(Knobs):
         """All five schemes, by name."""
         link = {"latency": 1e-3 * self.latency, "bandwidth": 8 * FLOATS / (1e-3 * self.message)}
         args = (self.children, self.layers, self.stragglers)
-        return {e.scheme: e for e in rivals(*args, rounds=rounds, link=link, **{**DIGITS, **more})}
+        return {e.scheme: e for e in baselines(*args, rounds=rounds, link=link, **{**DIGITS, **more})}
 
 
 # ---------------------------------------------------------------- figures

@@ -17,7 +17,7 @@ import click
 
 from workbench.core.base.settings import SettingError
 from workbench.lab.notebooks import shipped
-from workbench.mpi.launch.processes import tied
+from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench_lectures import scripts
 from workbench_lectures.assets import style
 from workbench_lectures.offline.pages import write
@@ -59,7 +59,7 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
         click.echo(f"open {static / 'index.html'}")
         return
     with templates(folder) as shared:
-        words = tied("TERM", *command(folder, port or _free_port(), browser, token, dark))
+        words = die_with_parent_argv("TERM", *command(folder, port or _free_port(), browser, token, dark))
         raise SystemExit(subprocess.call(words, env={**os.environ, "JUPYTER_PATH": shared}))
 
 

@@ -32,7 +32,7 @@ from scipy.stats import t as student
 
 from workbench.analysis.planning.targets import (
     EFFORT,
-    Need,
+    RoundsNeeded,
     Target,
     Trials,
     centre,
@@ -104,7 +104,7 @@ def synthetic(law: str, level: float) -> dict[str, Any]:
     """Delays of a cell; a share takes 1 where nothing holds a worker up."""
     each = 1.0 / SHARE
     if law == "bursts":
-        return {"kind": "markov", "shift": each, "enter": 0.05, "leave": 0.2, "factor": level}
+        return {"kind": "markov", "shift": each, "p_slow": 0.05, "p_recover": 0.2, "factor": level}
     return {"kind": "shifted_exponential", "shift": each, "rate": SHARE / level}
 
 
@@ -138,7 +138,7 @@ class Result:
 Timed = Callable[[Sequence[int]], Array]  # seeds -> seconds
 
 
-class Contest:
+class SchemeGrid:
     """One setting's schemes, at the same loss; what does not depend on the delays is learnt once for all cells."""
 
     def __init__(self, base: Experiment) -> None:
@@ -146,7 +146,7 @@ class Contest:
         self.local: dict[str, tuple[Experiment, float]] = {}  # local steps -> at its best rates, rounds
         self.centres: dict[str, float | None] = {}  # optimiser -> step around which others are tried
         self.tried: dict[str, tuple[list[float], Array]] = {}  # by all that who is in time depends on
-        self.needs: dict[str, Need] = {}  # the same, with the step and the seeds
+        self.needs: dict[str, RoundsNeeded] = {}  # the same, with the step and the seeds
 
     def results(self, base: Experiment, chosen: Sequence[Contender]) -> Iterator[Result]:
         """Every scheme at its best setting."""
@@ -243,7 +243,7 @@ class Contest:
         assert around is not None, f"{e.optimiser} does not come to the loss with full gradients"
         return Trials(stretched(self.aim, e), around * portion(e))
 
-    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> Need:
+    def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> RoundsNeeded:
         """Rounds to the loss, learnt once where the bandwidth does not matter; None: with the step chosen here."""
         key = repr((e if _linked(e) else e.replace(link={}), seeds, times))
         if key not in self.needs:
@@ -275,7 +275,7 @@ def _held(e: Experiment) -> float:
     """How many times the workers hold the data together: who takes other parts from round to round holds them all."""
     scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
     for r in range(plan.workers):
-        held = scheme.held(plan, r)
+        held = scheme.round_plan(plan, r)
         pairs.update((rank, part) for rank in range(1, plan.ranks) for part in held.work[rank].parts.tolist())
         if held is plan:
             break
@@ -350,7 +350,7 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 def main(arguments: Sequence[str]) -> None:
     """Make the table anew, for the laws that are named, and the schemes if any are."""
-    contest = Contest(experiment(synthetic("bursts", 1.0), 0.0))
+    contest = SchemeGrid(experiment(synthetic("bursts", 1.0), 0.0))
     named = [name for name in (*LEVELS, "recorded") if name in arguments]
     only = [name for name in schemes.names() if name in arguments]
     cells = [
@@ -385,7 +385,11 @@ def recorded(traces: Path, folder: Path) -> Iterator[tuple[str, str, dict[str, A
         table["seconds"] /= table["seconds"].median()
         path = folder / f"{column}.csv"
         table.to_csv(path, index=False)
-        yield "recorded", column, {"kind": "replay", "path": str(path), "samples": SHARE, "together": True}
+        yield (
+            "recorded",
+            column,
+            {"kind": "replay", "path": str(path), "samples": SHARE, "common_start": True},
+        )
 
 
 def _table(traces: Path, column: str) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 import anywidget
 import traitlets as t
 
-from workbench.lab.widgets.guard import log
+from workbench.lab.widgets.callbacks import log
 from workbench_lectures.assets import script
 
 

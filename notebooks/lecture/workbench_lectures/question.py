@@ -9,7 +9,7 @@ import anywidget
 import ipywidgets as w
 import traitlets as t
 
-from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench_lectures.assets import script, style
 from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Desk, K

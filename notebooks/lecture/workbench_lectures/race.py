@@ -11,9 +11,9 @@ import ipywidgets as w
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.speedups import common_target, speedups
+from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.forms.fields import menu
-from workbench.lab.widgets.guard import Pane, guarded
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench_lectures.film import Clock, Film, Filmed, length, shoot
 from workbench_lectures.knobs import Desk, K, Panel
@@ -69,7 +69,7 @@ class Race(Pane):
         return [run.result() for run in self.runs if run.wait(timeout)]
 
     def _show(self, values: Mapping[str, Any], film: Film, limits: Sequence[int | None] = ()) -> None:
-        self.tell("")
+        self.report("")
         self.film, self.values = film, dict(values)
         self.runs = shoot(self.entries(type(self.desk.knobs)(**values)), film, limits)
         self.table.value, self.plot.target = "", None
@@ -84,7 +84,7 @@ class Race(Pane):
     @guarded
     def _over(self) -> None:
         failed = [f"{run.label}: {run.note}" for run in self.runs if run.state == "failed"]
-        self.tell("; ".join(dict.fromkeys(failed)))
+        self.report("; ".join(dict.fromkeys(failed)))
         self.changed()  # it may have been stopped
         traces = self.traces
         if len(traces) == len(self.runs) and self.plot.target is None and self.plot.y == "loss":

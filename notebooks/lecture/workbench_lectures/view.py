@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.lab.figures.style import Theme
-from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.plot import Plot
 from workbench_lectures.knobs import Desk, K
 
@@ -29,5 +29,5 @@ class View(Pane):
     @guarded
     def redraw(self) -> None:
         """Draw the figure for the knobs as they stand."""
-        self.tell("")
+        self.report("")
         self.plot.redraw()

@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.analysis.recordings import Recording
-from workbench.analysis.recordings.doctor import Diagnosis, diagnose
+from workbench.analysis.recordings.diagnosis import Diagnosis, diagnose
 from workbench.core.base.settings import setting
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.gallery.culprits import culprits
@@ -57,7 +57,7 @@ def job(knobs: WhoIsLate) -> Recording:
 
 @lru_cache(maxsize=64)
 def answer(workers: int, late: int, factor: float, often: float) -> Diagnosis:
-    """What the doctor says of it."""
+    """What the diagnosis says of it."""
     return diagnose(recording(workers, late, factor, often))
 
 

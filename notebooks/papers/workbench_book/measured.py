@@ -19,7 +19,7 @@ from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
-from workbench.core.presets.codedreduce import Preset, rivals
+from workbench.core.presets.codedreduce import Preset, baselines
 from workbench.core.running import start as runner
 from workbench.core.trace.trace import Trace
 from workbench_book.setting import Setting
@@ -155,7 +155,7 @@ def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], flo
         "delays": spread(first.delays.model_dump(), samples / 2000),
         "link": spread_link(first.link.model_dump(), floats / 50),
     }
-    small = rivals(children, layers, late, **common)
+    small = baselines(children, layers, late, **common)
     return sped_up({e.scheme: e for e in small}, ROUND, "CR")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.analysis.planning.search import search
 from workbench.core.base.types import Array
-from workbench.core.contract.scheme import some
+from workbench.core.contract.scheme import log_spaced_ints
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.schemes.sequential import MSGC, SRSGC, Sequential
@@ -43,7 +43,7 @@ def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -
         problem="unit",
         problem_args={"samples": 60 * WORKERS},
         delays={
-            "kind": "markov", "shift": 1e-3, "factor": FACTOR, "leave": leave, "enter": leave * SLOW / (1 - SLOW),
+            "kind": "markov", "shift": 1e-3, "factor": FACTOR, "p_recover": leave, "p_slow": leave * SLOW / (1 - SLOW),
         },
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def settings(label: str) -> Iterator[dict[str, Any]]:
     """What is searched: the paper's grid, delays of five rounds at most and windows of seven."""
     cls: type[Sequential] | None = {"M-SGC": MSGC, "SR-SGC": SRSGC}.get(label)
     if cls is not None:
-        lambdas = some(1, WORKERS)
+        lambdas = log_spaced_ints(1, WORKERS)
         yield from (s for s in cls.settings(WORKERS, 5, 7) if s["stragglers"] in lambdas)
     elif label == "UMW":
         yield {}

@@ -93,11 +93,13 @@ def test_slow_workers_are_found_again(
 def test_a_slow_state_that_passes_is_found_again(
     shift: float, enter: float, leave: float, factor: float, seed: int
 ) -> None:
-    law = refit(drawn(Markov(shift=shift, enter=enter, leave=leave, factor=factor), 200, 60, seed), "markov")
+    law = refit(
+        drawn(Markov(shift=shift, p_slow=enter, p_recover=leave, factor=factor), 200, 60, seed), "markov"
+    )
     assert isinstance(law, Markov)
     assert (law.shift, law.factor) == (pytest.approx(shift, rel=1e-6), pytest.approx(factor, rel=1e-6))
-    assert law.enter == pytest.approx(enter, rel=0.3)
-    assert law.leave == pytest.approx(leave, rel=0.3)
+    assert law.p_slow == pytest.approx(enter, rel=0.3)
+    assert law.p_recover == pytest.approx(leave, rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_a_slow_state_that_passes_is_found_again(
         ShiftedExponential(shift=1.0, rate=2.0),
         Pareto(shift=1.0, shape=2.0),
         Heterogeneous(shift=1.0, slow=0.3),
-        Markov(shift=1.0, enter=0.1, leave=0.2, factor=6.0),
+        Markov(shift=1.0, p_slow=0.1, p_recover=0.2, factor=6.0),
     ],
     ids=lambda law: law.kind,
 )
@@ -129,16 +131,16 @@ def test_what_is_open_of_the_share_of_slow_workers_falls_with_the_root_of_their_
 
 def test_chances_to_turn_slow_are_those_within_measurements() -> None:
     """Spells go on within a measurement, not into the next; as far as they are known they are drawn again."""
-    truth, ends = Markov(shift=1.0, enter=0.02, leave=0.1), range(20, 800, 20)
+    truth, ends = Markov(shift=1.0, p_slow=0.02, p_recover=0.1), range(20, 800, 20)
     times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])
     apart, joined = refit(times, "markov", ends), refit(times, "markov")
     assert isinstance(apart, Markov)
     assert isinstance(joined, Markov)
-    assert (apart.enter, apart.leave) == (pytest.approx(0.02, rel=0.2), pytest.approx(0.1, rel=0.2))
-    assert joined.leave > 1.2 * apart.leave
+    assert (apart.p_slow, apart.p_recover) == (pytest.approx(0.02, rel=0.2), pytest.approx(0.1, rel=0.2))
+    assert joined.p_recover > 1.2 * apart.p_recover
     rng = np.random.default_rng(0)
     low, middle, high = (redrawn(times, "markov", rng, ends, (q, q)) for q in (0.01, 0.5, 0.99))
-    for name in ("enter", "leave"):
+    for name in ("p_slow", "p_recover"):
         assert getattr(middle, name) == pytest.approx(getattr(apart, name), rel=0.02)
         assert getattr(low, name) < getattr(truth, name) < getattr(high, name)
 
@@ -169,7 +171,7 @@ def test_a_law_that_does_not_fit_is_said_to() -> None:
 
 def test_correlations_tell_the_laws_apart() -> None:
     for_good = persistence(drawn(Heterogeneous(slow=0.5, active_straggles=0.0), 90, 100))
-    passing = persistence(drawn(Markov(enter=0.1, leave=0.1), 90, 300))
+    passing = persistence(drawn(Markov(p_slow=0.1, p_recover=0.1), 90, 300))
     neither = persistence(drawn(ShiftedExponential(), 90, 100))
     assert for_good.lag == pytest.approx(for_good.far, abs=0.05)
     assert passing.lag == pytest.approx(0.8, abs=0.05)  # 1 - enter - leave
@@ -233,7 +235,7 @@ def test_replaying_together_keeps_rounds_together(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     rows = [f"{w},{i},{100 * i + w + 1}" for w in range(4) for i in range(6)]
     path.write_text("\n".join(["worker,iteration,seconds", *rows]))
-    times = drawn(Replay(path=str(path), together=True), 12, 4, seed=3)
+    times = drawn(Replay(path=str(path), common_start=True), 12, 4, seed=3)
     assert all(len(set((row // 100).tolist())) == 1 for row in times)
     np.testing.assert_array_equal(times[:6], times[6:])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.analysis.planning.linkfit import Messages, PortFit, Work, fit_line, fit_port, fit_work
-from workbench.core.contract.odds import port
+from workbench.core.contract.round_times import port_departures
 
 FEW = settings(max_examples=10)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -44,7 +44,7 @@ def messages(truth: PortFit, seed: int, senders: int = 8) -> list[Messages]:
         sent = rng.uniform(0, spread, (40, senders))
         order = np.argsort(sent, axis=1)
         end = np.empty_like(sent)
-        np.put_along_axis(end, order, port(sent + truth.latency, truth.transfer(length)), axis=1)
+        np.put_along_axis(end, order, port_departures(sent + truth.latency, truth.transfer(length)), axis=1)
         found.append(Messages(length, sent, end))
     return found
 

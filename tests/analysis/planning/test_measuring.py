@@ -102,7 +102,7 @@ def test_forecasts_on_the_profile_are_those_on_the_truth(
     "delays",
     [
         {"kind": "heterogeneous", "slow": 0.3},
-        {"kind": "markov", "enter": 0.05, "leave": 0.2},
+        {"kind": "markov", "p_slow": 0.05, "p_recover": 0.2},
         {"kind": "pareto", "shape": 2.5},
         {"kind": "constant", "shift": 1e-4},
     ],
@@ -189,10 +189,10 @@ def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> 
         ("{}", r"p\.json: cluster: is missing"),
     ],
 )
-def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, progress: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text)
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=progress):
         ClusterProfile.load(path)
 
 
@@ -393,8 +393,8 @@ def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) ->
         ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], progress: str) -> None:
+    with pytest.raises(SettingError, match=progress):
         profile(**options)
 
 

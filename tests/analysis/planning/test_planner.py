@@ -168,7 +168,7 @@ def test_other_machines_of_the_kind() -> None:
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
 
     def who(**asked: Any) -> Any:
-        return advise(profile, schemes=["UMW"], **asked).best.experiment.delays.who
+        return advise(profile, schemes=["UMW"], **asked).best.experiment.delays.slow_workers
 
     chances = profile.slow_for_good()
     assert chances is not None
@@ -198,7 +198,7 @@ def test_nobody_is_slow_where_all_straggle_alike() -> None:
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=0), 60, 8)
     advice = advise(profile, schemes=["UMW"])
     assert not [note for note in advice.notes if "very machines" in note]
-    assert not getattr(advice.best.experiment.delays, "who", None)
+    assert not getattr(advice.best.experiment.delays, "slow_workers", None)
     with pytest.raises(SettingError, match=r"machines = 'new': the profile is of the very machines"):
         advise(profile.here(12), schemes=["UMW"], machines="new")
 
@@ -212,7 +212,7 @@ def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
         laws = [law for each in found.resampled for law in each.laws[:1] if isinstance(law, Heterogeneous)]
         chances = found.slow_for_good()
         assert chances is not None
-        return chances, np.array([np.isin(np.arange(1, 13), law.who or ()) for law in laws])
+        return chances, np.array([np.isin(np.arange(1, 13), law.slow_workers or ()) for law in laws])
 
     chances, sure = drawn(60)
     assert len(sure) == 40
@@ -257,11 +257,11 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
     def lost(workers: int, kind: str, seed: int) -> float:
         e = wb.Experiment(scheme="UMW", workers=workers, seed=seed, delays={"kind": kind}, link=link)
         advice = advise(simulated(e, 16, 12, seed), workers=12, schemes=["GC"], seed=seed, machines="new")
-        assert (advice.doubt is None) == ("measure about" not in str(advice))
-        assert (advice.doubt is None) == advice.headline.startswith("Quickest")
+        assert (advice.runner_up is None) == ("measure about" not in str(advice))
+        assert (advice.runner_up is None) == advice.headline.startswith("Quickest")
         # A few times as many; at most what neighbours of twelve clusters are apart.
-        assert advice.doubt is None or advice.doubt.times < 62
-        return advice.doubt.behind if advice.doubt else 0.0
+        assert advice.runner_up is None or advice.runner_up.times < 62
+        return advice.runner_up.behind if advice.runner_up else 0.0
 
     few, many = (np.mean([lost(workers, "heterogeneous", seed) for seed in (1, 3)]) for workers in (12, 48))
     assert many < 0.75 * few  # by the root of four, if chance did not have a part

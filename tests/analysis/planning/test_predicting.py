@@ -149,7 +149,7 @@ def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -
         delays = SLOW_FOR_GOOD if kind in ("heterogeneous", OTHERS) else {"kind": kind}
         if kind == "heterogeneous":
             late = np.random.default_rng(number).random(workers) < SLOW_FOR_GOOD["slow"]
-            delays = {**delays, "who": tuple((np.flatnonzero(late) + 1).tolist())}
+            delays = {**delays, "slow_workers": tuple((np.flatnonzero(late) + 1).tolist())}
         truth: dict[str, Any] = {"delays": delays, "link": LINK}
         profile = simulated(wb.Experiment(scheme="UMW", workers=workers, seed=number, **truth), 40, 24)
         machines: Literal["same", "new"] = "new" if kind == OTHERS else "same"

@@ -11,7 +11,7 @@ from workbench.analysis.planning.search import search
 from workbench.core.schemes.sequential import MSGC, SRSGC
 
 BASE = wb.Experiment(
-    scheme="SR-SGC", workers=5, rounds=20, seed=3, delays={"kind": "markov", "enter": 0.1, "leave": 0.7}
+    scheme="SR-SGC", workers=5, rounds=20, seed=3, delays={"kind": "markov", "p_slow": 0.1, "p_recover": 0.7}
 )
 
 

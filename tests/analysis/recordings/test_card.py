@@ -119,7 +119,13 @@ def test_a_card_is_text_whatever_law_fits_best(kind: str, monkeypatch: pytest.Mo
         {},
         {"who": [2, 3]} if kind == "heterogeneous" else {"worker": 2} if kind == "changing" else {},
     ):
-        law = Law(delays={"kind": kind, **more}, distance=0.0, tail=1.0, gap=0.0, odd="lag")
+        law = Law(
+            delays={"kind": kind, **more},
+            distance=0.0,
+            tail=1.0,
+            correlation_gap=0.0,
+            worst_correlation="lag",
+        )
         monkeypatch.setattr(card_of, "laws_of", lambda _, law=law: [law])
         (line,) = [line for line in str(recording(times).card()).splitlines() if "law fits" in line]
         assert line.startswith(f"a {kind} law fits")

@@ -11,7 +11,7 @@ import workbench as wb
 from benchmarks import doctor
 from workbench.core.base.text import read_json
 from workbench.core.trace import records
-from workbench.mpi.engine.ledger import Books
+from workbench.mpi.engine.ledger import MergedLedgers
 
 pytestmark = pytest.mark.mpi
 
@@ -28,6 +28,6 @@ def test_the_fault_of_a_real_run_is_named(kind: str, number: int, healthy: bool,
     assert doctor.lies(kind, number, 0, tmp_path, healthy, exchange=True) != place
     named = [each.who for each in wb.diagnose(trace).culprits]
     assert named[:1] == ([one.wanted] if one.wanted else [])
-    books = Books(records.read_books(place))
+    books = MergedLedgers(records.read_ledgers(place))
     done, took = (np.array(books.count(name, doctor.ROUNDS)) for name in ("worked", "busy"))
     assert ((done > 0) & (done < took)).all()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest
 
-from tests.analysis.recordings.test_blame import bursts
-from workbench.analysis.recordings.blame import chances, spells_of
+from tests.analysis.recordings.test_attribution import bursts
+from workbench.analysis.recordings.attribution import p_values, spells_of
 from workbench.analysis.recordings.spells import burst_p_value, gap_p_value
 from workbench.core.base.types import Array
 
@@ -41,7 +41,7 @@ def test_a_worker_that_is_slow_in_a_part_of_the_steps_is_found(
     for seed in range(count):
         rng = np.random.default_rng([seed, 1])
         times = slowed(LAWS[law](120, 12, rng), seed % 12, part)
-        found += chances(times, rng)[seed % 12] <= 0.01 / 2
+        found += p_values(times, rng)[seed % 12] <= 0.01 / 2
     assert found >= int(0.8 * count)
 
 
@@ -49,7 +49,7 @@ def test_two_of_many_that_become_slow_at_different_steps_are_both_found() -> Non
     for seed in range(2):
         rng = np.random.default_rng([seed, 2])
         times = slowed(slowed(LAWS["shifted exponential"](100, 32, rng), 3, (0.8, 1.0)), 20, (0.7, 1.0))
-        assert np.flatnonzero(chances(times, rng) <= 0.005).tolist() == [3, 20]
+        assert np.flatnonzero(p_values(times, rng) <= 0.005).tolist() == [3, 20]
 
 
 def test_a_worker_of_four_is_found_when_it_slows_down_late() -> None:
@@ -57,7 +57,7 @@ def test_a_worker_of_four_is_found_when_it_slows_down_late() -> None:
     for seed in range(5):
         rng = np.random.default_rng([seed, 3])
         times = slowed(LAWS["lognormal"](100, 4, rng), 1, (0.8, 1.0))
-        found += chances(times, rng)[1] <= 0.005
+        found += p_values(times, rng)[1] <= 0.005
     assert found >= 4
 
 
@@ -74,7 +74,7 @@ def test_nobody_is_named_where_all_are_alike(law: str, size: tuple[int, int], co
         times = (
             bursts(steps, workers, 0.05 * steps, rng) if law == "bursts" else LAWS[law](steps, workers, rng)
         )
-        wrong += bool((chances(times, rng) <= 0.01).any())
+        wrong += bool((p_values(times, rng) <= 0.01).any())
     assert binomtest(wrong, count, 0.05, alternative="greater").pvalue > 0.01, wrong
 
 

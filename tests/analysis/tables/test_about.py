@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.tables.about import About, delete, describe, keep, tidy
+from workbench.analysis.tables.about import RunNotes, delete, describe, keep, tidy
 from workbench.core.base.locks import Lock
 from workbench.core.trace.layout import ABOUT
 
@@ -73,7 +73,7 @@ def test_what_is_said_is_read_back_and_what_is_not_given_stays(tmp_path: Path, c
             given = change.get(name, getattr(expected, name))
             wanted = tidy(given) if name == "tags" else given.strip() if name == "note" else given
             assert getattr(found, name) == wanted
-        assert About.read(tmp_path) == found
+        assert RunNotes.read(tmp_path) == found
         expected = found
 
 
@@ -81,7 +81,7 @@ def test_a_name_without_a_letter_is_refused_and_changes_nothing(trace: wb.Trace,
     folder = keep(trace, tmp_path, "One")
     with pytest.raises(wb.SettingError, match="name = "):
         describe(folder, name="?", note="new")
-    assert About.read(folder).note == ""
+    assert RunNotes.read(folder).note == ""
     with pytest.raises(wb.SettingError, match="not there any more"):
         describe(tmp_path / "gone", note="x")
 

@@ -71,7 +71,7 @@ def test_table_3_on_the_unit_problem() -> None:
 
 
 def test_a_ring_of_one() -> None:
-    assert len(wb.compare(wb.rivals(1, 1, 0, rounds=2))) == 5
+    assert len(wb.compare(wb.baselines(1, 1, 0, rounds=2))) == 5
 
 
 def test_a_diverging_run_says_so() -> None:
@@ -89,9 +89,9 @@ def test_a_diverging_run_says_so() -> None:
         ),
         (lambda: wb.Experiment.model_validate_json('{"workers":'), "Experiment = .*JSON"),
         (lambda: wb.Experiment.model_validate([1]), r"Experiment = \[1\]"),
-        (lambda: wb.Experiment(workers=True), "workers = True: is no number"),
+        (lambda: wb.Experiment(workers=True), "workers = True: is not a number"),
         (lambda: wb.Experiment(scheme_args={"stragglers": True}), r"scheme_args\.stragglers = True"),
-        (lambda: wb.rivals(0, 2, 1), "children = 0"),
+        (lambda: wb.baselines(0, 2, 1), "children = 0"),
         (lambda: wb.presets["fig8"]["XX"], "scheme = 'XX'"),
         (lambda: wb.forecast(wb.presets["fig8"]), "give a wb.Experiment"),  # type: ignore[arg-type]
         (lambda: wb.forecast(wb.Experiment(), 0), "rounds = 0"),

@@ -18,7 +18,7 @@ from workbench.analysis.recordings.recording import Recording
 from workbench.analysis.tables.about import keep
 from workbench.core.base.formulas import escaped, restored, to_csv
 from workbench.core.contract.delays import Replay
-from workbench.core.contract.delays.base import Keyed
+from workbench.core.contract.delays.base import CounterRNG
 
 STARTS = "=+-@\t\r\n"
 FORMULAS = [
@@ -89,4 +89,4 @@ def test_a_recording_comes_back_with_its_names(tmp_path: Path) -> None:
     assert set(map(str, again.frame["worker"])) == set(names)
     assert again.names == ["=job"]
     law = Replay(path=str(file), experiment="=job")
-    assert law.draw(Keyed(0), 0, 4, 0, None).shape[-1] == 4
+    assert law.draw(CounterRNG(0), 0, 4, 0, None).shape[-1] == 4

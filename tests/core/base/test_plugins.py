@@ -1,4 +1,4 @@
-"""Somebody else's package adds a scheme, a delay law, a problem, an optimiser, a kind of cluster and a command.
+"""Somebody else's package adds a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
 
 The package is a module and what pip writes beside it, in a folder that other processes find: nothing of ours is edited.
 """

@@ -109,7 +109,7 @@ class TestReal:
     def test_what_a_real_run_leaves_is_refused_when_changed(self, tmp_path: Path, real: Path) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
         rng, names = np.random.default_rng(0), records.kept(folder)
-        assert {layout.ROWS, layout.MODELS, layout.BOOKS, layout.ENDED, "arrivals/0.i64"} <= set(names)
+        assert {layout.ROWS, layout.MODELS, layout.LEDGERS, layout.ENDED, "arrivals/0.i64"} <= set(names)
         replay_arrivals(folder)
         for name in set(names) - {layout.ENDED}:
             for _ in range(10):
@@ -143,10 +143,10 @@ class TestReal:
         assert wb.Trace.load(folder).same(trace)
         assert unchanged(folder, layout.ENDED)
 
-    @pytest.mark.parametrize("name", ["ended.json", "task.json", "holder.json"])
+    @pytest.mark.parametrize("name", ["ended.json", "task.json", "owner.json"])
     def test_a_torn_file_of_words_is_named(self, tmp_path: Path, real: Path, name: str) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
-        for other in {"ended.json", "holder.json", SUMS} - {name}:  # as if it had broken off
+        for other in {"ended.json", "owner.json", SUMS} - {name}:  # as if it had broken off
             (folder / other).unlink()
         (folder / name).write_text('{"cluster": {"kind": "lo')
         with pytest.raises(wb.SettingError, match=rf"{name}: is damaged \(Unterminated string"):

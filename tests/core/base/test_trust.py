@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from workbench.core.base.own import source_hash, thing_of
 from workbench.core.base.settings import SettingError
 from workbench.core.base.trust import is_signed, key_file, limit, limited, signature
+from workbench.core.base.user_code import source_hash, thing_of
 
 WORDS = {"spec": {"scheme": "mine.py:Half"}, "code": ["a", 1]}
 

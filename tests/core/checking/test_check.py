@@ -11,22 +11,22 @@ import workbench as wb
 from tests.few import few
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
-from workbench.core.checking import Broken
+from workbench.core.checking import PropertyFailed
 from workbench.core.contract.delays import (
     Constant,
+    CounterRNG,
     DelayModel,
     Exponential,
     Heterogeneous,
-    Keyed,
     Markov,
     Pareto,
     delay_models,
 )
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.optimisers import GradientDescent
 from workbench.core.contract.plan import MASTER, Plan, uncoded_plan
 from workbench.core.contract.programs import at_least, parent_program, plain_sum, worker_program
 from workbench.core.contract.protocol import CODED, MODEL, Commit, Compute, Node, Program, Recv, Send
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.schemes.uncoded import UMW
@@ -35,31 +35,31 @@ FEW = 12  # cases a law: what is wrong here is wrong nearly always
 
 
 def broken(what: Any) -> set[str]:
-    return {row.law for row in wb.check(what, examples=FEW).broken}
+    return {row.property for row in wb.check(what, examples=FEW).failed}
 
 
 @pytest.mark.parametrize("name", few("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"]))
 def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
     checked = wb.check(name, examples=8)
     assert checked.ok, checked
-    assert all(row.verdict != "holds" or row.cases for row in checked.rows)
+    assert all(row.verdict != "passes" or row.cases for row in checked.rows)
 
 
 @pytest.mark.parametrize("name", few("delays' laws", 3, sorted(set(delay_models()) - {"replay"})))
 def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
-    verdicts = {row.law: row.verdict for row in checked.rows}
-    told = "does not apply" if name == "changing" else "holds"  # its mean hangs on how many rounds there are
+    verdicts = {row.property: row.verdict for row in checked.rows}
+    told = "does not apply" if name == "changing" else "passes"  # its mean hangs on how many rounds there are
     assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
 
 
 def test_a_tail_without_variance_declares_no_mean() -> None:
-    rows = {row.law: row.verdict for row in wb.check(Pareto(shape=1.5), examples=10).rows}
-    assert (rows["mean"], rows["quantiles"]) == ("does not apply", "holds")
+    rows = {row.property: row.verdict for row in wb.check(Pareto(shape=1.5), examples=10).rows}
+    assert (rows["mean"], rows["quantiles"]) == ("does not apply", "passes")
 
 
-@pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(enter=1e-3, leave=1e-2)])
+@pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(p_slow=1e-3, p_recover=1e-2)])
 def test_rare_events_break_no_law(law: DelayModel) -> None:
     assert wb.check(law, only=["mean", "quantiles"], examples=20).ok
 
@@ -91,15 +91,15 @@ def test_a_part_that_counts_twice_is_found() -> None:
             return super().program(node)
 
     checked = wb.check(Twice, examples=FEW)
-    (row,) = (row for row in checked.broken if row.law == "exact")
+    (row,) = (row for row in checked.failed if row.property == "exact")
     assert row.why == "round 0: part 0 has weight 2 in what is committed, instead of 1"
     assert row.case is not None
     assert row.case["workers"] == 1  # the smallest there is
-    with pytest.raises(Broken, match="part 0 has weight 2"):  # as its `show` says
+    with pytest.raises(PropertyFailed, match="part 0 has weight 2"):  # as its `show` says
         wb.check(Twice, only="exact", case=row.case)
     assert "breaks" in str(checked)
     assert "✗" in checked._repr_html_()
-    assert "<code>odds</code>" in checked._repr_html_()
+    assert "<code>round_times</code>" in checked._repr_html_()
 
 
 def test_late_answers_taken_for_new_ones_are_found() -> None:
@@ -118,8 +118,8 @@ def test_late_answers_taken_for_new_ones_are_found() -> None:
         def plan(self, workers: int, samples: int) -> Plan:
             return uncoded_plan(workers, samples)
 
-        def odds(self, draws: Draws, workers: int) -> Odds:
-            return star_odds(draws, self.wait)
+        def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+            return star_round_times(draws, self.wait)
 
         def program(self, node: Node) -> Program:
             return self._master(node) if node.rank == MASTER else worker_program(node, _answer)
@@ -148,8 +148,8 @@ def test_wrong_odds_and_wrong_loads_are_found() -> None:
     class Hasty(UMW):
         name = "Hasty"
 
-        def odds(self, draws: Draws, workers: int) -> Odds:
-            return star_odds(draws, max(1, workers - 1))
+        def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+            return star_round_times(draws, max(1, workers - 1))
 
         def loads(self, workers: int, samples: int) -> Any:
             return super().loads(workers, samples) + 1
@@ -164,7 +164,7 @@ def test_an_error_of_the_users_own_is_told_with_its_line() -> None:
         def program(self, node: Node) -> Program:
             return {}["nothing"]  # type: ignore[no-any-return]
 
-    (row,) = wb.check(Bad, only="rounds", examples=FEW).broken
+    (row,) = wb.check(Bad, only="rounds", examples=FEW).failed
     assert row.why.startswith(
         "raises RunError: Bad: the program of rank 0 failed in round 0: KeyError: 'nothing' ("
     )
@@ -178,14 +178,14 @@ def test_waiting_for_nothing_is_found() -> None:
         def program(self, node: Node) -> Program:
             yield Recv({CODED: 0})
 
-    (row,) = wb.check(Idle, only="rounds", examples=FEW).broken
-    assert row.why.startswith("raises Stalled: ")
+    (row,) = wb.check(Idle, only="rounds", examples=FEW).failed
+    assert row.why.startswith("raises Deadlock: ")
 
 
 class FirstComes(Constant):
     """Draws that hang on who asks first."""
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         DRAWN.append(round)
         return np.full((1, workers), float(len(DRAWN)))
 
@@ -199,7 +199,7 @@ DRAWN: list[int] = []
 class Backwards(Exponential):
     """Fewer samples take longer, and hidden memory."""
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return super().draw(keyed, round, workers, slot, None) + (0 if before is None else before)
 
     def compute(self, draw: Array, samples: Any) -> Array:
@@ -226,7 +226,7 @@ class Slower(Heterogeneous):
 class Rarer(Markov):
     """Says that it is slow a tenth as often as it is."""
 
-    enter: float = setting(0.1, "chance", gt=0, le=1)
+    p_slow: float = setting(0.1, "chance", gt=0, le=1)
 
     @property
     def _share(self) -> float:

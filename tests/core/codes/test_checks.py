@@ -1,4 +1,4 @@
-"""Codes refuse what is no number, whether or not the same code is already remembered."""
+"""Codes refuse what is not a number, whether or not the same code is already remembered."""
 
 from __future__ import annotations
 

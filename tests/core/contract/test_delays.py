@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.profile import scaled
 from workbench.core.base.settings import SettingError
-from workbench.core.contract.delays import DelayModel, DelayStream, Keyed, delay_models, law_of, recorded
+from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream, delay_models, law_of, recorded
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "data" / "ec2_traces.csv"
 ALIBABA = TRACES.with_name("traces") / "alibaba_job_1.csv"
@@ -82,7 +82,10 @@ def test_pareto_has_the_stated_tail() -> None:
 
 
 def test_markov_is_stationary_and_sticks() -> None:
-    slow = sampled({"kind": "markov", "shift": 1.0, "enter": 0.1, "leave": 0.3, "factor": 10}, samples=1) > 5
+    slow = (
+        sampled({"kind": "markov", "shift": 1.0, "p_slow": 0.1, "p_recover": 0.3, "factor": 10}, samples=1)
+        > 5
+    )
     assert abs(slow.mean() - 0.25) < 0.02
     assert abs(slow[0].mean() - 0.25) < 0.15
     assert (slow[1:] & slow[:-1]).sum() / slow[:-1].sum() == pytest.approx(0.7, abs=0.02)
@@ -335,7 +338,7 @@ def test_recorded_ec2_workers_keep_their_pace() -> None:
 def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: float) -> None:
     """As so many samples more, whatever the load; who has none does not begin."""
     plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
-    draw = plain.draw(Keyed(3), 0, 4, 0, None)
+    draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])
     expected = np.where(loads > 0, plain.compute(draw, loads + fixed), 0.0)
     np.testing.assert_array_equal(law.compute(draw, loads), expected)
@@ -349,7 +352,7 @@ def test_a_recording_is_drawn_again_in_blocks(tmp_path: Path) -> None:
         stream = DelayStream(build({"kind": "replay", "path": path, **fields}), 3, 1, keep=100)
         return np.array([stream.draw(r)[0, 0] for r in range(100)])
 
-    once, twice, other = times(again=1), times(again=1), times(again=2)
+    once, twice, other = times(resample_seed=1), times(resample_seed=1), times(resample_seed=2)
     np.testing.assert_array_equal(once, twice)
     assert (once != other).any()
     assert len(set(times())) == 100 > len(set(once))
@@ -360,20 +363,20 @@ def test_who_is_slow_may_be_given() -> None:
     """The draws of a round are the same as if they had been drawn to be slow."""
     drawn = DelayStream(law_of({"kind": "heterogeneous"}), seed=4, workers=20)
     who = tuple((np.flatnonzero(drawn.draw(0)[1]) + 1).tolist())
-    given_ = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=4, workers=20)
-    other = DelayStream(law_of({"kind": "heterogeneous", "who": who}), seed=5, workers=20)
+    given_ = DelayStream(law_of({"kind": "heterogeneous", "slow_workers": who}), seed=4, workers=20)
+    other = DelayStream(law_of({"kind": "heterogeneous", "slow_workers": who}), seed=5, workers=20)
     for r in range(5):
         np.testing.assert_array_equal(drawn.draw(r), given_.draw(r))
         np.testing.assert_array_equal(other.draw(r)[1], drawn.draw(r)[1])
-    named = law_of({"kind": "heterogeneous", "who": who, "slow": 0.0})
+    named = law_of({"kind": "heterogeneous", "slow_workers": who, "slow": 0.0})
     assert named.expected(1) is named.quantile(0.5, 1) is None  # of how many?
 
 
 def test_whom_a_law_names_a_run_has() -> None:
-    slow = {"kind": "heterogeneous", "who": (2, 6)}
+    slow = {"kind": "heterogeneous", "slow_workers": (2, 6)}
     laws = {
-        "who = [2, 6]": slow,
-        "after.who = [2, 6]": {"kind": "changing", "after": slow},
+        "slow_workers = [2, 6]": slow,
+        "after.slow_workers = [2, 6]": {"kind": "changing", "after": slow},
         "worker = 6": {"kind": "changing", "at": 2, "worker": 6},
     }
     for where, delays in laws.items():
@@ -384,8 +387,8 @@ def test_whom_a_law_names_a_run_has() -> None:
         with pytest.raises(SettingError, match=r": there is only worker 1$"):
             wb.Experiment(scheme="UMW", workers=1, delays=delays)
     for who in ((0, 2), (2, 2), (-1,)):
-        with pytest.raises(SettingError, match=r"who = \[.*: take different ranks, from 1"):
-            wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "who": who})
+        with pytest.raises(SettingError, match=r"slow_workers = \[.*: take different ranks, from 1"):
+            wb.Experiment(scheme="UMW", workers=6, delays={"kind": "heterogeneous", "slow_workers": who})
 
 
 def replayed_rounds(path: str, engine: str = "sim", **fields: Any) -> np.ndarray:

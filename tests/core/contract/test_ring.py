@@ -17,7 +17,7 @@ from workbench.core.contract.plan import MASTER
 from workbench.core.contract.protocol import Commit, Compute, Node, Program
 from workbench.core.contract.ring import _by_steps, ring_finish, ring_steps, slice_sizes
 from workbench.core.engine.virtual.arithmetic import Numbers
-from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.schemes.ring_all_reduce import RAR
 
@@ -50,7 +50,7 @@ class TestRing:
             plan = scheme.plan(n, 3 * n)
             numbers = Numbers(plan, LeastSquares(X, y), GradientDescent(step=0.01))
             stream = DelayStream(ShiftedExponential(shift=0.01, rate=3.0), seed, n)
-            world = World(self.rounds, floats, stream, Link(latency=latency, bandwidth=bandwidth))
+            world = SimSetup(self.rounds, floats, stream, Link(latency=latency, bandwidth=bandwidth))
             found.append((simulate(scheme, plan, world, numbers), numbers.models[-1]))
         (quick, model), (slow, explicit) = found
         np.testing.assert_allclose(quick.times, slow.times, rtol=1e-12)
@@ -68,7 +68,7 @@ class TestRing:
         plan, found = Explicit().plan(n, 3 * n), []
         for law in (TwoPart(t1=0.01, t2=9.0), TwoPart(t1=0.01, t2=0.0)):
             numbers = Numbers(plan, LeastSquares(X, y), GradientDescent(step=0.01))
-            world = World(self.rounds, floats, DelayStream(law, seed, n), Link())
+            world = SimSetup(self.rounds, floats, DelayStream(law, seed, n), Link())
             simulate(Explicit(), plan, world, numbers)
             found.append(numbers.models[-1])
         np.testing.assert_array_equal(*found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.contract.protocol import CODED, LOST, Message
+from workbench.core.contract.protocol import CODED, PEER_LOST, Message
 from workbench.core.engine.inbox import Inbox
 
 
@@ -14,18 +14,18 @@ def test_the_first_that_matches_is_found() -> None:
     inbox = Inbox()
     inbox += [(message(3, 0),), (message(1, 2), 0.5), (message(2, 1),)]
     assert inbox.find({CODED: 1}) == 1
-    assert inbox.find({CODED: 0, LOST: 0}) == 0
-    assert inbox.find({LOST: 0}) is None
+    assert inbox.find({CODED: 0, PEER_LOST: 0}) == 0
+    assert inbox.find({PEER_LOST: 0}) is None
     assert inbox.find({CODED: 3}) is None
 
 
 def test_what_a_closed_round_leaves_is_handed_back_in_order_and_late_from_then_on() -> None:
-    inbox, dead = Inbox(), (message(4, 0, LOST),)
+    inbox, dead = Inbox(), (message(4, 0, PEER_LOST),)
     floor = inbox.floor  # whoever holds it sees every change
     inbox += [(message(3, 0), "x"), dead, (message(1, 2),), (message(2, 1),)]
     assert inbox.close(CODED, 2) == [(message(3, 0), "x"), (message(2, 1),)]
     assert list(inbox) == [dead, (message(1, 2),)]
     assert [inbox.late(message(1, r)) for r in (1, 2)] == [True, False]
-    assert not inbox.late(message(1, 0, LOST))
+    assert not inbox.late(message(1, 0, PEER_LOST))
     assert inbox.close(CODED, 1) == []  # closing an earlier one opens nothing
     assert floor == {CODED: 2}

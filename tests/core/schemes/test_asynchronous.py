@@ -14,8 +14,8 @@ import workbench as wb
 from tests.cases import DELAYS, LINKS
 from workbench.core import forecasting
 from workbench.core.checking.scheme import forecasts
-from workbench.core.contract.mixed import Stale
-from workbench.core.contract.protocol import CODED, LOST, MODEL, Message, Node, Recv, Send
+from workbench.core.contract.protocol import CODED, MODEL, PEER_LOST, Message, Node, Recv, Send
+from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 from workbench.core.schemes.asynchronous import ASGD, FedBuff
@@ -44,7 +44,9 @@ def commits(**fields: Any) -> list[Any]:
 def test_weights_are_one_on_average_where_workers_are_alike(scheme: str, size: int) -> None:
     args = {"damping": 0.0} if size == 1 else {"damping": 0.0, "buffer": size}
     found = commits(scheme=scheme, scheme_args=args, rounds=6000 // size)
-    totals = np.array([np.ones(5) if w is None else w.total(5) if isinstance(w, Stale) else w for w in found])
+    totals = np.array(
+        [np.ones(5) if w is None else w.total(5) if isinstance(w, VersionedWeights) else w for w in found]
+    )
     np.testing.assert_allclose(totals.sum(axis=1), 5.0)
     np.testing.assert_allclose(totals.mean(axis=0), 1.0, atol=0.06)
 
@@ -86,7 +88,7 @@ def test_who_was_refused_computes_anew() -> None:
     program = ASGD().program(Node(0, plan, 3, 1, "start", lambda: 0.0))
     assert program.send(None) == Send((1, 2), MODEL, 0, "start")
     assert isinstance(program.send(None), Recv)
-    answer = program.send(Message(2, LOST, 0, 0, "damaged"))
+    answer = program.send(Message(2, PEER_LOST, 0, 0, "damaged"))
     assert answer == Send(2, MODEL, 0, "start")
     assert isinstance(program.send(None), Recv)
     program.send(Message(1, CODED, 0, 0, 1.0))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import CASES, experiments
-from workbench.core.checking.law import Law
-from workbench.core.checking.scheme import LAWS
+from workbench.core.checking.property import Property
+from workbench.core.checking.scheme import PROPERTIES
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 
@@ -23,9 +23,9 @@ def test_every_scheme_has_a_case() -> None:
     assert sorted(CASES) == wb.schemes.names()
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+@pytest.mark.parametrize("law", PROPERTIES, ids=lambda law: law.name)
 @given(data=st.data())
-def test_every_scheme_keeps_the_law(law: Law[Any], data: st.DataObject) -> None:
+def test_every_scheme_keeps_the_law(law: Property[Any], data: st.DataObject) -> None:
     spec = data.draw(experiments([name for name in CASES if not law.but(wb.schemes.get(name))]))
     law.test(wb.schemes.get(spec["scheme"]), spec)
 

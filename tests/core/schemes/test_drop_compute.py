@@ -100,7 +100,7 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 def test_a_threshold_is_chosen_from_measured_times_as_the_authors_program_does(kind: str) -> None:
     """None of 150 other thresholds computes more a second; with nobody slow, nothing is left out."""
     laws: dict[str, dict[str, Any]] = {
-        "markov": {"shift": 0.1, "enter": 0.1, "leave": 0.3, "factor": 8.0},
+        "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},
         "shifted_exponential": LAW,
     }

@@ -13,7 +13,7 @@ import workbench as wb
 from tests.cases import experiments
 from tests.core.schemes.approximate_runs import simulated
 from workbench.core.checking.scheme import forecasts
-from workbench.core.contract.mixed import Stale
+from workbench.core.contract.weights import VersionedWeights
 
 N = 6
 SLOW = {"kind": "heterogeneous", "shift": 1.0, "slow": 0.4, "slow_straggles": 1.0, "factor": 3.7}
@@ -74,7 +74,7 @@ def test_a_commit_holds_the_newest_gradient_of_every_piece(pieces: int) -> None:
                 newest[part] = max(newest.get(part, -1), round)
         scale = N * pieces / len(newest)
         wanted = {(version, part): scale for part, version in newest.items()}
-        if isinstance(weights, Stale):
+        if isinstance(weights, VersionedWeights):
             found = zip(weights.versions, weights.parts, weights.weights, strict=True)
             assert {(v, p): pytest.approx(w) for v, p, w in found} == wanted
             late += sum(version < r for version in newest.values())
@@ -88,7 +88,9 @@ def test_stragglers_gradients_count_although_nobody_waits_for_them() -> None:
     line, commits = simulated(experiment())
     assert np.diff(line.times, prepend=0) == pytest.approx(1.02)  # the little longer is waited in vain
     assert max(line.residuals[4:]) == pytest.approx(0, abs=1e-12)
-    assert any(isinstance(w, Stale) and (w.versions < r - 1).any() for r, w in enumerate(commits.weights))
+    assert any(
+        isinstance(w, VersionedWeights) and (w.versions < r - 1).any() for r, w in enumerate(commits.weights)
+    )
 
 
 def test_the_master_waits_a_little_longer() -> None:

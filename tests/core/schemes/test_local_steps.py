@@ -10,7 +10,7 @@ import pytest
 import workbench as wb
 from workbench.core import forecasting
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import Keyed
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.engine.virtual.arithmetic import BATCHES
 from workbench.core.problems.linear import LeastSquares
 from workbench.mpi.running.real import resume, start_real
@@ -55,7 +55,9 @@ def local_sgd(rate: float | list[float], outer: float, batch: int | None = None)
             for draw in range(r * STEPS, (r + 1) * STEPS):
                 rows: Any = slice(None)
                 if batch is not None:
-                    rows = np.sort(Keyed(3, BATCHES).rng(draw, i + 1).choice(len(y), batch, replace=False))
+                    rows = np.sort(
+                        CounterRNG(3, BATCHES).rng(draw, i + 1).choice(len(y), batch, replace=False)
+                    )
                 own = own - rates[i] * gradient(X[rows], y[rows], own)
             ends.append(own)
         average = np.average(ends, axis=0, weights=[len(y) for y in ys])

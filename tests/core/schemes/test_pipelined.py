@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.core.schemes.approximate_runs import came, simulated
-from workbench.core.contract.mixed import Stale
+from workbench.core.contract.weights import VersionedWeights
 
 N = 7
 
@@ -34,7 +34,7 @@ def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:
             for part in (i + np.arange(3)) % N:
                 wanted[newest[i, part], part] += N / (answered[r].sum() * 3)
         found = np.zeros((r + 1, N))
-        if isinstance(weights, Stale):
+        if isinstance(weights, VersionedWeights):
             np.add.at(found, (weights.versions, weights.parts), weights.weights)
         else:
             found[r] = 1.0 if weights is None else weights
@@ -43,7 +43,7 @@ def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:
 
 def test_every_part_has_weight_one_on_average() -> None:
     _, commits = simulated(experiment(3000))
-    totals = np.array([w.total(N) for w in commits.weights if isinstance(w, Stale)])
+    totals = np.array([w.total(N) for w in commits.weights if isinstance(w, VersionedWeights)])
     spread = totals.std(axis=0) / len(totals) ** 0.5
     assert (spread > 0).all()
     assert (np.abs(totals.mean(axis=0) - 1) < 4.5 * spread).all()

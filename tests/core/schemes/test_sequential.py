@@ -16,7 +16,7 @@ from tests.core.schemes import sequential_reference as plain
 from tests.core.schemes.case_sequential import CASES, multiplexed, selective
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import recorded
-from workbench.core.contract.mixed import Stale
+from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.forecasting import forecast
 from workbench.core.running.simulated import timeline
@@ -105,7 +105,7 @@ def test_a_job_is_the_whole_gradient_at_the_newest_model_that_is_certain(
     name: str, data: st.DataObject
 ) -> None:
     args, workers = data.draw(CASES[name])
-    law = data.draw(st.sampled_from([{"kind": "markov", "enter": 0.3}, {"kind": "pareto", "shape": 1.2}]))
+    law = data.draw(st.sampled_from([{"kind": "markov", "p_slow": 0.3}, {"kind": "pareto", "shape": 1.2}]))
     e = wb.Experiment(
         scheme=name,
         scheme_args=args,
@@ -124,7 +124,7 @@ def test_a_job_is_the_whole_gradient_at_the_newest_model_that_is_certain(
         if model == job:
             assert weights is None
             continue
-        assert isinstance(weights, Stale)
+        assert isinstance(weights, VersionedWeights)
         assert set(weights.versions.tolist()) == {model}
         np.testing.assert_allclose(weights.total(e.plan.parts)[held], 1.0, atol=1e-8)
 
@@ -141,7 +141,7 @@ def test_what_is_learnt_does_not_depend_on_the_stragglers() -> None:
                 problem="least_squares",
                 problem_args={"samples": 200, "features": 4},
                 optimiser_args={"step": 1e-3},
-                delays={"kind": "markov", "enter": 0.3},
+                delays={"kind": "markov", "p_slow": 0.3},
             )
         )
         for seed in (1, 2)
@@ -158,8 +158,8 @@ def test_what_is_learnt_does_not_depend_on_the_stragglers() -> None:
         ({"stragglers": 9}, "there are 8 workers; take 0 to 8"),
     ],
 )
-def test_selective_repeat_refuses_what_does_not_fit(args: dict[str, int], said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_selective_repeat_refuses_what_does_not_fit(args: dict[str, int], progress: str) -> None:
+    with pytest.raises(SettingError, match=progress):
         wb.Experiment(scheme="SR-SGC", scheme_args=args, workers=8)
 
 
@@ -203,7 +203,7 @@ def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[s
         problem="least_squares",
         problem_args={"samples": 200, "features": 5},
         optimiser_args={"step": 1e-3},
-        delays={"kind": "markov", "factor": 5.0, "enter": 0.3, "shift": 4e-4},
+        delays={"kind": "markov", "factor": 5.0, "p_slow": 0.3, "shift": 4e-4},
     )
     wb.run(
         e.replace(rounds=2), engine="mpi"
@@ -225,7 +225,7 @@ def test_a_run_that_was_stopped_goes_on_to_its_end(name: str, tmp_path: Path) ->
         problem="least_squares",
         problem_args={"samples": 80, "features": 4},
         optimiser_args={"step": 0.1},
-        delays={"kind": "markov", "enter": 0.2, "leave": 0.8, "factor": 4.0, "shift": 3e-4},
+        delays={"kind": "markov", "p_slow": 0.2, "p_recover": 0.8, "factor": 4.0, "shift": 3e-4},
     )
     run = start_real(e, folder=tmp_path / "run")
     while len(run.rows()["round"]) < 5:

@@ -49,7 +49,7 @@ def test_the_nearest_that_works_is_named() -> None:
         ({"stragglers": -3}, "take 0 or more"),
         ({"stragglers": 1.5}, "take 0 or more, the nearest are 1 and 2"),
         ({"stragglers": -0.5}, "take 0 or more"),
-        ({"stragglers": 3.0}, "is no whole number; write 3"),
+        ({"stragglers": 3.0}, "is not a whole number; write 3"),
         ({"stragglers": "3"}, "is text; write 3 without quotes"),
         ({"matrix": [["1.5"]]}, "scheme_args.matrix[0][0] = '1.5': is text; write 1.5 without quotes"),
     ]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from tests.cases import DELAYS, LINKS
-from workbench.core.contract.mixed import Stale
+from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 from workbench.core.theory import async_rate, async_staleness
@@ -21,7 +21,7 @@ def ages(e: wb.Experiment) -> list[int]:
     timeline(e, commits, events=False)
     found = []
     for t, weights in enumerate(commits.weights):
-        if isinstance(weights, Stale):  # one answer, as it counts as many parts as there are
+        if isinstance(weights, VersionedWeights):  # one answer, as it counts as many parts as there are
             share = weights.weights / e.workers * getattr(e.built_scheme, "size", 1)
             found += np.repeat(t - weights.versions, np.rint(share).astype(int)).tolist()
         else:

@@ -180,7 +180,7 @@ def real(root: Path, name: str, spec: dict[str, Any], cluster: Any, ended: bool)
     (folder / "task.json").write_text(json.dumps(task))
     there = {"folder": str(HERE), "words": {}, "bases": {}}
     words = {"cluster": cluster, "pool": str(HERE), "supervisor": 2**30, "job": "--help", "there": there}
-    (folder / "holder.json").write_text(json.dumps(words))
+    (folder / "owner.json").write_text(json.dumps(words))
     (folder / "changes.json").write_text(json.dumps({"changes": []}))
     if ended:
         words = {
@@ -261,7 +261,7 @@ def readers(root: Path, profile: Path) -> dict[str, Callable[[], object]]:
             batch.attach(sweep).progress(),
             batch.attach(sweep).runs(),
         ),
-        "go on": lambda: batch.attach(sweep).go_on(),
+        "go on": lambda: batch.attach(sweep).resume(),
         "diagnose": lambda: wb.diagnose(done),
         "recording": lambda: wb.traces.load(done),
         "stream": lambda: wb.stream(done),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from workbench.analysis.tables.about import About
+from workbench.analysis.tables.about import RunNotes
 from workbench.core.base.files import SUMS
 from workbench.core.problems.data.options import DataError
 from workbench.core.trace.layout import ABOUT, FILES, STATUS
@@ -26,7 +26,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "traces": wb.traces.load,
     "diagnose": wb.diagnose,
     "spec": lambda folder: wb.Experiment.read(folder / "spec.json"),
-    "about": About.read,
+    "about": RunNotes.read,
     "attach": lambda folder: wb.attach(folder).result(),
     "stream": wb.stream,
 }

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.core.contract.mixed import Stale
+from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.running.simulated import timeline
 from workbench.core.trace.learning import Commits, _Trajectory, last_uses
@@ -47,7 +47,7 @@ def test_every_commit_is_the_sum_it_says_at_the_models_it_says() -> None:
     timeline(e, numbers, events=False)
     old, bounds = 0, e.plan.bounds
     for round, (weights, gradient) in enumerate(zip(commits.weights, numbers.gradients, strict=True)):
-        if not isinstance(weights, Stale):
+        if not isinstance(weights, VersionedWeights):
             continue
         assert (weights.versions <= round).all()
         old += int((weights.versions < round).sum())

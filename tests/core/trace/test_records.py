@@ -15,14 +15,14 @@ from workbench.core.base.errors import RunError
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import ARRIVALS, ROWS
-from workbench.core.trace.records import LIVE, Arrivals, read_arrivals, rewind
+from workbench.core.trace.records import LIVE, ArrivalLog, read_arrivals, rewind
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5])
 def test_a_round_that_is_gone_through_again_keeps_only_its_second_answers(
     tmp_path: Path, rounds: int
 ) -> None:
-    first = Arrivals(tmp_path, 0)
+    first = ArrivalLog(tmp_path, 0)
     for round in range(3):
         first([(round, 1, 0), (round, 2, 0)])
     with (tmp_path / ARRIVALS / "0.i64").open("ab") as torn:
@@ -32,7 +32,7 @@ def test_a_round_that_is_gone_through_again_keeps_only_its_second_answers(
     rewind(tmp_path, min(rounds, 3), 4)
     kept = {round: [(1, 0), (2, 0)] for round in range(min(rounds, 3))}
     assert read_arrivals(tmp_path, 0) == kept
-    Arrivals(tmp_path, 0)([(rounds, 2, 0), (rounds, 3, 1)])
+    ArrivalLog(tmp_path, 0)([(rounds, 2, 0), (rounds, 3, 1)])
     assert read_arrivals(tmp_path, 0) == {**kept, rounds: [(2, 0), (3, 1)]}
 
 
@@ -55,7 +55,7 @@ class Filling:
 
 @pytest.mark.parametrize("room", [0, 5, 24, 31])
 def test_what_a_full_disk_took_is_not_written_twice(tmp_path: Path, room: int) -> None:
-    record = records.Record(tmp_path, 0, 1e9)
+    record = records.RunRecorder(tmp_path, 0, 1e9)
     record.files[records.MODELS] = disk = Filling(record.files[records.MODELS], room)  # type: ignore[assignment]
     record.written = float("inf")  # nothing is written down before it is asked for
     row = dict.fromkeys(records.LIVE, 0.0)
@@ -75,7 +75,7 @@ ROW = dict.fromkeys(records.LIVE, 0.0)
 
 def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
     """A run of two numbers that was saved after so many rounds, its gradients kept as well."""
-    record = records.Record(folder, 0, 1e9, gradients=True, begun=begun)
+    record = records.RunRecorder(folder, 0, 1e9, gradients=True, begun=begun)
     for round in range(rounds):
         model = np.full(2, round + 1.0)
         record.add({**ROW, "round": round, "time": round + 0.5}, model, model, {"m": model, "t": round})
@@ -175,7 +175,7 @@ def test_checkpoints_take_their_share_of_the_time_and_no_more(
     """A long model on a slow disk is kept less often: a save of 1 s at most every 1 s / SAVING."""
     now, saved = 0.0, []
     monkeypatch.setattr(records.time, "monotonic", lambda: now)
-    record = records.Record(tmp_path, 0, 2.0)
+    record = records.RunRecorder(tmp_path, 0, 2.0)
 
     def slow(model: Any, state: Any) -> None:
         nonlocal now
@@ -187,16 +187,16 @@ def test_checkpoints_take_their_share_of_the_time_and_no_more(
     for round in range(60):
         now += 1.0
         record.add(dict.fromkeys(LIVE, float(round)), np.ones(2), None, {})
-    assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.SAVING + 1, abs=1)]
+    assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.MAX_CHECKPOINT_SHARE + 1, abs=1)]
     assert len(saved) <= 4
 
 
 def test_events_are_written_for_who_watches_and_for_nobody_else(tmp_path: Path) -> None:
     events = [(0, 1, "compute", 7.0, 7.0, 7.5, -1, 0, 0), (0, 0, "commit", 8.0, 8.0, 8.0, -1, 0, 0)]
-    rank = records.Happening(tmp_path, 1, events)
+    rank = records.LiveEventWriter(tmp_path, 1, events)
     rank.keep_up(1.0, 7.0)
     assert list(tmp_path.iterdir()) == []  # nobody watches
-    watcher = records.Watcher(tmp_path)
+    watcher = records.LiveEventReader(tmp_path)
     rank.keep_up(1.05, 7.0)
     assert len(watcher()["round"]) == 0  # too soon to look again
     rank.keep_up(2.0, 7.0)  # all since the beginning
@@ -210,7 +210,7 @@ def test_events_are_written_for_who_watches_and_for_nobody_else(tmp_path: Path) 
     found = watcher()  # what is new, once
     assert sorted(zip(found["kind"], found["rank"], strict=True)) == [("compute", 1), ("dead", 2)]
     assert len(watcher()["round"]) == 0
-    assert sorted(records.Watcher(tmp_path)()["kind"]) == ["commit", "compute", "compute", "dead"]
+    assert sorted(records.LiveEventReader(tmp_path)()["kind"]) == ["commit", "compute", "compute", "dead"]
     records.unwatched(tmp_path)
     rank.keep_up(5.0, 7.0)
     assert list(tmp_path.iterdir()) == []

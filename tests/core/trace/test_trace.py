@@ -23,7 +23,7 @@ SPEC: dict[str, Any] = {
 
 
 def five(**changes: Any) -> tuple[wb.Experiment, ...]:
-    return wb.rivals(3, 2, 1, **{**SPEC, **changes})
+    return wb.baselines(3, 2, 1, **{**SPEC, **changes})
 
 
 @settings(max_examples=10)

@@ -366,7 +366,7 @@ def test_a_sweeps_folder_is_gone_on_with_where_it_is_signed(swept: Path) -> None
     sweeps: list[Callable[[], object]] = [
         lambda: batch.sweep("copy", progress=False),
         lambda: batch.start("copy"),
-        lambda: batch.attach("copy").go_on(),
+        lambda: batch.attach("copy").resume(),
     ]
     for use in sweeps:
         with pytest.raises(

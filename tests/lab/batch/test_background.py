@@ -117,7 +117,7 @@ def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) 
     assert p.left > 0
     assert "QuorumLost: round 1" in next(iter(p.failures.values()))
     with pytest.raises(SettingError, match="the sweep is under way"):
-        other.go_on()
+        other.resume()
     with pytest.raises(SettingError, match=r"a sweep is running in it; wb\.batch\.attach"):
         wb.batch.start(begun.folder)
     table = other.runs().mean("time")

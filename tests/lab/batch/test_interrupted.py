@@ -15,7 +15,7 @@ import workbench as wb
 from tests.lab.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
-NURSERY, RANKS = "workbench.lab.batch.nursery", "workbench.mpi.launch.rank.main"
+NURSERY, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"
 
 
 def states(folder: Path) -> dict[str, str]:

@@ -21,7 +21,7 @@ from tests.few import few
 from tests.lab.batch.runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.engine import join_streams
-from workbench.lab.batch.kernels import CAN_FORK, Kernels, Nursery
+from workbench.lab.batch.kernels import CAN_FORK, KernelForkServer, Kernels
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="kernels are forked on Linux only")
 
@@ -151,7 +151,7 @@ def test_a_batch_that_is_stopping_starts_no_kernel(tmp_path: Path) -> None:
 
 
 def test_a_nursery_ends_with_its_input_however_young_its_kernels_are(tmp_path: Path) -> None:
-    nursery = Nursery(tmp_path, threads=1)
+    nursery = KernelForkServer(tmp_path, threads=1)
     words = {"environment": dict(os.environ), "folder": str(tmp_path)}
     forked = [
         nursery.fork(arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **words)

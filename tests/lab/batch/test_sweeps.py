@@ -78,7 +78,7 @@ def test_a_log_span_is_even_in_the_exponent_and_whole_ends_are_both_drawn() -> N
         ({"grid": {"rounds": [0, 5]}}, r"run 1 of 2 \(rounds=0\): rounds = 0: take 1 or more"),
         ({"grid": {"rounds": ["many"]}}, "rounds = 'many'"),
         ({"grid": {"rounds": [2.5]}}, "rounds = 2.5"),
-        ({"grid": {"rounds": [True]}}, "rounds = True: is no number"),
+        ({"grid": {"rounds": [True]}}, "rounds = True: is not a number"),
         ({"grid": {"rounds.x": [1]}}, "rounds"),
         ({"grid": {"decode_rate.x.y": [1]}}, "decode_rate"),
         ({"grid": {"rounds": 5}}, r"grid\.rounds = 5: give a list"),

@@ -19,10 +19,10 @@ from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.recordings import load
-from workbench.analysis.recordings.doctor import diagnose
+from workbench.analysis.recordings.diagnosis import diagnose
 from workbench.analysis.tables.table import Runs
 from workbench.lab import figures as draw
-from workbench.lab.figures import Contest
+from workbench.lab.figures import SchemeGrid
 
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
 
@@ -57,7 +57,7 @@ def advice() -> Advice:
     return plan(measured(), problem_args=small, schemes=schemes, rounds=5, effort=0)
 
 
-CONTEST = Contest(
+CONTEST = SchemeGrid(
     ("UMW", "CR"),
     (Fraction(0), Fraction(1, 4)),
     (0.0, 1e-3),
@@ -86,5 +86,5 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
         wb.Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3}), theme=theme
     ),
     "weights": lambda theme: draw.weights(traces()[-1], 3, theme=theme),
-    "winners": lambda theme: draw.winners(CONTEST, Fraction(1, 8), 1e-3, theme=theme),
+    "winners": lambda theme: draw.phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme),
 }

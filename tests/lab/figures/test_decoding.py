@@ -13,9 +13,9 @@ import workbench as wb
 from tests.cases import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import DelayStream
-from workbench.core.contract.protocol import LOST, MODEL, Commit, Message, Node
+from workbench.core.contract.protocol import MODEL, PEER_LOST, Commit, Message, Node
 from workbench.core.engine.virtual.arithmetic import Coefficients
-from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.lab.figures.decoding import decode_weights
 
 DECODING = [
@@ -56,7 +56,7 @@ class Overheard:
             if isinstance(effect, Commit):
                 self.committed[effect.round] = effect.gradient
             answer = yield effect
-            if isinstance(answer, Message) and answer.kind not in (MODEL, LOST):
+            if isinstance(answer, Message) and answer.kind not in (MODEL, PEER_LOST):
                 self.heard.setdefault(answer.round, {})[answer.src, answer.number] = answer.value
 
 
@@ -68,7 +68,7 @@ def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> 
             decode_weights(wb.run(e), 0)
         return
     spy, arithmetic = Overheard(e.built_scheme), Coefficients(e.plan)
-    world = World(e.rounds, e.shape()[1], DelayStream(e.delays, e.seed, e.workers), e.link)
+    world = SimSetup(e.rounds, e.shape()[1], DelayStream(e.delays, e.seed, e.workers), e.link)
     simulate(spy, e.plan, world, arithmetic)  # type: ignore[arg-type]
     trace = wb.run(e)
     for r in range(e.rounds):

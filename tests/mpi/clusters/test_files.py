@@ -64,7 +64,7 @@ def test_files_are_found_by_name_here_first(here: Path) -> None:
         ("kind: ssh\nhosts: [{host: a, slots: -1}]\n", "hosts.0.slots = -1"),
         ("kind: ssh\nhosts: [{host: a, slots: 0}]\n", "no host has room for workers"),
         ("kind: ssh\nhosts: [a]\nport: many\n", "port = 'many'"),
-        ("kind: ssh\nhosts: [a]\ntimeout: true\n", "timeout = True: is no number"),
+        ("kind: ssh\nhosts: [a]\ntimeout: true\n", "timeout = True: is not a number"),
         ("kind: ssh\nhosts: [a]\nsubnet: 10.0.0.1/24\n", "subnet: 10.0.0.1/24 has host bits set"),
         ("kind: ssh\nhosts: [a]\nidentity: none\n", "identity = 'none': no such file"),
         ("kind: ssh\nhostfile: none\n", "hostfile = "),

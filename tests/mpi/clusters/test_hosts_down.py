@@ -12,7 +12,7 @@ import workbench as wb
 from tests.mpi.clusters.hosts import Hosts
 from tests.mpi.clusters.test_ssh import experiment, started, until
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.launch.client.there import RemotePool
+from workbench.mpi.launch.client.remote import RemotePool
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 

@@ -1,4 +1,4 @@
-"""Schemes, delay laws, problems and optimisers of a cell on hosts that are reached by ssh, and in a job of Slurm."""
+"""Schemes, delay models, problems and optimisers of a cell on hosts that are reached by ssh, and in a job of Slurm."""
 
 from __future__ import annotations
 

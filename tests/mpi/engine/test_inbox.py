@@ -10,11 +10,11 @@ import pytest
 
 import workbench as wb
 from workbench.core.contract.delays import DelayStream
-from workbench.core.contract.programs import Lost, after, gather
+from workbench.core.contract.programs import LostChildren, deadline, gather
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
+    PEER_LOST,
     Close,
     Commit,
     Compute,
@@ -24,10 +24,10 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.mpi.engine import naps
-from workbench.mpi.engine.bell import Bell
+from workbench.mpi.engine import polling
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.ledger import Ledger
+from workbench.mpi.engine.wakeup import WakeupPipe
 from workbench.mpi.engine.wire import Envelope
 
 pytest.importorskip("mpi4py")
@@ -43,7 +43,7 @@ class Letters:
     def __init__(self, *looks: list[tuple[int, int]]) -> None:
         self.looks = list(looks)  # sender and round of each letter
         self.arrives = 0.5
-        self.bell, self.dead, self.needs_looks = Bell(), set[int](), False
+        self.bell, self.dead, self.needs_looks = WakeupPipe(), set[int](), False
         self.looked = 0
 
     def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
@@ -58,7 +58,7 @@ class Alone:
     rank, reduce = 0, None
 
     def __init__(self, post: Any, learner: Learner) -> None:
-        self.post, self.learner, self.ledger = post, learner, Ledger(0, ROUNDS)
+        self.transport, self.learner, self.ledger = post, learner, Ledger(0, ROUNDS)
 
     def idle(self) -> float:
         return float("inf")
@@ -80,7 +80,7 @@ def master(post: Any, emulate: Emulate = "nothing", **more: Any) -> RankEngine:
 
 
 def taken(engine: RankEngine, round: int) -> tuple[int, int]:
-    message: Message = engine.handlers[Recv](Recv({CODED: round, LOST: 0}))
+    message: Message = engine.handlers[Recv](Recv({CODED: round, PEER_LOST: 0}))
     return message.src, message.round
 
 
@@ -128,12 +128,12 @@ def compute(engine: RankEngine) -> None:
     assert not engine._cut(Compute(work, None, 0), engine.logical + 0.2)
 
 
-class Rung(Bell):
+class Rung(WakeupPipe):
     """A bell that was rung twice before it was heard."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.hangs, self.slept = True, list[float]()
+        self.enabled, self.slept = True, list[float]()
 
     def sleep(self, seconds: float) -> bool:
         self.slept.append(seconds)
@@ -146,7 +146,7 @@ def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
     engine = master(post)
     engine.handlers[Close](Close(CODED, 1))  # the first is too late
     assert taken(engine, 1) == (2, 1)
-    assert post.bell.slept == [naps.RUNG.longest, naps.RUNG.shortest]
+    assert post.bell.slept == [polling.WAKEABLE.max_s, polling.WAKEABLE.min_s]
 
 
 @pytest.mark.parametrize("busy", [decode, compute])
@@ -205,7 +205,7 @@ def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
     for round in range(3):
         engine.logical -= behind
         engine.handlers[Send](Send(node.children, MODEL, round, node.model))
-        got, _ = engine.drive(gather(node, round, after(0.02), Lost()))
+        got, _ = engine.drive(gather(node, round, deadline(0.02), LostChildren()))
         assert got  # all four, unless this test is held up itself
 
 
@@ -214,13 +214,13 @@ def test_what_is_due_is_done_when_the_node_waits_and_before_the_model_changes() 
     post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
     engine, done = master(post), list[str]()
     taken(engine, 0)
-    engine.due += [lambda: done.append("first"), lambda: done.append("second")]
+    engine.deferred += [lambda: done.append("first"), lambda: done.append("second")]
     assert taken(engine, 0) == (2, 0)
     assert not done
     assert taken(engine, 0) == (3, 0)
     assert done == ["first", "second"]
     before = engine.learner.model
-    engine.due.append(lambda: done.append(str(engine.learner.model is before)))
+    engine.deferred.append(lambda: done.append(str(engine.learner.model is before)))
     engine.handlers[Commit](Commit(0.0, 0))
     assert done[2:] == ["True"]
 
@@ -247,6 +247,6 @@ def test_who_sends_ahead_and_is_not_heard_of_by_a_deadline_is_waited_for_within_
     node = Node(0, engine.setup.plan, ROUNDS, 3, None, lambda: engine.logical - engine.zero)
     began = engine.logical
     engine.handlers[Send](Send(node.children, MODEL, 0, engine.learner.start()))
-    got, _ = engine.drive(gather(node, 0, after(0.02), Lost()))
+    got, _ = engine.drive(gather(node, 0, deadline(0.02), LostChildren()))
     assert len(got) == taken
     assert time.monotonic() < began + 5.0  # nobody is waited for once all are heard of

@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.mpi.engine.ledger import Books, Ledger
+from workbench.mpi.engine.ledger import Ledger, MergedLedgers
 
 ROUNDS = 40
 counted = st.lists(
@@ -23,7 +23,7 @@ def test_counts_of_all_ranks_add_up(ranks: list[list[tuple[str, int, int]]], com
             ledger.add(*entry)
     for round in committed:
         ledgers[0].commit(round, 10.0 + round, 0.5)
-    books = Books(ledger.pack() for ledger in ledgers)
+    books = MergedLedgers(ledger.pack() for ledger in ledgers)
     for name in ("messages", "bytes", "stale", "samples"):
         expected = [
             sum(n for r in ranks for what, k, n in r if (what, k) == (name, i)) for i in range(ROUNDS)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Constant, DelayStream
 from workbench.core.contract.links import Link
-from workbench.core.contract.protocol import CODED, LOST, MODEL, Message
-from workbench.mpi.engine.ahead import Told
-from workbench.mpi.engine.ports import Delivered, Port
+from workbench.core.contract.protocol import CODED, MODEL, PEER_LOST, Message
+from workbench.mpi.engine.lookahead import ModelArrivals
+from workbench.mpi.engine.ports import Delivery, Port
 
 LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
 
@@ -28,7 +28,7 @@ def message(src: int = 1, kind: str = CODED, round: int = 0) -> Message:
     return Message(src, kind, round, 0, None)
 
 
-def drained(port: Port, now: float) -> list[Delivered]:
+def drained(port: Port, now: float) -> list[Delivery]:
     found = []
     while (got := port.next(now)) is not None:
         found.append(got)
@@ -46,7 +46,7 @@ def test_messages_go_through_one_at_a_time_in_order_of_arrival(
     port = Port(LINK, lambda message: False, level)
     for src, (at, floats) in enumerate(parcels):
         port.put(message(src), at, at, floats)
-    found: list[Delivered] = []
+    found: list[Delivery] = []
     for k in count():
         if len(found) == len(parcels):
             break
@@ -107,13 +107,13 @@ def test_models_do_not_queue_behind_gradients() -> None:
 def test_word_of_the_dead_comes_at_once() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
-    port.put(message(2, LOST), 0.0, 2.0, 0)
-    assert [g.parcel.message.kind for g in drained(port, 2.0)] == [LOST]
+    port.put(message(2, PEER_LOST), 0.0, 2.0, 0)
+    assert [g.parcel.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
 
 
 def test_who_sends_several_messages_is_awaited_until_all_are_here() -> None:
     """The first of them says nothing of the others, which a round's end would else leave out."""
-    port = Port(LINK, lambda message: False, level, Told({1, 2}))
+    port = Port(LINK, lambda message: False, level, ModelArrivals({1, 2}))
     port.sent_down(3, 0.0, [1, 2])
     assert port.awaits(())
     for number in (1, 2):  # in the first and last rounds some numbers are left out

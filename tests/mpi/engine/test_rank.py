@@ -27,7 +27,7 @@ FAST_DELAYS = st.sampled_from(
         {"kind": "shifted_exponential", "shift": 1e-5, "rate": 1e5, "per": "part"},
         {"kind": "pareto", "shift": 2e-5, "shape": 2.0},
         {"kind": "exponential", "mean": 3e-3},
-        {"kind": "markov", "shift": 2e-5, "enter": 0.2, "factor": 5.0},
+        {"kind": "markov", "shift": 2e-5, "p_slow": 0.2, "factor": 5.0},
         {"kind": "two_part", "t1": 1e-5, "lambda1": 1e5, "t2": 1e-3, "lambda2": 1e3},
     ]
 )
@@ -196,7 +196,7 @@ def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, vandals={"3": {"4": how}})
+    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()

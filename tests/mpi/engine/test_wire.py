@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.mpi.engine.wire import HEADER, Envelope, Refused, Sheet, Unusable, seal, unseal
+from workbench.mpi.engine.wire import (
+    HEADER,
+    Buffer,
+    Envelope,
+    MessageRejected,
+    NonFinitePayload,
+    decode_message,
+    encode_message,
+)
 
 FLOATS = 12
 VALUES = st.one_of(
@@ -26,15 +34,15 @@ def envelope(**fields: Any) -> Envelope:
 
 
 def sealed(value: Any, **fields: Any) -> tuple[Any, int]:
-    sheet = Sheet(FLOATS)
-    return sheet, seal(sheet, envelope(**fields), value)
+    sheet = Buffer(FLOATS)
+    return sheet, encode_message(sheet, envelope(**fields), value)
 
 
 @given(VALUES, st.integers(-1, 10**9), st.integers(0, 2**62))
 def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
     sheet, length = sealed(value, round=round, run=run)
-    assert unseal(sheet, None, run, 2)[0] == unseal(sheet, length, run, 2)[0]
-    found, back = unseal(sheet, length, run, 2)
+    assert decode_message(sheet, None, run, 2)[0] == decode_message(sheet, length, run, 2)[0]
+    found, back = decode_message(sheet, length, run, 2)
     assert found == envelope(round=round, run=run, floats=(length - HEADER) // 8)
     np.testing.assert_array_equal(back, value) if value is not None else None
     assert (back is None) == (value is None)
@@ -42,26 +50,26 @@ def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=FLOATS))
 def test_float32_is_half_as_long_and_comes_out_as_it_went_in(numbers: list[float]) -> None:
-    sheet, value = Sheet(FLOATS, 4), np.array(numbers, dtype=np.float32)
-    length = seal(sheet, envelope(), value.astype(float))
+    sheet, value = Buffer(FLOATS, 4), np.array(numbers, dtype=np.float32)
+    length = encode_message(sheet, envelope(), value.astype(float))
     assert HEADER + 4 * len(numbers) <= length <= HEADER + 4 * len(numbers) + 4
     for known in (length, None):
-        found, back = unseal(sheet, known, 7, 2)
+        found, back = decode_message(sheet, known, 7, 2)
         assert found.floats == len(numbers)
         assert back.dtype == np.float32
         np.testing.assert_array_equal(back, value)
-    long = Sheet(FLOATS)
+    long = Buffer(FLOATS)
     long.words[: len(sheet.words)] = sheet.words[: len(long.words)]
-    with pytest.raises(Refused):  # numbers of another length are never taken for float64
-        unseal(long, None, 7, 2)
+    with pytest.raises(MessageRejected):  # numbers of another length are never taken for float64
+        decode_message(long, None, 7, 2)
 
 
 @given(st.data())
 def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
     sheet, length = sealed(np.arange(1.0, 6.0))
     sheet.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(Refused):
-        unseal(sheet, length, 7, 2)
+    with pytest.raises(MessageRejected):
+        decode_message(sheet, length, 7, 2)
 
 
 @given(st.integers(0, HEADER + 39))
@@ -69,32 +77,32 @@ def test_any_truncation_is_seen(length: int) -> None:
     sheet, _ = sealed(np.arange(5.0))
     sheet.bytes[length:] = 0
     for known in (length, None):
-        with pytest.raises(Refused):
-            unseal(sheet, known, 7, 2)
+        with pytest.raises(MessageRejected):
+            decode_message(sheet, known, 7, 2)
 
 
 @pytest.mark.parametrize(("run", "sender", "reason"), [(8, 2, "of another run"), (7, 3, "of another sender")])
 def test_foreign_messages_are_named(run: int, sender: int, reason: str) -> None:
     sheet, length = sealed(np.arange(5.0))
-    with pytest.raises(Refused, match=reason):
-        unseal(sheet, length, run, sender)
+    with pytest.raises(MessageRejected, match=reason):
+        decode_message(sheet, length, run, sender)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_with_their_envelope(bad: float) -> None:
     sheet, length = sealed(np.array([1.0, bad, 2.0]))
-    with pytest.raises(Unusable) as error:
-        unseal(sheet, length, 7, 2)
+    with pytest.raises(NonFinitePayload) as error:
+        decode_message(sheet, length, 7, 2)
     assert error.value.envelope.round == 3
 
 
 def test_a_sum_that_overflows_is_looked_at_closely() -> None:
     large = np.array([1.7e308, 1.7e308])
     sheet, length = sealed(large)
-    np.testing.assert_array_equal(unseal(sheet, length, 7, 2)[1], large)
+    np.testing.assert_array_equal(decode_message(sheet, length, 7, 2)[1], large)
     sheet, length = sealed(np.array([np.inf, -np.inf]))
-    with pytest.raises(Unusable):
-        unseal(sheet, length, 7, 2)
+    with pytest.raises(NonFinitePayload):
+        decode_message(sheet, length, 7, 2)
 
 
 @pytest.mark.parametrize("value", [np.zeros(FLOATS + 1), np.zeros((2, 2))])
@@ -108,10 +116,10 @@ KINDS = ("two bits", "three bits", "one bit of several", "swap", "reversal", "sh
 LENGTHS = (2, 40, LONG, 1000, 5000)
 
 
-def is_seen(sheet: Sheet, length: int) -> bool:
+def is_seen(sheet: Buffer, length: int) -> bool:
     try:
-        unseal(sheet, length, 7, 2)
-    except Refused:
+        decode_message(sheet, length, 7, 2)
+    except MessageRejected:
         return True
     return False
 
@@ -141,8 +149,8 @@ def unseen(cases: int, seed: int) -> int:
     for number in range(cases):
         if number % 1000 == 0:
             value = rng.standard_normal(LENGTHS[number // 1000 % len(LENGTHS)])
-            sheet = Sheet(len(value))
-            length = seal(sheet, envelope(), value)
+            sheet = Buffer(len(value))
+            length = encode_message(sheet, envelope(), value)
             sound = sheet.words.copy()
         spoil(sheet.words[: length // 8], rng)
         passed += not (is_seen(sheet, length) or np.array_equal(sheet.words, sound))
@@ -162,8 +170,8 @@ def test_a_million_of_them_are_seen() -> None:
 @pytest.mark.parametrize("bit", [0, 31, 32, 52, 62, 63])
 def test_the_same_bit_of_any_two_words_is_seen(bit: int) -> None:
     """A sum misses two of the highest bit wherever they are, and others where one is set and one is not."""
-    sheet = Sheet(LONG)
-    length = seal(sheet, envelope(), np.random.default_rng(bit).standard_normal(LONG))
+    sheet = Buffer(LONG)
+    length = encode_message(sheet, envelope(), np.random.default_rng(bit).standard_normal(LONG))
     for pair in combinations(range(len(sheet.words)), 2):
         sheet.words[list(pair)] ^= np.uint64(1 << bit)
         assert sheet.words[0] != sheet.checksum(length // 8), pair
@@ -171,8 +179,8 @@ def test_the_same_bit_of_any_two_words_is_seen(bit: int) -> None:
 
 
 def test_any_two_words_that_change_places_are_seen() -> None:
-    sheet = Sheet(LONG)
-    length = seal(sheet, envelope(), np.random.default_rng(0).standard_normal(LONG))
+    sheet = Buffer(LONG)
+    length = encode_message(sheet, envelope(), np.random.default_rng(0).standard_normal(LONG))
     for i, j in combinations(range(len(sheet.words)), 2):
         sheet.words[[i, j]] = sheet.words[[j, i]]
         assert is_seen(sheet, length), (i, j)
@@ -181,10 +189,10 @@ def test_any_two_words_that_change_places_are_seen() -> None:
 
 @given(st.integers(0, 1200))
 def test_messages_of_any_length_are_read_off_a_larger_sheet(floats: int) -> None:
-    sheet, value = Sheet(1200), np.arange(float(floats))
+    sheet, value = Buffer(1200), np.arange(float(floats))
     sheet.numbers[:] = -1.0  # of the message before
-    length = seal(sheet, envelope(), value)
-    np.testing.assert_array_equal(unseal(sheet, length, 7, 2)[1], value)
+    length = encode_message(sheet, envelope(), value)
+    np.testing.assert_array_equal(decode_message(sheet, length, 7, 2)[1], value)
     sheet.words[length // 8 - 1] ^= np.uint64(1)
     assert is_seen(sheet, length)
 
@@ -193,5 +201,5 @@ def test_a_kind_that_is_no_text_is_refused() -> None:
     sheet, length = sealed(np.arange(5.0))
     sheet.bytes[HEADER - 27] = 0xFF
     sheet.words[0] = sheet.checksum(length // 8)
-    with pytest.raises(Refused, match="damaged"):
-        unseal(sheet, length, 7, 2)
+    with pytest.raises(MessageRejected, match="damaged"):
+        decode_message(sheet, length, 7, 2)

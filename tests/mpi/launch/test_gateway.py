@@ -11,7 +11,7 @@ import pytest
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import MAX_FILE_BYTES
-from workbench.mpi.launch.gateway import AGENT, Gateway, Lost
+from workbench.mpi.launch.gateway import AGENT, ConnectionLost, Gateway
 from workbench.mpi.launch.package import MARK, Package
 
 PEER = """
@@ -98,5 +98,5 @@ def test_a_word_may_be_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         link.close()
     assert struct.calcsize(">QQ") == 16
-    with pytest.raises(Lost):
+    with pytest.raises(ConnectionLost):
         link.ask("news")

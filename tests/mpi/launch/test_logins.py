@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from workbench.core.base.errors import ClusterError
-from workbench.mpi.launch.gateway import HOST, Gateway, Lost
+from workbench.mpi.launch.gateway import HOST, ConnectionLost, Gateway
 from workbench.mpi.launch.package import Package
 from workbench.mpi.launch.reports import unreached
 
@@ -38,7 +38,7 @@ def sentence(folder: Path, login: str, patience: float = 60.0) -> str:
             link.ask("run", command=["sleep", "1"])
             link.ask("facts")
 
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(ConnectionLost) as caught:
         used()
     assert str(caught.value).startswith("w1: ")
     assert str(caught.value).isprintable()
@@ -91,7 +91,7 @@ def test_a_login_that_waits_for_input_is_given_up(tmp_path: Path) -> None:
 )
 def test_any_bytes_in_the_place_of_an_agent_end_in_a_sentence(tmp_path: Path, noise: bytes) -> None:
     (tmp_path / "noise").write_bytes(noise)
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(ConnectionLost) as caught:
         Gateway("w1", ("sh", "-c", f"cat {tmp_path}/noise"), "python3", Package(str(ROOT))).connect(HOST)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400

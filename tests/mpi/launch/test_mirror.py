@@ -12,19 +12,19 @@ from workbench.core.trace import layout, records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import RANKS_LOCK
 from workbench.mpi.launch import mirror as news
-from workbench.mpi.launch.mirror import Mirror, News, grown
+from workbench.mpi.launch.mirror import DeltaRequest, Mirror, file_sizes
 
 ROW = dict.fromkeys(records.LIVE, 0.0)
 
 
 def fetched(there: Path, mirror: Mirror) -> bool:
     """One question and its answer; is there more?"""
-    answer, data = News(**mirror.question()).read(there)
+    answer, data = DeltaRequest(**mirror.question()).read(there)
     mirror.take(answer, data)
     return bool(answer["more"])
 
 
-def rounds(record: records.Record, first: int, last: int) -> None:
+def rounds(record: records.RunRecorder, first: int, last: int) -> None:
     for round in range(first, last):
         record.add({**ROW, "round": round}, np.full(3, float(round)), None, {})
     record.flush()
@@ -50,13 +50,13 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
     mirror = Mirror(here, {})
     fetched(there, mirror)
     assert not contents(here)
-    record = records.Record(there, 0, 1e9)
+    record = records.RunRecorder(there, 0, 1e9)
     rounds(record, 0, 4)
     while fetched(there, mirror):
         assert not (here / layout.ENDED).exists()
     assert np.array_equal(records.read_rows(here), records.read_rows(there))
     rounds(record, 4, 9)
-    records.Arrivals(there, 2)([(0, 1, 0), (1, 1, 0)])
+    records.ArrivalLog(there, 2)([(0, 1, 0), (1, 1, 0)])
     record.save(np.ones(3), {})
     record.end({"state": "finished"}, [b"book"])
     mirror.hurry()
@@ -72,7 +72,7 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
 ) -> None:
     monkeypatch.setattr(news, "PIECE", piece)  # bytes
     there, here = folders
-    record, mirror = records.Record(there, 0, 1e9), Mirror(here, {})
+    record, mirror = records.RunRecorder(there, 0, 1e9), Mirror(here, {})
     for round in range(12):
         rounds(record, round, round + 1)
         record.save(np.full(3, float(round)), {})
@@ -87,7 +87,7 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
 
 def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Path, Path]) -> None:
     there, here = folders
-    record = records.Record(there, 0, 1e9)
+    record = records.RunRecorder(there, 0, 1e9)
     rounds(record, 0, 3)
     first, second = Mirror(here, {}), Mirror(here, {})
     fetched(there, first)
@@ -101,10 +101,10 @@ def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Pat
 
 def test_the_rest_of_a_resumed_run_is_put_behind_what_is_here(folders: tuple[Path, Path]) -> None:
     there, here = folders
-    old = records.Record(here, 0, 1e9)
+    old = records.RunRecorder(here, 0, 1e9)
     rounds(old, 0, 3)
-    mirror = Mirror(here, grown(here))
-    new = records.Record(there, 3, 1e9)
+    mirror = Mirror(here, file_sizes(here))
+    new = records.RunRecorder(there, 3, 1e9)
     rounds(new, 3, 5)
     fetched(there, mirror)
     assert records.read_rows(here)[:, 0].tolist() == [0, 1, 2, 3, 4]
@@ -113,7 +113,7 @@ def test_the_rest_of_a_resumed_run_is_put_behind_what_is_here(folders: tuple[Pat
 
 def test_models_wait_where_they_would_take_more_than_their_share(folders: tuple[Path, Path]) -> None:
     there, here = folders
-    record = records.Record(there, 0, 1e9)
+    record = records.RunRecorder(there, 0, 1e9)
     mirror = Mirror(here, {})
     mirror.free = float("inf")
     rounds(record, 0, 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench.mpi.launch.poolfolder import ARRAYS, PoolFolder
-from workbench.mpi.launch.processes import Place
+from workbench.mpi.launch.processes import ProcessId
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_new_pool_is_neither_up_nor_over_and_nobody_elses(pool: PoolFolder) ->
 
 
 def test_what_is_written_is_read(pool: PoolFolder) -> None:
-    places = [Place(7, "here"), Place(8, "there")]
+    places = [ProcessId(7, "here"), ProcessId(8, "there")]
     pool.count(2)
     pool.begin(places)
     pool.lose({2, 1})

@@ -51,7 +51,7 @@ def test_ranks_import_the_scheme_of_their_run_and_what_it_uses(tmp_path: Path) -
     """All of them took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
     spec = {"scheme": "CR", "scheme_args": {"children": 2, "layers": 2}}
     task = task_of(wb.Experiment(**spec, workers=6, rounds=3, problem="unit"), tmp_path)
-    (tmp_path / "words").write_text(json.dumps(task.words()))
+    (tmp_path / "words").write_text(json.dumps(task.as_dict()))
     (tmp_path / "arrays").write_bytes(task.arrays)
     done = subprocess.run([sys.executable, "-c", RANK, tmp_path], capture_output=True, text=True, check=True)
     scheme, *imported = done.stdout.split()

@@ -18,7 +18,7 @@ from tests.kinds import quick
 from workbench.core.base.locks import Lock
 from workbench.core.trace import records
 from workbench.core.trace.layout import RUN_LOCK
-from workbench.mpi.running.holding import reclaimed
+from workbench.mpi.running.ownership import locked_again
 from workbench.mpi.running.real import RealRun, attach, resume, start_real
 
 COMMAND = "from workbench.cli.main import main; main()"
@@ -94,11 +94,11 @@ class TestReal:
         assert rounds_written(run.home) == list(range(len(run.rows()["round"])))
 
     def test_ranks_that_outlive_their_client_keep_the_folder(self, tmp_path: Path) -> None:
-        """Without word of who has the run: holder.json is written a moment after it was handed in."""
+        """Without word of who has the run: owner.json is written a moment after it was handed in."""
         run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 3000}), folder=tmp_path / "run"))
-        assert run.claim is not None
-        run.claim.release()
-        (run.home / "holder.json").unlink()
+        assert run.lock is not None
+        run.lock.release()
+        (run.home / "owner.json").unlink()
         with pytest.raises(wb.SettingError, match="still under way"):
             resume(run.home)
         run.stop()
@@ -117,9 +117,9 @@ def test_a_folder_whose_holder_died_can_be_claimed_again(tmp_path: Path) -> None
     first = Lock(tmp_path / RUN_LOCK)
     assert first.take()
     with pytest.raises(wb.SettingError, match="still under way"):
-        reclaimed(tmp_path)
+        locked_again(tmp_path)
     first.release()
-    reclaimed(tmp_path).release()
+    locked_again(tmp_path).release()
 
 
 def test_of_two_simulated_runs_saved_to_one_name_one_is_refused(

@@ -158,7 +158,7 @@ def test_a_kernel_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
     kernel.wait()
     trace = attach(tmp_path / "run").result()
     assert len(trace.rounds) == 60
-    folder = json.loads((tmp_path / "run" / "holder.json").read_text())["pool"]
+    folder = json.loads((tmp_path / "run" / "owner.json").read_text())["pool"]
     until = time.monotonic() + 60
     while any(folder in " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])):
         assert time.monotonic() < until, "the ranks outlive their client and its run"
@@ -219,7 +219,7 @@ def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
     """A header that cannot be trusted does not say which; the answers are here long before they are due."""
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
-    run = start_real(e, vandals={"3": {"4": "flip"}})
+    run = start_real(e, message_faults={"3": {"4": "flip"}})
     assert run.wait(60.0), "hangs"
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()

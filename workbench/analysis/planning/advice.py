@@ -82,7 +82,7 @@ class Refusal:
     reason: str
 
 
-class Doubt(NamedTuple):
+class RunnerUp(NamedTuple):
     """Another choice may be the quicker one: so small a measurement of the cluster leaves that open."""
 
     rival: str  # above all
@@ -116,7 +116,7 @@ class Advice:
     target: str
     notes: tuple[str, ...] = ()
     loss: float | None = None
-    doubt: Doubt | None = None
+    runner_up: RunnerUp | None = None
 
     @property
     def best(self) -> Choice:
@@ -163,8 +163,8 @@ class Advice:
     @property
     def headline(self) -> str:
         """The first choice, whether it is only on average that it is the first, and whether that can be told."""
-        if self.doubt is not None:
-            return f"Too close to call between {self.best.name} and {self.doubt.rival}: measure more"
+        if self.runner_up is not None:
+            return f"Too close to call between {self.best.name} and {self.runner_up.rival}: measure more"
         how = "" if self.favourite is self.best else " on average"
         return f"Quickest{how}: {self.best.name}"
 
@@ -186,7 +186,7 @@ class Advice:
             words.append(
                 f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
             )
-        return " ".join([*words, *([str(self.doubt)] if self.doubt else [])])
+        return " ".join([*words, *([str(self.runner_up)] if self.runner_up else [])])
 
     def __str__(self) -> str:
         return self.why

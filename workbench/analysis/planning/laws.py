@@ -44,7 +44,7 @@ Fit = Callable[[Array], Delays | None]
 Kinds = Sequence[str | None] | str
 
 
-class Habits(NamedTuple):
+class Correlations(NamedTuple):
     """Correlations of the times' logarithms."""
 
     lag: float  # of a worker's times in successive rounds
@@ -58,13 +58,15 @@ class Law(Settings):
     delays: Delays = setting(..., "the fitted model, in units of the measured task")
     distance: float = setting(..., "Kolmogorov distance from the measured times, which may be off by 5 %")
     tail: float = setting(..., "the law's 99 % quantile over the measured one")
-    gap: float = setting(..., "by how much the law's correlations differ from the measured ones, at most")
-    odd: str = setting(..., "which of them does: lag, far or together, see `Habits`")
+    correlation_gap: float = setting(
+        ..., "by how much the law's correlations differ from the measured ones, at most"
+    )
+    worst_correlation: str = setting(..., "which of them does: lag, far or together, see `Correlations`")
 
     @property
     def fits(self) -> bool:
         """Is it good enough to forecast with?"""
-        return self.distance <= DISTANCE and self.gap <= GAP and 1 / TAIL <= self.tail <= TAIL
+        return self.distance <= DISTANCE and self.correlation_gap <= GAP and 1 / TAIL <= self.tail <= TAIL
 
     @property
     def complaint(self) -> str:
@@ -72,8 +74,8 @@ class Law(Settings):
         reasons = []
         if self.distance > DISTANCE:
             reasons.append(f"its Kolmogorov distance is {self.distance:.2f}")
-        if self.gap > GAP:
-            reasons.append(_ODD[self.odd])
+        if self.correlation_gap > GAP:
+            reasons.append(_ODD[self.worst_correlation])
         if not 1 / TAIL <= self.tail <= TAIL:
             reasons.append(f"its 99 % quantile is {self.tail:.2g} times the measured one")
         return " and ".join(reasons)
@@ -122,7 +124,7 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
         return None
     enter, leave = ((turned + 0.5) / (turned + kept + 1) for turned, kept in _transitions(late, ends))
     shift, factor = _levels(times, late)
-    return Markov(shift=shift, enter=enter, leave=leave, factor=factor)
+    return Markov(shift=shift, p_slow=enter, p_recover=leave, factor=factor)
 
 
 def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -230,18 +232,18 @@ def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) ->
 # ---------------------------------------------------------------- how well a law fits
 
 
-def persistence(times: Array) -> Habits:
-    """How the logarithms of times are correlated: see `Habits`. All are 0 for independent rounds of equal workers."""
+def persistence(times: Array) -> Correlations:
+    """Correlations of the logarithms of times. All are 0 for independent rounds of equal workers."""
     off = np.log(times)
     off = off - off.mean()
     power = float(np.mean(off**2))
     rounds, workers = off.shape
     far = max(2, rounds // 3)
     if power < 1e-12 or rounds <= far:
-        return Habits(0.0, 0.0, 0.0)
+        return Correlations(0.0, 0.0, 0.0)
     pairs = (off.sum(axis=1) ** 2 - (off**2).sum(axis=1)) / max(workers * (workers - 1), 1)
     lag, later = float(np.mean(off[1:] * off[:-1])), float(np.mean(off[far:] * off[:-far]))
-    return Habits(lag / power, later / power, float(pairs.mean()) / power)
+    return Correlations(lag / power, later / power, float(pairs.mean()) / power)
 
 
 def drawn(law: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
@@ -273,13 +275,13 @@ def assess(times: Array, law: Delays) -> Law:
     """Say how well a law, in units of the task, fits measured times."""
     ours = drawn(law, max(DRAWN_ROUNDS, len(times)), DRAWN_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
-    gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Habits._fields}
+    gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
     return Law(
         delays=law,
         distance=distance(times, ours),
         tail=float(np.quantile(ours, TAIL_AT) / np.quantile(times, TAIL_AT)),
-        gap=max(gaps.values()),
-        odd=max(gaps, key=lambda name: gaps[name]),
+        correlation_gap=max(gaps.values()),
+        worst_correlation=max(gaps, key=lambda name: gaps[name]),
     )
 
 
@@ -294,7 +296,9 @@ def laws_of(times: Array) -> list[Law]:
         law = fit(times)
         if law is not None:
             known = assess(times, law)
-            found.append((not known.fits, known.distance + known.gap / 4 + 0.01 * parameters, known))
+            found.append(
+                (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
+            )
     return [law for *_, law in sorted(found, key=lambda each: each[:2])]
 
 
@@ -338,7 +342,7 @@ def redrawn(
     if late is None or not isinstance(law, Heterogeneous | Markov):
         return law
     seen: dict[str, tuple[float, float]] = dict(
-        zip(("enter", "leave"), _transitions(late, ends), strict=True)
+        zip(("p_slow", "p_recover"), _transitions(late, ends), strict=True)
     )
     if isinstance(law, Heterogeneous):
         seen = {"slow": (workers * law.slow, workers * (1 - law.slow))}

@@ -12,7 +12,7 @@ import numpy as np
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.core.base.settings import Settings, setting
 from workbench.core.base.types import Array
-from workbench.core.contract.odds import port
+from workbench.core.contract.round_times import port_departures
 
 MOST = 1e4  # times as much as the samples: all of it
 EXACT = 1e-6  # relative error of times that are known
@@ -203,7 +203,9 @@ def _starts(
 
 
 def _port_off(messages: Messages, latency: float, transfer: float) -> Array:
-    return np.asarray(np.abs(port(messages.sent + latency, transfer) - np.sort(messages.end, axis=1)))
+    return np.asarray(
+        np.abs(port_departures(messages.sent + latency, transfer) - np.sort(messages.end, axis=1))
+    )
 
 
 def _unhindered(messages: Messages) -> Array:

@@ -28,7 +28,7 @@ from workbench.core.contract.delays import DelayStream, resampled
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.sharing import undisturbed
 from workbench.core.engine.virtual.arithmetic import Coefficients
-from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import events_as_columns, versions
 from workbench.mpi import clusters
@@ -116,7 +116,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
         nonlocal done
         e = e.model_copy(update=cluster)
         stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
-        world = World(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
+        world = SimSetup(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
         line = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
         events = DataFrame(events_as_columns(line.events))
         return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
@@ -171,7 +171,7 @@ def _like(workers: int, like: Experiment) -> Iterator[Problem]:
         for copies in {1: None, min(2, workers): None, min(4, workers): None}:
             yield {"problem": like.problem, "problem_args": like.problem_args}, copies
         return
-    # The same problem on data that need no file; what is no number of the data stays.
+    # The same problem on data that need no file; what is not a number of the data stays.
     args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)
     most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)

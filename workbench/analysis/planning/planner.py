@@ -1,8 +1,8 @@
 """Which scheme, and with which numbers, is the quickest on a measured cluster: forecast, resample, rank, say why.
 
 Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and how long their rounds take
-(`Scheme.odds`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss. All
-exact schemes need equally many; those of the others come from a simulation, at steps of their own
+(`Scheme.round_times`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss.
+All exact schemes need equally many; those of the others come from a simulation, at steps of their own
 (`workbench.analysis.planning.targets`).
 """
 
@@ -145,7 +145,7 @@ def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: 
             f"machines = 'same': {cluster.workers} workers were measured, and workers = {count};"
             f" take {cluster.workers} or fewer, or machines = 'new'"
         )
-    if machines == "new" and cluster.very:
+    if machines == "new" and cluster.same_machines:
         raise SettingError(
             "machines = 'new': the profile is of the very machines (`here`); give the one that was measured"
         )
@@ -317,7 +317,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = settled(cluster.placed(e, task))
-    follows = built.full and not built.delayed
+    follows = built.is_exact and not built.delayed
     return Candidate(placed, task, _expected(cluster, placed, task), follows, e.build_optimiser())
 
 
@@ -459,7 +459,7 @@ def _steps(base: Experiment, effort: float) -> Iterator[str]:
 
 def _notes(cluster: ClusterProfile, base: Experiment, aim: Target) -> Iterator[str]:
     yield from cluster.notes()
-    chances = cluster.slow_for_good() if cluster.very else None
+    chances = cluster.slow_for_good() if cluster.same_machines else None
     if chances is not None and (slow := (np.flatnonzero(chances[: base.workers] > 0.5) + 1).tolist()):
         who = f"worker {slow[0]} of" if len(slow) == 1 else f"workers {', '.join(map(str, slow))} of"
         yield (

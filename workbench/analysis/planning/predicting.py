@@ -14,9 +14,9 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from workbench.analysis.planning.advice import Doubt, name_of
+from workbench.analysis.planning.advice import RunnerUp, name_of
 from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task
-from workbench.analysis.planning.targets import TRIED, Need, Target, Trials
+from workbench.analysis.planning.targets import TRIED, RoundsNeeded, Target, Trials
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import Optimiser
@@ -46,7 +46,7 @@ class Candidate:
     optimiser: Optimiser  # step included
     trials: Trials | None = None  # of an inexact one
     seeds: int = 0  # under which it learns
-    need: Need | None = None
+    need: RoundsNeeded | None = None
     seconds: Array = field(default_factory=lambda: np.zeros(0))  # to the target, (resamples,)
     table: Array = field(default_factory=lambda: np.zeros((0, 0)))  # by its first round, (clusters, seeds)
 
@@ -63,7 +63,7 @@ class Candidate:
         rounds there are many. By how much the few, which are of the same draws as some of these, differ from them is
         luck, too, but for what is beyond it (James and Stein): later rounds, or their number, may be others.
         """
-        if not (self.table.size and self.experiment.delays.lasting):
+        if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
         spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())  # few may miss what is rare
@@ -198,7 +198,7 @@ def _front(known: Sequence[Candidate]) -> list[int]:
     return [i for i in ready[:FRONT] if known[i].mean <= NEXT * known[ready[0]].mean]
 
 
-def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
+def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     """Which other choice may be quicker than the first; None where in 19 of 20 cases none is by more than 2 %.
 
     Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
@@ -215,10 +215,10 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> Doubt | None:
     took = np.maximum(1 - np.vstack([np.zeros(saved.shape[1]), saved]), 1e-3)
     behind = np.quantile(took / took.min(axis=0) - 1, CHANCE, axis=1)
     safe = [first, *rivals][int(np.argmin(behind))]
-    lasting = first.experiment.delays.lasting and not all_.cluster.very
+    lasting = first.experiment.delays.per_run and not all_.cluster.same_machines
     times = enough(took)
     able = first.experiment.workers <= all_.cluster.workers
-    return Doubt(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
+    return RunnerUp(rivals[place].name, quicker, times, safe.name, float(behind.min()), lasting, able)
 
 
 def enough(took: Array) -> float:

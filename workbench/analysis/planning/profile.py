@@ -20,11 +20,12 @@ from pydantic.fields import FieldInfo
 from workbench.analysis.planning.laws import Law, slow_for_good
 from workbench.analysis.planning.linkfit import PortFit, Work
 from workbench.core.base.files import atomic_write
-from workbench.core.base.kinds import there_are
+from workbench.core.base.older import renamed
 from workbench.core.base.reading import check_json_size
 from workbench.core.base.settings import SettingError, Settings, check_ending, check_kind, path_of, setting
 from workbench.core.base.text import dump, read_text, read_yaml
 from workbench.core.base.trust import limited
+from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays, Heterogeneous, Replay
 from workbench.core.contract.links import BYTES_PER_FLOAT, Link
@@ -139,13 +140,16 @@ class ClusterProfile(Settings):
     laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
-    very: bool = setting(False, "are workers the very ones that were measured, each in its place?")
+    same_machines: bool = setting(False, "are workers the very ones that were measured, each in its place?")
 
     @model_validator(mode="before")
     @classmethod
-    def _older(cls, words: Any) -> Any:
-        """Earlier versions also kept every worker's own link, which nothing ever took."""
-        return {k: v for k, v in words.items() if k != "links"} if isinstance(words, dict) else words
+    def _older(cls, fields: Any) -> Any:
+        """Read what earlier versions wrote: other names, and links, which nothing ever used."""
+        if not isinstance(fields, dict):
+            return fields
+        names = {"very": "same_machines"}
+        return renamed({names.get(k, k): v for k, v in fields.items() if k != "links"})
 
     @model_validator(mode="after")
     def _each_worker_once(self) -> Self:
@@ -214,9 +218,9 @@ class ClusterProfile(Settings):
             samples=1.0,
             scale=scale,
             block=block,
-            again=drawn,
-            together=True,
-            placed=self.very,
+            resample_seed=drawn,
+            common_start=True,
+            same_workers=self.same_machines,
         )
 
     def link(self, floats: float, fitted: Fitted | None = None) -> Link:
@@ -258,8 +262,14 @@ class ClusterProfile(Settings):
         """As `experiment`, where the task is known."""
         numbers = fitted or self.fitted
         law = self.delays(task.load, task.floats, numbers)
-        if isinstance(law, Heterogeneous) and isinstance(e.delays, Heterogeneous) and law.who is None:
-            law = law.model_copy(update={"who": e.delays.who})  # whom the experiment names stays slow
+        if (
+            isinstance(law, Heterogeneous)
+            and isinstance(e.delays, Heterogeneous)
+            and law.slow_workers is None
+        ):
+            law = law.model_copy(
+                update={"slow_workers": e.delays.slow_workers}
+            )  # whom the experiment names stays slow
         # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
         return e.model_copy(
             update={
@@ -302,7 +312,7 @@ class ClusterProfile(Settings):
             return None
         measured = self.host_of_each()
         fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]  # each has its share of them
-        hosts = measured[:workers] if self.very and workers <= len(measured) else fewer
+        hosts = measured[:workers] if self.same_machines and workers <= len(measured) else fewer
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
         # Where no link is to be seen, messages take of the cores what is half of a star's task without samples.
@@ -335,7 +345,7 @@ class ClusterProfile(Settings):
             return self.replace(very=True)
 
         def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
-            who = {"who": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
+            who = {"slow_workers": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
             laws = (
                 law.model_copy(update=who) if isinstance(law, Heterogeneous) else law for law in fitted.laws
             )
@@ -412,7 +422,7 @@ class ClusterProfile(Settings):
     def load(cls, path: str | Path, *, trust: bool = False) -> ClusterProfile:
         """Read a profile; raises `SettingError` that names file, field and value.
 
-        `trust`: run code that the file names, such as a delay law of "mine.py:Naps". Without it such a file is refused.
+        `trust`: run code that the file names, such as a delay model of "mine.py:Naps". Without it such a file is refused.
         """
         check_kind("trust", trust, bool)
         file = path_of(path, "path")

@@ -16,8 +16,8 @@ import numpy as np
 
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError, check_kind
-from workbench.core.contract.mixed import Decoding
 from workbench.core.contract.optimisers import Optimiser, smoothness_of
+from workbench.core.contract.weights import Decoding
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
@@ -40,7 +40,7 @@ def search(
     touched.
 
     >>> from workbench.core.schemes.sequential import SRSGC
-    >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "enter": 0.1})
+    >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "p_slow": 0.1})
     >>> found = search(e, SRSGC.settings(workers=4, longest=2, widest=4))
     >>> found[0][0] == min(seconds for seconds, _ in found), sorted(found[0][1])
     (True, ['burst', 'stragglers', 'window'])
@@ -71,7 +71,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
     experiments with the best numbers written out.
 
-    >>> from workbench.core.presets.codedreduce import rivals
+    >>> from workbench.core.presets.codedreduce import baselines
     >>> tuned = tune(rivals(3, 2, 1, rounds=20))
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']
@@ -110,7 +110,7 @@ def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimi
 def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
-    if not e.built_scheme.full or e.built_scheme.delayed:
+    if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights

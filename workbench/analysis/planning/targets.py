@@ -23,8 +23,8 @@ import numpy as np
 from workbench.analysis.planning.profile import scaled
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.mixed import Stale
 from workbench.core.contract.optimisers import Optimiser
+from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.experiment import Experiment
@@ -66,7 +66,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Need:
+class RoundsNeeded:
     """Rounds that a scheme takes to the target, (seeds,), and the optimiser that it takes them with."""
 
     rounds: Array
@@ -169,7 +169,7 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         each = scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL
-        return float(steps * rounds * scheme.passes * each)
+        return float(steps * rounds * scheme.epochs_per_round * each)
     return float(rounds * (steps * samples * floats + e.workers * EVENT))
 
 
@@ -210,7 +210,7 @@ class Trials:
     aim: Target
     centre: float | None = None
 
-    def need(self, experiments: Sequence[Experiment], times: float | None = None) -> Need:
+    def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
         """Rounds under every seed, NaN where it does not come there; without `times` the step is chosen first."""
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:TRIED], self.centre))
@@ -223,7 +223,7 @@ class Trials:
         if np.mean(missed) <= MISSED:
             rounds = np.where(missed, float(self.aim.longest), rounds)  # nobody looked how long exactly
         source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
-        return Need(rounds, pace, self._optimiser(small[0], step), step, source)
+        return RoundsNeeded(rounds, pace, self._optimiser(small[0], step), step, source)
 
     @property
     def _loss(self) -> float:
@@ -338,7 +338,9 @@ def _end(line: Timeline, rounds: float) -> float:
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
     """Samples over those that a commit stands for, on average: N/(N-S) for the plain sum of N-S answers of N."""
     sizes, samples = e.plan.sizes, e.plan.samples
-    weights = [w.total(len(sizes)) if isinstance(w, Stale) else w for run in runs for w in run.weights]
+    weights = [
+        w.total(len(sizes)) if isinstance(w, VersionedWeights) else w for run in runs for w in run.weights
+    ]
     shares = [1.0 if w is None else float(w @ sizes) / samples for w in weights]
     return 1.0 / max(float(np.mean(shares)), 1e-3)
 

@@ -1,4 +1,4 @@
-"""What stands out in a recording: spread, bursts, who is slow for good, changes, and which delay laws fit.
+"""What stands out in a recording: spread, bursts, who is slow for good, changes, and which delay models fit.
 
 Lateness is counted against the step's own median worker, so that what holds all up at once (a shared file system, a
 larger batch) is nobody's fault: it is told apart as `together`.
@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from workbench.analysis.planning.laws import Law, laws_of
-from workbench.analysis.recordings.blame import late_p_values
+from workbench.analysis.recordings.attribution import late_p_values
 from workbench.analysis.recordings.spells import bursts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array

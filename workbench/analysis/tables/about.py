@@ -18,7 +18,7 @@ from workbench.core.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class About:
+class RunNotes:
     """Words about a run; `when`: ISO 8601, local time."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class About:
         return cls(**words, tags=listed, archived=found.get("archived") is True)
 
 
-def describe(folder: Path, **words: Any) -> About:
+def describe(folder: Path, **words: Any) -> RunNotes:
     """Write what is said about a run, at once or not at all; what is not given stays. Its folder's name stays, too.
 
     Raises `SettingError` for a name that is none, and where there is no such folder.
@@ -57,7 +57,7 @@ def describe(folder: Path, **words: Any) -> About:
         slug(words["name"])
     made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
     made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
-    found = replace(About.read(folder), **made)
+    found = replace(RunNotes.read(folder), **made)
     write_json(folder / ABOUT, asdict(found), indent=2)
     return found
 

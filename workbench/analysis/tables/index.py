@@ -39,7 +39,7 @@ def rows(
     found = list(places(root)) if found is None else found
     home = root.resolve()  # a run's key is the same from whichever folder above it is looked at
     keys = {place: str(home / place.home.relative_to(root)) for place in found}
-    told, aimed = _Answers(str(home), "null"), _Answers(str(home), json.dumps([target, metric]))
+    told, aimed = _IndexCache(str(home), "null"), _IndexCache(str(home), json.dumps([target, metric]))
     try:
         for place, key in keys.items():
             stamp = place.stamp()
@@ -57,7 +57,7 @@ def rows(
             answers.note(gone=set(answers.known) - set(keys.values()))
 
 
-class _Answers:
+class _IndexCache:
     """What was found out about each run below a folder, of one kind."""
 
     def __init__(self, home: str, kind: str) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.analysis.tables.about import About
+from workbench.analysis.tables.about import RunNotes
 from workbench.analysis.tables.status import Status, is_run, is_running, remains, run_names, taken
 from workbench.core.base.files import SUMS, check_sums
+from workbench.core.base.older import renamed
 from workbench.core.base.reading import open_parquet, printable
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
@@ -153,7 +154,7 @@ def _of_sweep(home: Path) -> Status:
 
 def _spec(folder: Path) -> dict[str, Any]:
     with suppress(OSError, SettingError):
-        return read_json(folder / SPEC)
+        return dict(renamed(read_json(folder / SPEC)))
     return {}
 
 
@@ -171,13 +172,13 @@ class Row:
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
     """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
-    about = About.read(place.about)
+    about = RunNotes.read(place.about)
     said = {**asdict(about), "tags": ", ".join(about.tags)}
     try:
         status = _status(place)
         chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
         if status.state != "done":
-            e = described(status.spec) if status.spec else None
+            e = described(renamed(status.spec)) if status.spec else None
             asked, follows = _asked(e) if e is not None else ({}, {})
             lasts = not isinstance(e, Description)
             return Row(status.state, status.error, {**chosen, **asked}, follows, said, lasts)
@@ -228,13 +229,13 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
     if isinstance(e, Description):
         return settings_of(e), follows
     scheme = e.built_scheme
-    if late := scheme.may_be_late(e.workers):
+    if late := scheme.tolerated(e.workers):
         follows["straggler_fraction"] = late[0] / late[1]
     with suppress(Exception):  # a scheme of somebody's own that cannot say
         if (samples := e.problem_spec.told()) is not None:
             follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
         elif isinstance(load, float | int):
-            follows["load"] = float(load) / scheme.passes
+            follows["load"] = float(load) / scheme.epochs_per_round
     return settings_of(e), follows
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
+from workbench.core.base.older import renamed
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.trace.layout import FILES, PLAN, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STATUS, SWEEP_LOCK, TASK
@@ -76,7 +77,7 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
 def read_plan(folder: Path) -> dict[str, Any]:
     """What `write_plan` noted, empty where nothing is. Raises `SettingError`: it is damaged."""
     with suppress(OSError):
-        return read_json(folder / PLAN)
+        return dict(renamed(read_json(folder / PLAN)))
     return {}
 
 

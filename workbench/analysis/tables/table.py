@@ -214,14 +214,14 @@ def runs(
     (3, ['seed'], [3])
     """
     check_kind("progress", progress, bool)
-    reading = Reading(folder, target, metric)
+    reading = LazyRuns(folder, target, metric)
     with Bar("runs", " runs", len(reading), None if progress else False, leave=False) as bar:
         for count in reading:
             bar.update(count)
     return reading.runs()
 
 
-class Reading:
+class LazyRuns:
     """A table that is being read: whoever iterates reads on, run by run; `runs` is the table of what is read by now.
 
     Parameters and errors: as of `runs`.
@@ -230,7 +230,7 @@ class Reading:
     >>> folder = tempfile.mkdtemp()
     >>> for seed in range(3):
     ...     _ = wb.run(wb.Experiment(rounds=5, seed=seed)).save(f"{folder}/{seed}")
-    >>> reading = Reading(folder)
+    >>> reading = LazyRuns(folder)
     >>> [len(reading.runs()) for _ in reading], len(reading)
     ([1, 2, 3], 3)
     """

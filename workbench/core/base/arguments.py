@@ -6,8 +6,8 @@ from inspect import Parameter, signature, unwrap
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from workbench.core.base.kinds import slip
 from workbench.core.base.settings import SettingError, short
+from workbench.core.base.type_checks import find_mismatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +53,7 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
     for name, value in given.items():
         several = parameters.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         if not several and not _fits(kinds.get(name, Any), value):
-            return f"{name} = {short(value)}: is of the wrong kind; give {_words(kinds[name])}"
+            return f"{name} = {short(value)}: is of the wrong kind; give {_text(kinds[name])}"
     return ""
 
 
@@ -72,7 +72,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if origin is Literal:
         return any(type(value) is type(each) and value == each for each in inner)
     if kind in (int, float, bool, NoneType):
-        return slip(kind, value) is None
+        return find_mismatch(kind, value) is None
     one = origin or kind
     if not isinstance(one, type) or getattr(one, "_is_protocol", False):
         return True
@@ -83,7 +83,7 @@ def _fits(kind: Any, value: Any) -> bool:
     return not inner or all(_fits(inner[-1], item) for item in items)
 
 
-def _words(kind: Any) -> str:
+def _text(kind: Any) -> str:
     """What would work.
 
     >>> _words(Sequence[int] | None)
@@ -91,13 +91,13 @@ def _words(kind: Any) -> str:
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _words(inner[0])
+        return _text(inner[0])
     if origin in (Union, UnionType):
-        return ", or ".join(map(_words, inner))
+        return ", or ".join(map(_text, inner))
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin in (Sequence, list, Mapping, dict):
         what = "a list of" if origin in (Sequence, list) else "names, each with"
-        return f"{what} {_words(inner[-1])}"
+        return f"{what} {_text(inner[-1])}"
     name = getattr(kind, "__name__", str(kind))
     return _WORDS.get(kind) or f"a{'n' * (name[0] in 'AEIO')} {name}"

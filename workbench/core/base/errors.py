@@ -96,10 +96,10 @@ class QuorumLost(RunError):
         self.parent, self.round, self.missing, self.why = parent, round, tuple(missing), dict(known)
 
 
-class Stalled(RunError):
+class Deadlock(RunError):
     """Nothing can happen any more, yet the run is not over. `waiting`: who waits for what.
 
-    >>> print(Stalled(3, "the master waits for 2 more answers"))
+    >>> print(Deadlock(3, "the master waits for 2 more answers"))
     round 3: nothing is left that could happen, and the master waits for 2 more answers
     """
 

@@ -118,7 +118,7 @@ def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: i
     write_file(path, json.dumps(words, indent=indent) + "\n")
 
 
-def private_folder(path: Path, mend: bool = True) -> Path:
+def private_folder(path: Path, fix: bool = True) -> Path:
     """Make a folder, and those above it, that nobody else may enter, whatever the umask.
 
     `mend`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
@@ -137,8 +137,8 @@ def private_folder(path: Path, mend: bool = True) -> Path:
                 each.chmod(0o700)
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    _check_own(path, mend)
-    if mend and path.stat().st_mode & 0o077:
+    _check_own(path, fix)
+    if fix and path.stat().st_mode & 0o077:
         with suppress(PermissionError):  # a file system without rights
             path.chmod(0o700)
     return path

@@ -1,4 +1,4 @@
-"""Where a new scheme, delay law, problem, optimiser, kind of cluster or command plugs in, ours and other people's.
+"""Where a new scheme, delay model, problem, optimiser, kind of cluster or command plugs in, ours and other people's.
 
 Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
 is defined, in its pyproject.toml, and nothing here needs an edit:
@@ -25,9 +25,9 @@ from weakref import WeakMethod
 
 from workbench.core.base.errors import MissingLayer
 from workbench.core.base.extras import not_installed
-from workbench.core.base.own import LOOSE, class_of
 from workbench.core.base.settings import SettingError, Settings, unknown_name
 from workbench.core.base.trust import limit
+from workbench.core.base.user_code import LOOSE, class_of
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from pydantic._internal._model_construction import ModelMetaclass
 from pydantic.fields import Field, FieldInfo
 
 from workbench.core.base.errors import reason
-from workbench.core.base.kinds import limit_of, range_of, slip
+from workbench.core.base.type_checks import find_mismatch, limit_of, range_of
 
 LONGEST_NAME = 255  # bytes, of a file or folder
 LONGEST_PATH = 3800  # bytes of a whole path: the system takes 4095, and files of a run folder follow
@@ -122,7 +122,7 @@ class Settings(BaseModel, metaclass=Described):
         """Nothing is turned into something else: "2", True and 2.0 are slips where a whole number belongs."""
         for name, value in data.items() if isinstance(data, dict) else ():
             field = cls.model_fields.get(name)
-            wrong = slip(field.annotation, value) if field else None
+            wrong = find_mismatch(field.annotation, value) if field else None
             if field and wrong:
                 hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
                 raise ValueError(f"{name}{wrong.where} = {short(wrong.value)}: {wrong.words}{hint}")
@@ -237,7 +237,7 @@ def check_kind(field: str, value: object, kind: type) -> None:
     ...
     workbench.core.base.settings.SettingError: events = 'no': is neither true nor false; write one of the two
     """
-    if wrong := slip(kind, value):
+    if wrong := find_mismatch(kind, value):
         raise SettingError(f"{field} = {short(value)}: {wrong.words}")
 
 

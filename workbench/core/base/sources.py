@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.base.own import functions_of, is_own
 from workbench.core.base.settings import SettingError, Settings
+from workbench.core.base.user_code import functions_of, is_own
 
 BESIDE = "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
 KEPT = "_workbench_source"  # where a class that came by value has its source

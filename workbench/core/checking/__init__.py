@@ -1,6 +1,6 @@
-"""`wb.check`: does a scheme, delay law, problem or optimiser keep the laws that engines, planner and figures count on?
+"""`wb.check`: does a scheme, delay model, problem or optimiser have the properties that others count on?
 
-The laws stand in a file each for schemes, delay laws, problems and optimisers; the project's own tests try the same
+The laws stand in a file each for schemes, delay models, problems and optimisers; the project's own tests try the same
 ones on its own classes.
 
 >>> import workbench as wb
@@ -9,6 +9,6 @@ True
 """
 
 from workbench.core.checking.check import Checked, check
-from workbench.core.checking.law import Broken, Law, Row
+from workbench.core.checking.property import Property, PropertyFailed, Row
 
-__all__ = ["Broken", "Checked", "Law", "Row", "check"]
+__all__ = ["Checked", "Property", "PropertyFailed", "Row", "check"]

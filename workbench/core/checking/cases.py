@@ -83,7 +83,7 @@ def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 
 def delays() -> SearchStrategy[dict[str, Any]]:
-    """Delay laws of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
+    """Delay models of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
     one, share = st.sampled_from, st.floats(0, 1)
     return st.one_of(
         _law("constant", shift=one([0.0, 5e-5, 0.01])),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workbench.core.base.settings import SettingError, Settings, check_kind, unknown_name
 from workbench.core.checking import cases, delays, optimiser, problem, scheme
-from workbench.core.checking.law import EXAMPLES, Case, Law, Row, judged, table
+from workbench.core.checking.property import EXAMPLES, Case, Property, Row, run_property, table
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
@@ -22,7 +22,7 @@ from workbench.core.problems import ProblemArgs, problem_from
 if TYPE_CHECKING:
     import pandas as pd
 
-_MARKS = {"holds": "✓", "broken": "✗", "does not apply": "–"}
+_MARKS = {"passes": "✓", "fails": "✗", "does not apply": "–"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Checked:
     @property
     def ok(self) -> bool:
         """Is no law broken?"""
-        return not self.broken
+        return not self.failed
 
     @property
-    def broken(self) -> tuple[Row, ...]:
+    def failed(self) -> tuple[Row, ...]:
         """The laws that are."""
-        return tuple(row for row in self.rows if row.verdict == "broken")
+        return tuple(row for row in self.rows if row.verdict == "fails")
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -50,15 +50,15 @@ class Checked:
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def __str__(self) -> str:
-        wrong = f"breaks {len(self.broken)} of {len(self.rows)} laws"
+        wrong = f"breaks {len(self.failed)} of {len(self.rows)} laws"
         return f"{self.name} {'keeps all laws that apply' if self.ok else wrong}\n{table(self.rows)}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         body = "".join(
-            f"<tr><td>{_MARKS[row.verdict]}</td><td><b>{escape(row.law)}</b></td>"
-            f"<td style='text-align:left'>{_html(row.says)}"
+            f"<tr><td>{_MARKS[row.verdict]}</td><td><b>{escape(row.property)}</b></td>"
+            f"<td style='text-align:left'>{_html(row.statement)}"
             + "".join(f"<br><small>{text}</small>" for text in _more(row))
             + f"</td><td>{row.verdict}</td></tr>"
             for row in self.rows
@@ -78,7 +78,7 @@ def _html(text: str) -> str:
 
 class _Kind(NamedTuple):
     subject: Any
-    laws: Sequence[Law[Any]]
+    properties: Sequence[Property[Any]]
     draw: st.SearchStrategy[Case]
 
 
@@ -91,7 +91,7 @@ def check(
     examples: int = EXAMPLES,
     seed: int = 0,
 ) -> Checked:
-    """Try the laws of the contract on a scheme, delay law, problem or optimiser.
+    """Try the laws of the contract on a scheme, delay model, problem or optimiser.
 
     Settings are drawn from the class's own fields and ranges; of what breaks a law the smallest case found is kept,
     with the call that shows it. A law takes about a second, all together less than twenty.
@@ -103,7 +103,8 @@ def check(
     only
         Name or names of laws; None: all.
     case
-        Try this case alone, as a row's `show` has it; the law's `Broken` or the code's own error is raised as it is.
+        Try this case alone, as a row's `show` has it; the law's `PropertyFailed` or the code's own error is raised as
+        it is.
     mpi
         Schemes: also five rounds on real processes.
     examples
@@ -125,20 +126,23 @@ def check(
     check_kind("mpi", mpi, bool)
     kind = _kind(what)
     name = _name(kind.subject)
-    laws = _chosen([*kind.laws, *(scheme.ON_PROCESSES if mpi and kind.laws is scheme.LAWS else ())], only)
+    laws = _chosen(
+        [*kind.properties, *(scheme.ON_PROCESSES if mpi and kind.properties is scheme.PROPERTIES else ())],
+        only,
+    )
     if case is not None:
         if len(laws) != 1:
             raise SettingError(f"case = {case!r:.60}: is for one law; name it in only")
         laws[0].test(kind.subject, case)
-        return Checked(name, (Row(laws[0].name, laws[0].says, "holds", case=case, cases=1),))
+        return Checked(name, (Row(laws[0].name, laws[0].statement, "passes", case=case, cases=1),))
     told = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of steps that diverge, of digits: the laws look at what comes of it
-        rows = [judged(law, kind.subject, kind.draw, told, seed, examples) for law in laws]
+        rows = [run_property(law, kind.subject, kind.draw, told, seed, examples) for law in laws]
     return Checked(name, tuple(rows))
 
 
-def _chosen(laws: Sequence[Law[Any]], only: str | Sequence[str] | None) -> list[Law[Any]]:
+def _chosen(laws: Sequence[Property[Any]], only: str | Sequence[str] | None) -> list[Property[Any]]:
     wanted = [law.name for law in laws] if only is None else [only] if isinstance(only, str) else list(only)
     known = {law.name: law for law in laws}
     for name in wanted:
@@ -158,19 +162,21 @@ def _kind(what: Any) -> _Kind:
     cls = found if isinstance(found, type) else type(found)
     if issubclass(cls, Scheme):
         numbers = cases.schemes(cls) if isinstance(found, type) else cases.of_one(found)
-        return _Kind(cls, scheme.LAWS, cases.experiments(cls.name, numbers))
+        return _Kind(cls, scheme.PROPERTIES, cases.experiments(cls.name, numbers))
     seeds = st.integers(0, 2**16)
     if issubclass(cls, DelayModel):
         draw = {"seed": seeds, "workers": st.integers(1, 12), "samples": st.sampled_from([1, 2, 10, 1000])}
-        return _Kind(_made(found), delays.LAWS, st.fixed_dictionaries(draw))
+        return _Kind(_made(found), delays.PROPERTIES, st.fixed_dictionaries(draw))
     if issubclass(cls, ProblemArgs):
         args = _made(found)
         if "precision" in cls.model_fields:  # whose digits tell a wrong gradient from a rounded one
             args = args.replace(precision="float64")
         draw = {"seed": seeds, "far": st.sampled_from([0.0, 0.1, 1.0])}
-        return _Kind(problem_from(args, scheme.plan_of(args)), problem.LAWS, st.fixed_dictionaries(draw))
+        return _Kind(
+            problem_from(args, scheme.plan_of(args)), problem.PROPERTIES, st.fixed_dictionaries(draw)
+        )
     if issubclass(cls, Optimiser):
-        return _Kind(_made(found), optimiser.LAWS, st.fixed_dictionaries({"seed": seeds}))
+        return _Kind(_made(found), optimiser.PROPERTIES, st.fixed_dictionaries({"seed": seeds}))
     why = "cannot be checked; give a class of Scheme, DelayModel, ProblemArgs or Optimiser"
     raise SettingError(f"what = {what!r:.60}: {why}")
 

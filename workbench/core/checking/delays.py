@@ -1,4 +1,4 @@
-"""What every delay law keeps: draws that hang on seed, round and slot alone, and that follow what the law declares."""
+"""Properties of every delay model: draws depend on seed, round and slot alone, and follow what the model declares."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.types import Array
-from workbench.core.checking.law import Broken, Case, Law, through_json
-from workbench.core.contract.delays import DelayModel, DelayStream, Keyed
+from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
+from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream
 
 DRAWS = 10_000  # of the statistical laws, rounds times workers
 ROUNDS = 400  # of them; where workers differ for a whole run, a few of very many workers
@@ -29,9 +29,9 @@ def finite(law: DelayModel, case: Case) -> None:
     workers, samples = case["workers"], case["samples"]
     found = _seconds(law, case["seed"], [0, 1, 2], workers, samples)
     if found.shape != (3, workers):
-        raise Broken(f"`compute` gives an array of shape {found.shape[1:]} for {workers} workers")
+        raise PropertyFailed(f"`compute` gives an array of shape {found.shape[1:]} for {workers} workers")
     if not np.isfinite(found).all() or found.min() < 0:
-        raise Broken(f"{samples} samples take {found.min():g} to {found.max():g} s")
+        raise PropertyFailed(f"{samples} samples take {found.min():g} to {found.max():g} s")
 
 
 def ordered(law: DelayModel, case: Case) -> None:
@@ -44,52 +44,52 @@ def ordered(law: DelayModel, case: Case) -> None:
     for r in rounds:
         if not np.array_equal(one[r], other[r]):
             why = "draw from `keyed.rng(round)`"
-            raise Broken(f"round {r} takes other times when round 3 is asked for first; {why}")
+            raise PropertyFailed(f"round {r} takes other times when round 3 is asked for first; {why}")
 
 
 def growing(law: DelayModel, case: Case) -> None:
     """With one draw, more samples never take less time."""
-    draw = law.draw(Keyed(case["seed"]), 0, case["workers"], 0, None)
+    draw = law.draw(CounterRNG(case["seed"]), 0, case["workers"], 0, None)
     k, more = case["samples"], 2 * case["samples"] + 1
     few, many = (np.asarray(law.compute(draw, np.full(case["workers"], n))) for n in (k, more))
     if np.any(many < few):
-        raise Broken(f"{more} samples take less time than {k}")
+        raise PropertyFailed(f"{more} samples take less time than {k}")
 
 
 def memory(law: DelayModel, case: Case) -> None:
     """A law that declares no memory does not look at the round before."""
-    keyed, workers = Keyed(case["seed"]), case["workers"]
+    keyed, workers = CounterRNG(case["seed"]), case["workers"]
     alone = law.draw(keyed, 1, workers, 0, None)
     after = law.draw(keyed, 1, workers, 0, law.draw(keyed, 0, workers, 0, None))
     if not np.array_equal(alone, after):
-        raise Broken("its draws change with `before`; declare `memory = True`")
+        raise PropertyFailed("its draws change with `before`; declare `markovian = True`")
 
 
 def seeds(law: DelayModel, case: Case) -> None:
     """Other seeds give other draws, unless nothing is drawn at all."""
     one, other = (_seconds(law, seed, list(range(20)), 8, 100) for seed in (1, 2))
     if np.array_equal(one, other) and np.ptp(one) > 0:
-        raise Broken("seeds 1 and 2 give the same times in 20 rounds of 8 workers")
+        raise PropertyFailed("seeds 1 and 2 give the same times in 20 rounds of 8 workers")
 
 
 def _drawn(law: DelayModel, case: Case, times: int) -> Array:
     """Seconds of many rounds and workers; so many times as many where that is asked for."""
-    rounds = 4 if law.lasting else ROUNDS
-    workers = DRAWS // rounds * (times if law.lasting or law.memory else 1)
-    many = rounds * (1 if law.lasting or law.memory else times)
+    rounds = 4 if law.per_run else ROUNDS
+    workers = DRAWS // rounds * (times if law.per_run or law.markovian else 1)
+    many = rounds * (1 if law.per_run or law.markovian else times)
     return _seconds(law, case["seed"], list(range(many)), workers, case["samples"])
 
 
 def _error(law: DelayModel, values: Array) -> float:
     """Standard error of their mean; a worker's rounds may hang together."""
-    groups = values.mean(axis=0) if law.memory or law.lasting else values.ravel()
+    groups = values.mean(axis=0) if law.markovian or law.per_run else values.ravel()
     return float(groups.std(ddof=1)) / len(groups) ** 0.5
 
 
 def _twice(wrong: Callable[[Array], str], law: DelayModel, case: Case) -> None:
-    """Raise `Broken` where many draws are wrong, and so many more as well."""
+    """Raise `PropertyFailed` where many draws are wrong, and so many more as well."""
     if wrong(_drawn(law, case, 1)) and (why := wrong(_drawn(law, case, AGAIN))):
-        raise Broken(why)
+        raise PropertyFailed(why)
 
 
 def mean(law: DelayModel, case: Case) -> None:
@@ -127,13 +127,13 @@ def _undeclared(what: str, told: float | None) -> str:
     return "" if told is not None else f"declare `{what}` to have it checked"
 
 
-LAWS: tuple[Law[Any], ...] = (
-    Law("settings", through_json),
-    Law("finite", finite),
-    Law("order", ordered),
-    Law("growing", growing),
-    Law("memory", memory, lambda law: "it has a memory (`memory = True`)" if law.memory else ""),
-    Law("seeds", seeds),
-    Law("mean", mean, lambda law: _undeclared("expected(samples)", law.expected(1))),
-    Law("quantiles", quantiles, lambda law: _undeclared("quantile(q, samples)", law.quantile(0.5, 1))),
+PROPERTIES: tuple[Property[Any], ...] = (
+    Property("settings", through_json),
+    Property("finite", finite),
+    Property("order", ordered),
+    Property("growing", growing),
+    Property("memory", memory, lambda law: "it has a memory (`markovian = True`)" if law.markovian else ""),
+    Property("seeds", seeds),
+    Property("mean", mean, lambda law: _undeclared("expected(samples)", law.expected(1))),
+    Property("quantiles", quantiles, lambda law: _undeclared("quantile(q, samples)", law.quantile(0.5, 1))),
 )

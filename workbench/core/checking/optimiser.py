@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.types import Array
-from workbench.core.checking.law import Broken, Case, Law, through_json
+from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
 from workbench.core.contract.optimisers import Optimiser, State
 from workbench.core.problems.base import Problem, Request
 from workbench.core.problems.linear import LeastSquares
@@ -39,9 +39,11 @@ def pure(optimiser: Optimiser, case: Case) -> None:
     changed = not (np.array_equal(model, before[1]) and np.array_equal(gradient, before[2]))
     two, _ = optimiser.update(before[0], before[1], before[2], problem, 3)
     if changed:
-        raise Broken("`update` changes the model or the gradient that it is given")
+        raise PropertyFailed("`update` changes the model or the gradient that it is given")
     if not np.array_equal(one, two):
-        raise Broken("`update` gives other models for the same call; keep what it remembers in the state")
+        raise PropertyFailed(
+            "`update` gives other models for the same call; keep what it remembers in the state"
+        )
 
 
 def kept(optimiser: Optimiser, case: Case) -> None:
@@ -50,7 +52,9 @@ def kept(optimiser: Optimiser, case: Case) -> None:
     _, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
     for name, value in state.items():
         if np.asarray(value).dtype.kind not in "fiub":
-            raise Broken(f"the state's {name!r} is a {type(value).__name__}; numbers and arrays can be kept")
+            raise PropertyFailed(
+                f"the state's {name!r} is a {type(value).__name__}; numbers and arrays can be kept"
+            )
 
 
 def descends(optimiser: Optimiser, case: Case) -> None:
@@ -65,20 +69,20 @@ def descends(optimiser: Optimiser, case: Case) -> None:
             if np.isfinite(model).all():
                 losses.append(problem.evaluate([Request(model, gradient=False)])[0].loss)
     if not min(losses) < start:
-        raise Broken(f"after {ROUNDS} rounds the loss is {min(losses):.4g}; it was {start:.4g}")
+        raise PropertyFailed(f"after {ROUNDS} rounds the loss is {min(losses):.4g}; it was {start:.4g}")
 
 
 def tuned(optimiser: Optimiser, case: Case) -> None:
     """What it offers to tuning is of its own kind, and valid."""
     for each in [*optimiser.candidates(2.0), *optimiser.near(), optimiser.scaled(2.0, 1.0)]:
         if type(each) is not type(optimiser):
-            raise Broken(f"it offers {each!r}, which is another optimiser")
+            raise PropertyFailed(f"it offers {each!r}, which is another optimiser")
 
 
-LAWS: tuple[Law[Any], ...] = (
-    Law("settings", through_json),
-    Law("pure", pure),
-    Law("kept", kept),
-    Law("descends", descends),
-    Law("tuned", tuned),
+PROPERTIES: tuple[Property[Any], ...] = (
+    Property("settings", through_json),
+    Property("pure", pure),
+    Property("kept", kept),
+    Property("descends", descends),
+    Property("tuned", tuned),
 )

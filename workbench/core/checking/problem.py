@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.types import Array
-from workbench.core.checking.law import Broken, Case, Law
+from workbench.core.checking.property import Case, Property, PropertyFailed
 from workbench.core.problems.base import Problem, Request
 
 STEP = 1e-5  # of finite differences, relative to the model's size
@@ -21,16 +21,16 @@ def _model(problem: Problem, case: Case) -> Array:
 def _close(found: Array, wanted: Array, what: str) -> None:
     off = float(np.abs(np.asarray(found) - wanted).max() / max(1e-12, float(np.abs(wanted).max())))
     if not off <= SLACK:
-        raise Broken(f"{what}: off by {off:.2g} of its size")
+        raise PropertyFailed(f"{what}: off by {off:.2g} of its size")
 
 
 def starts(problem: Problem, case: Case) -> None:
     """The first model has `size` finite numbers, the same each time."""
     one, two = problem.start(), problem.start()
     if one.shape != (problem.size,):
-        raise Broken(f"`start` gives shape {one.shape}; `size` says ({problem.size},)")
+        raise PropertyFailed(f"`start` gives shape {one.shape}; `size` says ({problem.size},)")
     if not np.array_equal(one, two) or not np.isfinite(one).all():
-        raise Broken("`start` gives other numbers each time, or numbers that are not finite")
+        raise PropertyFailed("`start` gives other numbers each time, or numbers that are not finite")
 
 
 def differences(problem: Problem, case: Case) -> None:
@@ -45,7 +45,9 @@ def differences(problem: Problem, case: Case) -> None:
     found = (up.loss - down.loss) / (2 * h)
     size = float(np.linalg.norm(here.gradient)) / problem.samples + 1e-8 / STEP * max(1.0, abs(here.loss))
     if abs(found - slope) > 1e-4 * size:
-        raise Broken(f"along a direction the loss changes by {found:.6g}; the gradient says {slope:.6g}")
+        raise PropertyFailed(
+            f"along a direction the loss changes by {found:.6g}; the gradient says {slope:.6g}"
+        )
 
 
 def slices(problem: Problem, case: Case) -> None:
@@ -88,17 +90,17 @@ def smooth(problem: Problem, case: Case) -> None:
     found = float(np.linalg.norm(a - b) / np.linalg.norm(one - other))
     if found > told * (1 + 1e-6) + 1e-12:
         why = f"`smoothness` says {told:.6g}"
-        raise Broken(f"between two models the gradient changes {found:.6g} times as fast; {why}")
+        raise PropertyFailed(f"between two models the gradient changes {found:.6g} times as fast; {why}")
 
 
 def _unit(problem: Problem) -> str:
     return "its loss is 0: gradients are what is looked at" if type(problem).__name__ == "Unit" else ""
 
 
-LAWS: tuple[Law[Any], ...] = (
-    Law("start", starts),
-    Law("differences", differences, _unit),
-    Law("slices", slices, _unit),
-    Law("passes", passes, _unit),
-    Law("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
+PROPERTIES: tuple[Property[Any], ...] = (
+    Property("start", starts),
+    Property("differences", differences, _unit),
+    Property("slices", slices, _unit),
+    Property("passes", passes, _unit),
+    Property("smoothness", smooth, lambda problem: _unit(problem) or getattr(problem, "rough", "")),
 )

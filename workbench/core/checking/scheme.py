@@ -9,11 +9,11 @@ from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.checking.cases import MOST_WORKERS
-from workbench.core.checking.law import Broken, Case, Law
+from workbench.core.checking.property import Case, Property, PropertyFailed
 from workbench.core.codes.quality import DOUBLE, lost, measured_error
-from workbench.core.contract.mixed import Decoding, Stale
 from workbench.core.contract.plan import Plan, uncoded_plan
 from workbench.core.contract.scheme import Scheme
+from workbench.core.contract.weights import Decoding, VersionedWeights
 from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.virtual.arithmetic import EXACT, Coefficients, Numbers
 from workbench.core.experiment import Experiment
@@ -62,18 +62,22 @@ def _ones(weights: Decoding, e: Experiment, round: int) -> None:
     """Refuse a decoding vector that misses parts which hold samples, or counts them twice."""
     if weights is None:
         return
-    if isinstance(weights, Stale):
+    if isinstance(weights, VersionedWeights):
         if e.plan.versions == 1:
-            raise Broken(f"round {round}: gradients of other models than the round's own are committed")
+            raise PropertyFailed(
+                f"round {round}: gradients of other models than the round's own are committed"
+            )
         if len(models := np.unique(weights.versions)) > 1:
-            raise Broken(f"round {round}: gradients of models {models.tolist()} are mixed in one commit")
+            raise PropertyFailed(
+                f"round {round}: gradients of models {models.tolist()} are mixed in one commit"
+            )
         weights = weights.total(e.plan.parts)
     held = e.plan.sizes > 0
     off = np.abs(np.where(held, weights - 1, 0.0))
     if off.max() > _tolerance(e):
         j = int(off.argmax())
         why = f"part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
-        raise Broken(f"round {round}: {why}")
+        raise PropertyFailed(f"round {round}: {why}")
 
 
 def plans(cls: Class, case: Case) -> None:
@@ -81,17 +85,19 @@ def plans(cls: Class, case: Case) -> None:
     e = Experiment(**case)
     plan, samples = e.plan, e.problem_spec.count()
     if plan.samples != samples:
-        raise Broken(f"the plan's parts hold {plan.samples} samples; there are {samples}")
+        raise PropertyFailed(f"the plan's parts hold {plan.samples} samples; there are {samples}")
     if plan.workers != e.workers:
-        raise Broken(f"the plan is for {plan.workers} workers; there are {e.workers}")
+        raise PropertyFailed(f"the plan is for {plan.workers} workers; there are {e.workers}")
     if plan.work[0].samples:
-        raise Broken(f"rank 0, the master, holds {plan.work[0].samples} samples; it holds none")
+        raise PropertyFailed(f"rank 0, the master, holds {plan.work[0].samples} samples; it holds none")
     nobody = set(np.flatnonzero(plan.sizes)) - set(plan.indices.tolist())
     if nobody and cls.exact:
-        raise Broken(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
+        raise PropertyFailed(f"nobody holds part {min(nobody)}, so nobody can commit its gradient")
     declared = e.built_scheme.loads(e.workers, samples)
     if not np.array_equal(declared, plan.loads[1:]):
-        raise Broken(f"`loads` says {declared.tolist()}, the plan {plan.loads[1:].tolist()} samples a round")
+        raise PropertyFailed(
+            f"`loads` says {declared.tolist()}, the plan {plan.loads[1:].tolist()} samples a round"
+        )
 
 
 def through_json(cls: Class, case: Case) -> None:
@@ -99,16 +105,16 @@ def through_json(cls: Class, case: Case) -> None:
     e = Experiment(**case)
     back = Experiment.model_validate_json(e.model_dump_json())
     if back != e:
-        raise Broken(f"{e.scheme_args} became {back.scheme_args}")
+        raise PropertyFailed(f"{e.scheme_args} became {back.scheme_args}")
 
 
 def finishes(cls: Class, case: Case) -> None:
     """Every round is committed, in order, at times that do not go back."""
     line, _ = _played(cls, case)
     if len(line.times) != case["rounds"]:
-        raise Broken(f"{len(line.times)} of {case['rounds']} rounds were committed")
+        raise PropertyFailed(f"{len(line.times)} of {case['rounds']} rounds were committed")
     if np.any(np.diff([0.0, *line.times]) < 0):
-        raise Broken(f"rounds end at {[round(t, 6) for t in line.times]} s, which goes back")
+        raise PropertyFailed(f"rounds end at {[round(t, 6) for t in line.times]} s, which goes back")
 
 
 def exact(cls: Class, case: Case) -> None:
@@ -125,11 +131,11 @@ def residuals(cls: Class, case: Case) -> None:
     _, committed = _simulated(e)
     line, _ = _with_numbers(e)  # only vectors' errors are what the scheme says
     for round, (weights, told) in enumerate(zip(committed.weights, line.residuals, strict=True)):
-        total = weights.total(e.plan.parts) if isinstance(weights, Stale) else weights
+        total = weights.total(e.plan.parts) if isinstance(weights, VersionedWeights) else weights
         true = 0.0 if total is None else float(((total - 1) ** 2).sum())
         if abs(told - true) > 1e-8 * max(1.0, true):
             why = f"the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
-            raise Broken(f"round {round}: {why}")
+            raise PropertyFailed(f"round {round}: {why}")
 
 
 def fresh(cls: Class, case: Case) -> None:
@@ -145,34 +151,34 @@ def fresh(cls: Class, case: Case) -> None:
 
     for round, got in enumerate(numbers.gradients):
         weights = committed[round]
-        if isinstance(weights, Stale):
+        if isinstance(weights, VersionedWeights):
             wanted = np.zeros(problem.size) + weights.gradient(sum_at)
         else:
             w = np.ones(e.plan.parts) if weights is None else weights
             wanted = sum_at(list(enumerate(w)), round)
         off = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
         if not off <= 100 * _tolerance(e):
-            raise Broken(
+            raise PropertyFailed(
                 f"round {round}: the gradient is off by {off:.2g} of its size from the weighted sum at that round's"
                 " model; is an answer of an earlier round taken for a new one?"
             )
 
 
 def forecasts(cls: Class, case: Case) -> None:
-    """`odds` gives the event engine's very rounds, ties included: same seconds, as many messages and bytes."""
+    """`round_times` gives the event engine's very rounds, ties included: same seconds, as many messages and bytes."""
     e = _on_data(case) if cls.numeric else Experiment(**case)
     line, _ = _played(cls, case)
     told, engine = forecast(e), np.diff(line.times, prepend=0.0)
     off = np.abs(told.seconds - engine) > 1e-9 * np.abs(engine) + 1e-12 * line.times[-1]
     if off.any():
         r = int(off.argmax())
-        raise Broken(f"round {r} takes {engine[r]:.6g} s; `odds` says {told.seconds[r]:.6g} s")
+        raise PropertyFailed(f"round {r} takes {engine[r]:.6g} s; `round_times` says {told.seconds[r]:.6g} s")
     if e.link.downloads and e.plan.depth.max() > 1:  # a relay takes in answers until the next model
         return
     for what in ("messages", "bytes"):
         found, said = float(np.mean(getattr(line, what))), float(getattr(told, what))
         if abs(found - said) > 1e-12 * max(found, 1.0):
-            raise Broken(f"{found:.6g} {what} a round are received; `odds` says {said:.6g}")
+            raise PropertyFailed(f"{found:.6g} {what} a round are received; `round_times` says {said:.6g}")
 
 
 def digits(cls: Class, case: Case) -> None:
@@ -182,17 +188,17 @@ def digits(cls: Class, case: Case) -> None:
         found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
         if found > judged:
             why = f"its code is judged to be off by {judged:.2g}"
-            raise Broken(f"decoding is off by {found:.2g} of the sum; {why}")
+            raise PropertyFailed(f"decoding is off by {found:.2g} of the sum; {why}")
 
 
 def repeats(cls: Class, case: Case) -> None:
     """One seed gives the same run twice; nothing is drawn elsewhere."""
     (one, a), (two, b) = _played(cls, case), _played(cls, case)
     if one.times != two.times:
-        raise Broken("two runs with one seed end their rounds at different times")
+        raise PropertyFailed("two runs with one seed end their rounds at different times")
     for round, (u, v) in enumerate(zip(a, b, strict=True)):
         if (u is None) != (v is None) or (u is not None and v is not None and u.tobytes() != v.tobytes()):
-            raise Broken(f"round {round}: two runs with one seed commit different weights")
+            raise PropertyFailed(f"round {round}: two runs with one seed commit different weights")
 
 
 def versions(cls: Class, case: Case) -> None:
@@ -204,7 +210,7 @@ def versions(cls: Class, case: Case) -> None:
         used = sum(version <= round <= last for version, last in uses.items())
         if used > e.plan.versions:
             why = f"{used} models are in use; the plan says {e.plan.versions} (`versions`)"
-            raise Broken(f"round {round}: {why}")
+            raise PropertyFailed(f"round {round}: {why}")
 
 
 def deaths(cls: Class, case: Case) -> None:
@@ -218,8 +224,8 @@ def deaths(cls: Class, case: Case) -> None:
     for round, weights in enumerate(committed if cls.exact and not cls.numeric else []):
         try:
             _ones(weights, e, round)
-        except Broken as broken:
-            raise Broken(f"worker {worker} died: {broken}") from None
+        except PropertyFailed as broken:
+            raise PropertyFailed(f"worker {worker} died: {broken}") from None
 
 
 def lateness(cls: Class, case: Case) -> None:
@@ -246,13 +252,13 @@ def same(cls: Class, case: Case) -> None:
     e = Experiment(**(case or example(cls)))
     real = run(e, engine="mpi", emulate="nothing")
     if len(real.rounds) != e.rounds:
-        raise Broken(f"{len(real.rounds)} of {e.rounds} rounds were committed")
+        raise PropertyFailed(f"{len(real.rounds)} of {e.rounds} rounds were committed")
     if cls.exact and not cls.numeric:
         wanted, found = run(e).rounds["loss"].to_numpy(), real.rounds["loss"].to_numpy()
         if not np.allclose(found, wanted, rtol=1e-8):
             r = int(np.argmax(~np.isclose(found, wanted, rtol=1e-8)))
             why = f"the loss is {found[r]:.10g}; on the virtual clock it is {wanted[r]:.10g}"
-            raise Broken(f"round {r}: {why}")
+            raise PropertyFailed(f"round {r}: {why}")
 
 
 def example(cls: Class) -> Case:
@@ -267,7 +273,7 @@ def example(cls: Class) -> Case:
             except ValueError:
                 continue
             return case
-    raise Broken("nothing of what `candidates` gives fits 4 to 16 workers")
+    raise PropertyFailed("nothing of what `candidates` gives fits 4 to 16 workers")
 
 
 def plan_of(args: ProblemArgs) -> Plan:
@@ -289,20 +295,20 @@ def _inexact(cls: Class) -> str:
     return "" if cls.exact else "it does not promise the full gradient (`exact = False`)"
 
 
-NO_FORECAST = "whom it asks depends on the learning (`selects = True`)"
-LAWS: tuple[Law[Any], ...] = (
-    Law("settings", through_json),
-    Law("candidates", candidates, once=True),
-    Law("plan", plans),
-    Law("rounds", finishes),
-    Law("exact", exact, lambda cls: _carries_numbers(cls) or _inexact(cls)),
-    Law("versions", versions, _carries_numbers),
-    Law("residual", residuals, _carries_numbers),
-    Law("fresh", fresh, _sampled),
-    Law("lateness", lateness, _sampled),
-    Law("deaths", deaths),
-    Law("forecast", forecasts, lambda cls: NO_FORECAST if cls.selects else ""),
-    Law("digits", digits, _inexact),
-    Law("repeats", repeats),
+NO_FORECAST = "whom it asks depends on the learning (`data_dependent = True`)"
+PROPERTIES: tuple[Property[Any], ...] = (
+    Property("settings", through_json),
+    Property("candidates", candidates, once=True),
+    Property("plan", plans),
+    Property("rounds", finishes),
+    Property("exact", exact, lambda cls: _carries_numbers(cls) or _inexact(cls)),
+    Property("versions", versions, _carries_numbers),
+    Property("residual", residuals, _carries_numbers),
+    Property("fresh", fresh, _sampled),
+    Property("lateness", lateness, _sampled),
+    Property("deaths", deaths),
+    Property("forecast", forecasts, lambda cls: NO_FORECAST if cls.data_dependent else ""),
+    Property("digits", digits, _inexact),
+    Property("repeats", repeats),
 )
-ON_PROCESSES: tuple[Law[Any], ...] = (Law("mpi", same, once=True),)
+ON_PROCESSES: tuple[Property[Any], ...] = (Property("mpi", same, once=True),)

@@ -6,8 +6,8 @@ from functools import wraps
 from threading import Lock
 from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
-from workbench.core.base.kinds import slip, span
 from workbench.core.base.settings import SettingError, unknown_name
+from workbench.core.base.type_checks import find_mismatch, span
 
 KEPT, ROOM = 32, 2**28  # codes that are remembered, and bytes
 P = ParamSpec("P")
@@ -57,7 +57,7 @@ def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[st
     for name, value in inspect.signature(make).bind(*args, **named).arguments.items():
         if get_origin(kinds.get(name)) is Literal and value not in (known := list(get_args(kinds[name]))):
             raise unknown_name(name, value, known)
-        if wrong := slip(kinds.get(name), value):
+        if wrong := find_mismatch(kinds.get(name), value):
             raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.words}")
 
 

@@ -18,12 +18,11 @@ from workbench.core.base.blas import one_thread
 from workbench.core.base.errors import QuorumLost
 from workbench.core.base.types import Array
 from workbench.core.codes import Decoding, GradientCode
-from workbench.core.contract.mixed import Few
 from workbench.core.contract.plan import MASTER, Work
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
+    PEER_LOST,
     Close,
     Commit,
     Compute,
@@ -33,35 +32,36 @@ from workbench.core.contract.protocol import (
     Program,
     Recv,
     Send,
-    one_moment,
+    simultaneous,
 )
+from workbench.core.contract.weights import SparseWeights
 
 Answer = tuple[int, int]  # rank, number of its message in the round
-Got = dict[Answer, Message]
-Combine = Callable[[int, Got], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
-Answers = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
+Answers = dict[Answer, Message]
+Combine = Callable[[int, Answers], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
+AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
 INFINITY = float("inf")
 CACHED = 2**19  # bytes of values that are added up at a time, ...
 FEW = 16  # and at least so many values
 
 
 @dataclass(frozen=True)
-class Rule:
+class StopRule:
     """When a parent may go on: `ready(answers, start of the round, now)`. Join with & and |."""
 
     ready: Callable[[Collection[Answer], float, float], bool]
     timers: tuple[float, ...] = ()  # seconds after the round's start at which to look again
 
-    def __or__(self, other: Rule) -> Rule:
+    def __or__(self, other: StopRule) -> StopRule:
         """Go on when either rule holds."""
-        return Rule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
+        return StopRule(lambda *at: self.ready(*at) or other.ready(*at), self.timers + other.timers)
 
-    def __and__(self, other: Rule) -> Rule:
+    def __and__(self, other: StopRule) -> StopRule:
         """Go on when both rules hold."""
-        return Rule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
+        return StopRule(lambda *at: self.ready(*at) and other.ready(*at), self.timers + other.timers)
 
 
-class Lost:
+class LostChildren:
     """Children that will not answer: for good, or in one round because their answer was refused."""
 
     def __init__(self) -> None:
@@ -84,31 +84,33 @@ class Lost:
         return QuorumLost(parent, round, sorted(missing), self.refused.get(round))
 
 
-def at_least(k: int) -> Rule:
+def at_least(k: int) -> StopRule:
     """Hold once there are k answers."""
-    return Rule(lambda got, start, now: len(got) >= k)
+    return StopRule(lambda got, start, now: len(got) >= k)
 
 
-def one_of_each(group: Callable[[int], int], groups: int) -> Rule:
+def one_of_each(group: Callable[[int], int], groups: int) -> StopRule:
     """Hold once every group of children has an answer (fractional repetition)."""
-    return Rule(
+    return StopRule(
         lambda got, start, now: len(got) >= groups and len({group(rank) for rank, _ in got}) == groups
     )
 
 
-def after(seconds: float) -> Rule:
+def deadline(seconds: float) -> StopRule:
     """Hold once that many seconds of the round have passed; what arrives at that very moment still counts."""
-    return Rule(lambda got, start, now: now >= start + seconds, (seconds,))
+    return StopRule(lambda got, start, now: now >= start + seconds, (seconds,))
 
 
-def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any, tuple[Got, Message | None]]:
+def gather(
+    node: Node, round: int, rule: StopRule, lost: LostChildren
+) -> Generator[Any, Any, tuple[Answers, Message | None]]:
     """Collect the children's answers of a round until `rule` holds.
 
     Returns (answers, None), or (answers, message) when a newer model overtook the round. Raises `QuorumLost`
     as soon as the children still alive cannot make the rule hold.
     """
-    got: Got = {}
-    match = {CODED: round, LOST: 0}
+    got: Answers = {}
+    match = {CODED: round, PEER_LOST: 0}
     if node.parent >= 0:
         match[MODEL] = round + 1
     start = now = node.clock()
@@ -133,12 +135,12 @@ def gather(node: Node, round: int, rule: Rule, lost: Lost) -> Generator[Any, Any
     return got, newer
 
 
-def patient_answers(
+def tolerant_answers(
     node: Node,
     round: int,
     tolerance: float,
     follows: Callable[[frozenset[int]], bool],
-    lost: Lost,
+    lost: LostChildren,
     number: int = 1,
 ) -> Generator[Any, Any, tuple[dict[int, list[Any]], frozenset[int]]]:
     """Wait for 1 + tolerance times the fastest child's `number` answers, and for all if those late may not be dropped.
@@ -153,12 +155,12 @@ def patient_answers(
             if follows(late):
                 break
             raise lost.quorum_lost(node.rank, round, late & missing)
-        message: Message | None = yield Recv({CODED: round, LOST: 0}, until)
+        message: Message | None = yield Recv({CODED: round, PEER_LOST: 0}, until)
         if message is None:
             if follows(late):
                 break
             until = None
-        elif message.kind == LOST:
+        elif message.kind == PEER_LOST:
             lost.add(message)
         else:
             got[message.src][message.number] = message.value
@@ -171,29 +173,29 @@ def patient_answers(
     return values, late
 
 
-def patient_program(node: Node, rule: Rule, tolerance: float, combine: Combine) -> Program:
-    """A star's master that drops late answers only where the rule holds without them; see `patient_answers`."""
+def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Combine) -> Program:
+    """A star's master that drops late answers only where the rule holds without them; see `tolerant_answers`."""
     everybody = frozenset(node.children)
 
     def follows(late: frozenset[int]) -> bool:
         return rule.ready({(rank, 0) for rank in everybody - late}, 0.0, 0.0)
 
-    def answers(r: int, model: Any, lost: Lost) -> Answers:
-        values, _ = yield from patient_answers(node, r, tolerance, follows, lost)
+    def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
+        values, _ = yield from tolerant_answers(node, r, tolerance, follows, lost)
         got = {(rank, 0): Message(rank, CODED, r, 0, value) for rank, (value,) in values.items()}
         return *combine(r, got), len(got)
 
     return master_program(node, answers)
 
 
-def _before(bell: float | None, now: float) -> float:
+def _before(timer: float | None, now: float) -> float:
     """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
-    if bell is not None and one_moment(now, bell):
-        return math.nextafter(bell, -INFINITY)
+    if timer is not None and simultaneous(now, timer):
+        return math.nextafter(timer, -INFINITY)
     return now
 
 
-def _still_possible(node: Node, round: int, rule: Rule, got: Got, lost: Lost) -> None:
+def _still_possible(node: Node, round: int, rule: StopRule, got: Answers, lost: LostChildren) -> None:
     missing = lost.of(round)
     if not missing:
         return
@@ -209,8 +211,8 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     >>> weighted_sum(np.array([1.0, 0.5]), [np.array([1.0, 2.0]), np.array([4.0, 6.0])])
     array([3., 5.])
     """
-    if isinstance(values[0], Few):
-        return cast(Array, Few.total(weights, cast(Sequence[Few], values)))
+    if isinstance(values[0], SparseWeights):
+        return cast(Array, SparseWeights.total(weights, cast(Sequence[SparseWeights], values)))
     if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
         return _one_by_one(weights, values)
     few = max(FEW, CACHED // max(values[0].nbytes, 1))
@@ -238,8 +240,8 @@ def plain_sum(values: Sequence[Any]) -> Any:
     """
     if not values:
         return 0
-    if isinstance(values[0], Few):
-        return Few.total(np.ones(len(values)), values)
+    if isinstance(values[0], SparseWeights):
+        return SparseWeights.total(np.ones(len(values)), values)
     total = np.array(values[0])
     for value in values[1:]:
         total += value
@@ -263,18 +265,18 @@ def decoder(make: Callable[[], GradientCode], first: int) -> Combine:
     """
     code = cache(make)
 
-    def combine(round: int, got: Got) -> tuple[Any, float]:
+    def combine(round: int, got: Answers) -> tuple[Any, float]:
         return decoded(code().decode, {rank - first: message.value for (rank, _), message in got.items()})
 
     return combine
 
 
-def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> Program:
+def master_program(node: Node, answers: Callable[[int, Any, LostChildren], AnswerProgram]) -> Program:
     """A master: send the model, take in answers, commit, round after round.
 
     `answers(round, model, lost)` returns the gradient, its residual, and of how many vectors it was combined.
     """
-    model, lost = node.model, Lost()
+    model, lost = node.model, LostChildren()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
         gradient, residual, combined = yield from answers(r, model, lost)
@@ -283,9 +285,9 @@ def master_program(node: Node, answers: Callable[[int, Any, Lost], Answers]) -> 
     yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
 
-def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
+def parent_program(node: Node, rule: StopRule, combine: Combine) -> Program:
     """A master that gathers by a rule: `master_program`, with a generator less on the way of each effect."""
-    model, lost = node.model, Lost()
+    model, lost = node.model, LostChildren()
     for r in node.span:
         yield Send(node.children, MODEL, r, model)
         got, _ = yield from gather(node, r, rule, lost)
@@ -295,9 +297,9 @@ def parent_program(node: Node, rule: Rule, combine: Combine) -> Program:
     yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
 
-def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
+def child_program(node: Node, rule: StopRule, combine: Combine) -> Program:
     """A worker: take the newest model, pass it on, compute, add what the children sent, send it up."""
-    lost, newer, ask = Lost(), None, Recv({MODEL: 0}, latest=True)
+    lost, newer, ask = LostChildren(), None, Recv({MODEL: 0}, latest=True)
     children, parent, work = node.children, node.parent, node.work
     while True:
         job = newer if newer is not None else (yield ask)
@@ -320,7 +322,7 @@ def child_program(node: Node, rule: Rule, combine: Combine) -> Program:
         yield Send(parent, CODED, r, value)
 
 
-def coded_program(node: Node, rule: Rule, combine: Combine) -> Program:
+def coded_program(node: Node, rule: StopRule, combine: Combine) -> Program:
     """The one or the other: all nodes decode in the same way."""
     program = parent_program if node.rank == MASTER else child_program
     return program(node, rule, combine)

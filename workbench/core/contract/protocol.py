@@ -32,20 +32,20 @@ from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
 
-NEAR = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
-SAME = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
+REL_TOL = 1 + 2.0**-50  # times with a smaller quotient differ by rounding at most: they are one moment
+ABS_TOL = 1e-9  # s: so are times that were carried from clock to clock, if they are no further apart
 
-MODEL, CODED, LOST = "model", "coded", "lost"
-NOBODY = -1  # in notes of arrivals, in place of a rank: none had come by a deadline
+MODEL, CODED, PEER_LOST = "model", "coded", "lost"
+NO_RANK = -1  # in notes of arrivals, in place of a rank: none had come by a deadline
 
 
-def one_moment(one: float, other: float) -> bool:
+def simultaneous(one: float, other: float) -> bool:
     """Do two times differ by rounding at most?
 
-    >>> one_moment(0.1 + 0.2, 0.3), one_moment(0.3, 0.3001)
+    >>> simultaneous(0.1 + 0.2, 0.3), simultaneous(0.3, 0.3001)
     (True, False)
     """
-    return math.isclose(one, other, rel_tol=NEAR - 1, abs_tol=SAME)
+    return math.isclose(one, other, rel_tol=REL_TOL - 1, abs_tol=ABS_TOL)
 
 
 class Message(NamedTuple):

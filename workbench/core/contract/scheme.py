@@ -13,10 +13,10 @@ from workbench.core.base.plugins import Catalogue, Family
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode
-from workbench.core.contract.delays import KEPT, DelayModel, DelayStream
-from workbench.core.contract.odds import Draws, Odds
+from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
 LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 
@@ -39,28 +39,34 @@ class Scheme(Family):
     optimiser_args: ClassVar[
         Mapping[str, float]
     ] = {}  # its numbers there, where an experiment leaves them open
-    eases: ClassVar[tuple[str, int] | None] = None  # number, and direction, in which codes keep more digits
-    own_pace: ClassVar[bool] = False  # its workers go through drawn times on their own: see `Compute.draw`
-    finishes: ClassVar[bool] = False  # its workers end what they begin, so what they sent tells what they did
-    timed: ClassVar[bool] = False  # its nodes look at the clock, so who answered does not tell what they did
-    selects: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
+    precision_knob: ClassVar[tuple[str, int] | None] = (
+        None  # number, and direction, in which codes keep more digits
+    )
+    self_paced: ClassVar[bool] = False  # its workers go through drawn times on their own: see `Compute.draw`
+    non_preemptive: ClassVar[bool] = (
+        False  # its workers end what they begin, so what they sent tells what they did
+    )
+    clock_driven: ClassVar[bool] = (
+        False  # its nodes look at the clock, so who answered does not tell what they did
+    )
+    data_dependent: ClassVar[bool] = False  # it asks whom the learning tells it to; a forecast asks all
     catalogue: ClassVar[Catalogue[Scheme]] = Catalogue(
         "scheme", "workbench.core.schemes", "workbench.schemes"
     )
 
     @property
-    def passes(self) -> int:
+    def epochs_per_round(self) -> int:
         """How many times a worker goes through its load in a round."""
         return 1
 
     @property
-    def full(self) -> bool:
+    def is_exact(self) -> bool:
         """Does it commit the full gradient with these very numbers? Where `exact` says so it always does."""
         return self.exact
 
     @classmethod
     def candidates(cls, workers: int) -> Iterable[dict[str, Any]]:
-        """Numbers (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.
+        """Parameters (`scheme_args`) that the planner tries with so many workers; `check` refuses what does not fit.
 
         Schemes with numbers of their own override it; see `some` and `divisors`.
         """
@@ -70,13 +76,13 @@ class Scheme(Family):
         """Step that its commits are made for, where they are no gradients; None where they are."""
         return None
 
-    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
-        """Numbers (`scheme_args`) left open that times of some rounds tell; see `forecasting.settled`."""
+    def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
+        """Parameters (`scheme_args`) left open that times of some rounds tell; see `forecasting.settled`."""
         return {}
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
         """Draws of a run; all are kept where workers go through them on their own: the last may be at the first."""
-        return DelayStream(delays, seed, workers, rounds if self.own_pace else KEPT)
+        return DelayStream(delays, seed, workers, rounds if self.self_paced else CACHED_ROUNDS)
 
     def check(self, workers: int) -> None:
         """Raise `SettingError` if this many workers do not fit; the message lists what would."""
@@ -96,7 +102,7 @@ class Scheme(Family):
         """Say what one node does, as a generator of effects."""
 
     @abstractmethod
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Round times over drawn compute times, vectorised: what `forecast` shows."""
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
@@ -106,7 +112,7 @@ class Scheme(Family):
         """
         return None
 
-    def held(self, plan: Plan, round: int) -> Plan:
+    def round_plan(self, plan: Plan, round: int) -> Plan:
         """Plan as it is in one round."""
         rows = self.rows(plan.workers, round)
         return plan if rows is None else plan.shuffled(rows)
@@ -117,13 +123,13 @@ class Scheme(Family):
 
     def encoding(self, plan: Plan, round: int) -> Array:
         """Encoding matrix of a round, shape (ranks, parts)."""
-        return self.held(plan, round).matrix()
+        return self.round_plan(plan, round).matrix()
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
         """Samples that each worker goes through per round, shape (workers,), without drawing the whole plan."""
         return self.plan(workers, samples).loads[1:]
 
-    def may_be_late(self, workers: int) -> tuple[int, int] | None:
+    def tolerated(self, workers: int) -> tuple[int, int] | None:
         """How many may be late, and of how many: a tree's parent has few children; None: it has no such number.
 
         >>> from workbench.core.schemes import get
@@ -163,7 +169,7 @@ class Coded(Scheme):
         return star_plan(self.build_code(workers).matrix, samples)
 
 
-def kept_digits() -> Any:
+def least_digits_field() -> Any:
     """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
     return setting(
         LEAST_DIGITS,
@@ -175,7 +181,7 @@ def kept_digits() -> Any:
     )
 
 
-def some(low: int, high: int, count: int = 8) -> list[int]:
+def log_spaced_ints(low: int, high: int, count: int = 8) -> list[int]:
     """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
 
     >>> some(1, 100, 5)

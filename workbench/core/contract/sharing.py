@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
-from workbench.core.contract.odds import Draws, Odds
+from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
 SLICE = 4e-3  # s for which Linux lets a process go on, by default (a tick of its clock at 250 Hz)
 
@@ -76,7 +76,7 @@ class Sharing:
             found[:, place] = slowed(found[:, place], cores)
         return found
 
-    def shared(self, draws: Draws, left: Array | None = None) -> Draws:
+    def shared(self, draws: SampledTimes, left: Array | None = None) -> SampledTimes:
         """The same draws on shared cores; `left`: of earlier work, seconds alone, (workers,), in their only round."""
         before = np.zeros(draws.seconds.shape[1]) if left is None else left
         tasks = self.tasks(draws)
@@ -98,7 +98,7 @@ class Sharing:
 
         return replace(draws, seconds=seconds, progress=progress)
 
-    def tasks(self, draws: Draws) -> Array:
+    def tasks(self, draws: SampledTimes) -> Array:
         """What everybody has to do, seconds alone, (rounds, workers); half of it at least is no message's."""
         return np.asarray(np.maximum(draws.seconds + self.extra, draws.seconds / 2))
 
@@ -111,7 +111,7 @@ class Sharing:
                 had[row, place] = np.interp(moment, [0.0, *knots[0]], [0.0, *knots[1]])
         return np.minimum(had, alone)
 
-    def ended(self, odds: Odds, draws: Draws, left: Array | float = 0.0) -> Odds:
+    def ended(self, odds: RoundTimes, draws: SampledTimes, left: Array | float = 0.0) -> RoundTimes:
         """The same rounds with the master's wait for a core once it could end them: see above."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
         rest = (alone - self.got(alone, odds.seconds))[:, place]
@@ -119,11 +119,11 @@ class Sharing:
         full = np.count_nonzero(rest > 0, axis=1) >= cores
         return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
 
-    def passed_on(self, odds: Odds) -> Odds:
+    def passed_on(self, odds: RoundTimes) -> RoundTimes:
         """The same rounds with the last sum's way through the nodes above, which work at nothing else then."""
         return replace(odds, seconds=odds.seconds + self.relayed)
 
-    def left(self, draws: Draws, left: Array, end: float) -> Array:
+    def left(self, draws: SampledTimes, left: Array, end: float) -> Array:
         """What workers still have to do, seconds alone, when a newer model is there; the rest: see `shared`."""
         tasks = self.tasks(draws)[0]
         done = self.got((left + tasks)[None], np.array([end]))[0] - left
@@ -131,13 +131,18 @@ class Sharing:
         rest = np.minimum(np.ceil(done / piece - 1e-9) * piece, tasks) - done
         return np.where(done < 0, -done, np.maximum(rest, 0.0))
 
-    def odds(self, draws: Callable[[range, Any], Draws], odds: Callable[[Draws], Odds], rounds: int) -> Odds:
+    def round_times(
+        self,
+        draws: Callable[[range, Any], SampledTimes],
+        odds: Callable[[SampledTimes], RoundTimes],
+        rounds: int,
+    ) -> RoundTimes:
         """Rounds one after another, each with what those before left; `draws`: of some, given what they carry."""
         found, carry, left = [], None, None
         for r in range(rounds):
             alone = draws(range(r, r + 1), carry)
             left = np.zeros(alone.seconds.shape[1]) if left is None else left
             found.append(self.ended(odds(self.shared(alone, left)), alone, left))
-            carry, left = found[-1].carry, self.left(alone, left, float(found[-1].seconds[0]))
+            carry, left = found[-1].state, self.left(alone, left, float(found[-1].seconds[0]))
         fields = ("seconds", "messages", "bytes")
-        return Odds(*(np.concatenate([getattr(each, name) for each in found]) for name in fields))
+        return RoundTimes(*(np.concatenate([getattr(each, name) for each in found]) for name in fields))

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from workbench.core.contract.steering import Change
+from workbench.core.contract.adaptive import Change
 
 Event = tuple[int, int, str, float, float, float, int, int, int]
 EVENT_COLUMNS = ("round", "rank", "kind", "start", "begun", "end", "to", "bytes", "messages")
 COUNTS = ("messages", "bytes", "downloads", "samples", "started", "stale")  # per round
 
 
-class Turned(Exception):
-    """A run goes on with another scheme: raised in what is called after a round, where the plan keeps steering."""
+class SchemeChanged(Exception):
+    """A run goes on with another scheme: raised in what is called after a round, where scheme selection is adaptive."""
 
     def __init__(self, change: Change) -> None:
         super().__init__(change.reason)
@@ -32,7 +32,7 @@ class Timeline:
     stale: list[int] = field(default_factory=list)  # answers that came too late, per round
     events: list[Event] = field(default_factory=list)
     handled: int = 0  # computes, sends and receipts that the engine went through
-    changes: list[Change] = field(default_factory=list)  # of scheme, where the plan keeps steering
+    changes: list[Change] = field(default_factory=list)  # of scheme, where scheme selection is adaptive
 
     def open(self, rounds: int) -> None:
         """Make room for the counts of so many rounds, and one more for the closing words."""

@@ -64,7 +64,7 @@ class Preset(Sequence[Experiment]):
         return Preset(self.name, self.title, changed, self.published)
 
 
-def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
+def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
     """CR on a regular tree and its four rivals, at the same resiliency alpha = s/n and on the same stragglers.
 
     GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
@@ -90,12 +90,14 @@ def rivals(children: int, layers: int, stragglers: int, **common: Any) -> tuple[
     return tuple(Experiment(**{**common, "scheme": name, **args[name]}) for name in SCHEMES)
 
 
-def _rivals(tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any) -> tuple[Experiment, ...]:
+def _baselines(
+    tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any
+) -> tuple[Experiment, ...]:
     """Paper 1's five schemes on the cluster of its model."""
     link = {"bandwidth": 8 * floats / MESSAGE}
     delays = {"kind": "shifted_exponential", "shift": SHIFT, "rate": RATE}
     children, layers, stragglers = tree
-    return rivals(children, layers, stragglers, delays=delays, link=link, **common)
+    return baselines(children, layers, stragglers, delays=delays, link=link, **common)
 
 
 class Presets(Mapping[str, Preset]):
@@ -137,4 +139,4 @@ class Presets(Mapping[str, Preset]):
         return name in self._found
 
 
-presets = Presets("codedreduce.yaml", _rivals)
+presets = Presets("codedreduce.yaml", _baselines)

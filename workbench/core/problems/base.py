@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
 
-from workbench.core.base.own import name_of
 from workbench.core.base.plugins import Catalogue, Family
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import name_of
 from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import Evaluation, Problem, Quadratic, Request, Slice

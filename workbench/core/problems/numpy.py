@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from workbench.core.base.own import thing_of
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import thing_of
 from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.core.problems.on_data import OnData

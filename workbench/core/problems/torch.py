@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.core.base.own import fault_of, thing_of
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.sources import digest_of
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import fault_of, thing_of
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.problem import rows_of, stretch
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature

@@ -34,7 +34,7 @@ def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
 def _refusal(scheme: Scheme, workers: int, kept: float) -> str:
     worst = max(scheme.codes(workers), key=lost)
     ways = [worst.instead] if "=" in worst.instead else []  # else it names a direction, made precise below
-    name = scheme.eases[0] if scheme.eases else "least_digits"
+    name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers)
     ways += [f"{name} = {getattr(near, name)}"] if near else []
     ways += [f"least_digits = {int(kept)} to decode with so few"]
@@ -47,9 +47,9 @@ def _refusal(scheme: Scheme, workers: int, kept: float) -> str:
 
 def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
     """The scheme with the nearest number whose codes keep enough, digits growing with the distance."""
-    if scheme.eases is None:
+    if scheme.precision_knob is None:
         return None
-    name, sign = scheme.eases
+    name, sign = scheme.precision_knob
     now = getattr(scheme, name)
 
     def keeps(distance: int) -> Scheme | None:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.bar import Bar
 from workbench.core.base.errors import RunError, sentence_of
-from workbench.core.base.own import told
 from workbench.core.base.settings import SettingError
 from workbench.core.base.shadows import shadowed
-from workbench.core.contract.steering import Change
+from workbench.core.base.user_code import told
+from workbench.core.contract.adaptive import Change
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
 from workbench.core.trace.trace import Trace, events_as_columns
@@ -38,7 +38,7 @@ class Engine(NamedTuple):
     run: Callable[..., list["Run"]]
 
 
-class Unwanted(Exception):
+class RunCancelled(Exception):
     """A run was stopped before it began."""
 
 
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def changes(self) -> list[Change]:
-        """Changes of scheme so far, where the plan keeps steering (`adaptive = True`)."""
+        """Changes of scheme so far, where scheme selection is adaptive (`adaptive = True`)."""
         return [] if self._trace is None else self._trace.changes
 
     def watcher(self) -> Callable[[], Rows]:

@@ -6,21 +6,21 @@ from threading import Lock
 from typing import Any
 
 from workbench.core.base.bar import Bar
-from workbench.core.base.own import told
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import told
+from workbench.core.contract.adaptive import Change
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import Plan
-from workbench.core.contract.steering import Change
-from workbench.core.engine.timeline import Timeline, Turned
+from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
-from workbench.core.engine.virtual.sim import World, simulate
+from workbench.core.engine.virtual.sim import SimSetup, simulate
 from workbench.core.experiment import Experiment
 from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.core.trace.assembled import assemble, columns_of, diverged
 from workbench.core.trace.learning import Commits, Learnt, follow
-from workbench.core.trace.records import PORTION
+from workbench.core.trace.records import EVENTS_PER_BATCH
 from workbench.core.trace.trace import events_as_columns
 
 Arithmetic = Coefficients | Numbers
@@ -64,7 +64,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
     A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
     """
     _, floats = e.shape()
-    steering = e.steering() if e.adaptive else None
+    steering = e.adaptive_controller() if e.adaptive else None
     line, scheme, plan = Timeline(), e.built_scheme, e.plan
 
     def look(now: Timeline) -> None:
@@ -72,9 +72,9 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
             watch(now)
         change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
         if change is not None:
-            raise Turned(change)
+            raise SchemeChanged(change)
 
-    world = World(
+    world = SimSetup(
         rounds=e.rounds,
         floats=floats,
         delays=e.built_scheme.stream(e.delays, e.seed, e.workers, e.rounds),
@@ -83,12 +83,12 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
         deaths={fault.worker: fault.round for fault in e.faults},
         record=events,
         watch=watch if steering is None else look,
-        steering=steering,
+        controller=steering,
     )
     while True:
         try:
             return simulate(scheme, plan, world, arithmetic, line)
-        except Turned as turn:
+        except SchemeChanged as turn:
             assert steering is not None
             line.changes.append(turn.change)
             scheme, plan = steering.now.scheme, steering.now.plan
@@ -124,7 +124,7 @@ class SimulatedRun(Run):
 
         def new() -> Rows:
             nonlocal seen
-            rows = self.line.events[seen : seen + 2 * PORTION]  # more than come from look to look
+            rows = self.line.events[seen : seen + 2 * EVENTS_PER_BATCH]  # more than come from look to look
             seen += len(rows)
             return events_as_columns(rows)
 

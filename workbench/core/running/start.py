@@ -1,4 +1,4 @@
-"""The straight line: experiment -> plan -> engine -> trace; waited for, or under way.
+"""The quickstart: experiment -> plan -> engine -> trace; waited for, or under way.
 
 >>> import workbench as wb
 >>> run = wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5))

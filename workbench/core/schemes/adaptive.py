@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.type_checks import span
 from workbench.core.codes.checks import groups_divide
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Plan, star_plan
 from workbench.core.contract.programs import at_least, parent_program
 from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.contract.scheme import Scheme, divisors
 from workbench.core.schemes.lazy import OLD, Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
 from workbench.core.schemes.uncoded import total
@@ -70,7 +70,7 @@ class DSGD(MiniBatches):
     paper: ClassVar[str] = "Zhu et al. 2022, section VI"
 
     @property
-    def full(self) -> bool:
+    def is_exact(self) -> bool:
         """Without mini-batches the whole shards' gradients add up to it."""
         return self.batch is None
 
@@ -79,9 +79,9 @@ class DSGD(MiniBatches):
             return parent_program(node, at_least(node.plan.workers), lambda r, got: (total(got), 0.0))
         return batch_worker(node, self.batch)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of all, exactly: equation (11)."""
-        return star_odds(draws, workers)
+        return star_round_times(draws, workers)
 
 
 class DAdam(DSGD):
@@ -102,7 +102,7 @@ class CADA(MiniBatches):
 
     name: ClassVar[str] = "CADA"
     optimiser: ClassVar[str] = "amsgrad"
-    selects: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
     c: float = setting(2.0, OLD, ge=0)
@@ -114,7 +114,7 @@ class CADA(MiniBatches):
             return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
         return lazy_worker(node, groups, self.batch)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of the groups' fastest workers if all are selected: (13) and (16) with Mbar = M, Gbar = G."""
         return lazy_odds(draws, self.grouping(workers))
 

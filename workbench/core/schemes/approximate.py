@@ -16,21 +16,26 @@ from pydantic import model_validator
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.codes import Decoding, GradientCode, circulant, fractional
 from workbench.core.codes.checks import between, groups_divide
-from workbench.core.contract.delays import Keyed
-from workbench.core.contract.odds import Draws, Odds, deadline_odds, star_odds
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.programs import (
-    Got,
-    Rule,
-    after,
+    Answers,
+    StopRule,
     answer,
     at_least,
+    deadline,
     decoded,
     parent_program,
     worker_program,
 )
 from workbench.core.contract.protocol import Message, Node, Program
-from workbench.core.contract.scheme import Coded, kept_digits
+from workbench.core.contract.round_times import (
+    RoundTimes,
+    SampledTimes,
+    deadline_round_times,
+    star_round_times,
+)
+from workbench.core.contract.scheme import Coded, least_digits_field
 
 SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
@@ -77,9 +82,9 @@ class Approximate(Coded):
         """How many answers a master without a deadline waits for."""
         return workers - self.replication + 1 if self.wait_for is None else self.wait_for
 
-    def rule(self, workers: int) -> Rule:
+    def rule(self, workers: int) -> StopRule:
         """When the master goes on."""
-        return at_least(self.waits_for(workers)) if self.deadline is None else after(self.deadline)
+        return at_least(self.waits_for(workers)) if self.deadline is None else deadline(self.deadline)
 
     def program(self, node: Node) -> Program:
         workers = node.plan.workers
@@ -98,7 +103,7 @@ class Approximate(Coded):
         return answer(node, job, None if rows is None else node.plan.work[rows[node.rank - 1] + 1])
 
     def _combine(
-        self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Got
+        self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Answers
     ) -> tuple[Any, float]:
         """Decode, adding up row by row of the code; nobody answered: 0, with every part missing."""
         if not got:
@@ -108,11 +113,11 @@ class Approximate(Coded):
         values = {int(places[src - 1]): message.value for (src, _), message in got.items()}
         return decoded(lambda answered: weigh(answered, round), values)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The deadline, or the k-th answer."""
         if self.deadline is None:
-            return star_odds(draws, self.waits_for(workers))
-        return deadline_odds(draws, self.deadline)
+            return star_round_times(draws, self.waits_for(workers))
+        return deadline_round_times(draws, self.deadline)
 
 
 class Shuffled(Approximate):
@@ -157,12 +162,12 @@ class CRC(Shuffled):
     name: ClassVar[str] = "CRC"
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
     paper: ClassVar[str] = "Approximate gradient coding for heterogeneous nodes, section III"
-    eases: ClassVar[tuple[str, int] | None] = ("replication", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("replication", -1)
     coefficients: Literal["ones", "random"] = setting(
         "ones",
         "plain sums, as Theorem 2 needs, or random coefficients that decode exactly from any n-s+1 answers",
     )
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     def build_code(self, workers: int) -> GradientCode:
         """Cyclic windows of s parts."""
@@ -176,6 +181,6 @@ def permutation(workers: int, round: int, seed: int) -> NDArray[np.int64]:
     >>> sorted(permutation(4, round=7, seed=0).tolist())
     [0, 1, 2, 3]
     """
-    order = Keyed(seed, SHUFFLES).rng(round).permutation(workers)
+    order = CounterRNG(seed, SHUFFLES).rng(round).permutation(workers)
     order.flags.writeable = False
     return order

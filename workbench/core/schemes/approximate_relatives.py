@@ -17,8 +17,8 @@ import numpy as np
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import Decoding, GradientCode, bernoulli
-from workbench.core.contract.odds import Draws, Odds, earlier
-from workbench.core.contract.programs import Rule, one_of_each
+from workbench.core.contract.programs import StopRule, one_of_each
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, earlier
 from workbench.core.schemes.approximate import Grouped, Shuffled
 from workbench.core.schemes.gradient_coding import GC
 
@@ -30,15 +30,15 @@ class ErasureHead(Grouped):
     title: ClassVar[str] = "ErasureHead"
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
 
-    def rule(self, workers: int) -> Rule:
+    def rule(self, workers: int) -> StopRule:
         """Enough answers (or seconds), or one answer of every group."""
         size = self.replication
         return super().rule(workers) | one_of_each(lambda rank: (rank - 1) // size, workers // size)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The earlier of both."""
-        covered = GC(stragglers=self.replication - 1, code="fractional").odds(draws, workers)
-        return earlier(covered, super().odds(draws, workers))
+        covered = GC(stragglers=self.replication - 1, code="fractional").round_times(draws, workers)
+        return earlier(covered, super().round_times(draws, workers))
 
 
 class SGC(Shuffled):

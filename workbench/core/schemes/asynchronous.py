@@ -23,14 +23,13 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT
-from workbench.core.contract.odds import Draws, Odds
 from workbench.core.contract.plan import MASTER, Plan, uncoded_plan
-from workbench.core.contract.programs import Lost, plain_sum
+from workbench.core.contract.programs import LostChildren, plain_sum
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
-    NEAR,
+    PEER_LOST,
+    REL_TOL,
     Commit,
     Compute,
     Decode,
@@ -40,7 +39,8 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.scheme import Scheme, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes
+from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
 DAMPING = "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any"
 TRANSFERRED, ARRIVED, TOLD, DECODED = range(4)  # what happens at one moment, in the event engine's order
@@ -56,8 +56,8 @@ class Asynchronous(Scheme):
     damping: float
 
     exact: ClassVar[bool] = False
-    own_pace: ClassVar[bool] = True
-    finishes: ClassVar[bool] = True
+    self_paced: ClassVar[bool] = True
+    non_preemptive: ClassVar[bool] = True
 
     @property
     def size(self) -> int:
@@ -72,11 +72,11 @@ class Asynchronous(Scheme):
         return self._master(node) if node.rank == MASTER else _worker(node)
 
     def _master(self, node: Node) -> Program:
-        lost, held = Lost(), list[tuple[int, float, Any]]()
+        lost, held = LostChildren(), list[tuple[int, float, Any]]()
         version, model = node.first, node.model
         yield Send(node.children, MODEL, version, model)
         while version < node.rounds:
-            message: Message = yield Recv({CODED: 0, LOST: 0})
+            message: Message = yield Recv({CODED: 0, PEER_LOST: 0})
             if message.kind == CODED:
                 yield Decode(node.floats)
                 held.append((message.src, self.weight(version - message.round, node.plan), message.value))
@@ -97,11 +97,11 @@ class Asynchronous(Scheme):
         """Of an answer in its commit: it stands for as many parts as there are."""
         return float(plan.parts / self.size * (1.0 + staleness) ** -self.damping)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Arrivals one by one, as each depends on those before: the event engine's, without its programs."""
-        commits: Iterator[Ended] = draws.carry or _commits(draws, workers, self.size)
+        commits: Iterator[Ended] = draws.state or _commits(draws, workers, self.size)
         ended = np.array([next(commits) for _ in range(len(draws.seconds))])
-        return Odds(ended[:, 0], ended[:, 1], ended[:, 1] * (BYTES_PER_FLOAT * draws.floats), commits)
+        return RoundTimes(ended[:, 0], ended[:, 1], ended[:, 1] * (BYTES_PER_FLOAT * draws.floats), commits)
 
 
 class ASGD(Asynchronous):
@@ -138,7 +138,7 @@ class FedBuff(Asynchronous):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Buffers of two to all workers' answers."""
-        return [{"buffer": k} for k in some(2, workers, 5)]
+        return [{"buffer": k} for k in log_spaced_ints(2, workers, 5)]
 
     @property
     def size(self) -> int:
@@ -185,7 +185,7 @@ class _Moments:
         ahead, due = self.ahead, self.due
         if not due:
             time, _, what, who = first = heappop(ahead)
-            self.limit = time * NEAR
+            self.limit = time * REL_TOL
             if not ahead or ahead[0][0] > self.limit:  # mostly: no ties are drawn
                 self.now = max(self.now, time)
                 return what, who
@@ -201,11 +201,11 @@ class _Moments:
 class _Master:
     """The port, the master behind it, and workers that go on as soon as they are told a model."""
 
-    def __init__(self, draws: Draws, workers: int, size: int) -> None:
-        self.job, self.sent, self.tie = draws.job, draws.sent, draws.tie
+    def __init__(self, draws: SampledTimes, workers: int, size: int) -> None:
+        self.job, self.sent, self.tie = draws.load_seconds, draws.send_seconds, draws.tie_order_of
         self.events, self.port, self.inbox = _Moments(self._tie), deque[int](), deque[int]()
         self.link, self.floats, self.size = draws.link, draws.floats, size
-        self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode(1)
+        self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
         self.times: dict[int, tuple[Array, Array]] = {}  # of everybody's j-th job: computing, sending
         self.version = self.held = self.received = 0
@@ -263,7 +263,7 @@ class _Master:
         return full
 
 
-def _commits(draws: Draws, workers: int, size: int) -> Generator[Ended, None, None]:
+def _commits(draws: SampledTimes, workers: int, size: int) -> Generator[Ended, None, None]:
     """Seconds from commit to commit, and answers received meanwhile, for ever."""
     master, before = _Master(draws, workers, size), 0.0
     master.tell(tuple(range(workers)))

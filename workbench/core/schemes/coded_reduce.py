@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode, cyclic
-from workbench.core.contract.odds import Draws, Odds, tree_odds
 from workbench.core.contract.plan import Plan, even_sizes
 from workbench.core.contract.programs import at_least, coded_program, decoder
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Scheme, kept_digits, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, tree_round_times
+from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 from workbench.core.schemes.gradient_coding import Matrix, own_code
 from workbench.core.schemes.uncoded import check_stragglers
 
@@ -50,20 +50,22 @@ class CR(Scheme):
     name: ClassVar[str] = "CR"
     title: ClassVar[str] = "CodedReduce"
     paper: ClassVar[str] = "CodedReduce, section III-A"
-    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     children: int = setting(3, "children of every parent (n)", ge=1)
     layers: int = setting(2, "layers of workers below the master (L)", ge=1)
     stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
     matrix: Matrix | None = setting(None, "encoding matrix of your own, n rows of n; empty = made for you")
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Every regular tree of so many workers and every s; where there is none, the nearest, to be refused."""
         near = nearest_trees(workers, 40)
         trees = [tree for tree in near if tree_size(*tree) == workers] or near[:1]
-        return [{"children": n, "layers": k, "stragglers": s - 1} for n, k in trees for s in some(1, n)]
+        return [
+            {"children": n, "layers": k, "stragglers": s - 1} for n, k in trees for s in log_spaced_ints(1, n)
+        ]
 
     def check(self, workers: int) -> None:
         """Refuse s >= n, workers that do not fill the tree, a matrix that does not decode."""
@@ -162,9 +164,9 @@ class CR(Scheme):
         combine = decoder(self.code, first=node.children[0] if node.children else 0)
         return coded_program(node, rule, combine)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Order statistics layer by layer."""
-        return tree_odds(draws, self.children, self.layers, self.children - self.stragglers)
+        return tree_round_times(draws, self.children, self.layers, self.children - self.stragglers)
 
 
 def comp_alloc(data: Segments, B: Array) -> list[Segments]:

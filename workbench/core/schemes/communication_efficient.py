@@ -12,11 +12,11 @@ import numpy as np
 from workbench.core.base.settings import setting, within
 from workbench.core.codes import YeAbbe, ye_abbe
 from workbench.core.codes.ye_abbe import interleave
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Plan, Work, star_plan
-from workbench.core.contract.programs import Combine, Got, at_least, parent_program, worker_program
+from workbench.core.contract.programs import Answers, Combine, at_least, parent_program, worker_program
 from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
-from workbench.core.contract.scheme import Coded, kept_digits, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
+from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced_ints
 
 
 class CEGC(Coded):
@@ -29,7 +29,7 @@ class CEGC(Coded):
     name: ClassVar[str] = "CEGC"
     title: ClassVar[str] = "Communication-efficient gradient coding"
     paper: ClassVar[str] = "Ye and Abbe 2018"
-    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     load: int = setting(3, "parts that every worker computes (d), at least stragglers + reduction", ge=1)
     stragglers: int = setting(1, "workers that may be late or dead (s)", ge=0)
     reduction: int = setting(2, "how many times shorter than the model a message is (m)", ge=1)
@@ -38,12 +38,16 @@ class CEGC(Coded):
         "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
     )
     code_seed: int = setting(0, "seed of a random construction", ge=0)
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Some m >= 2 and s, each with the least load that Theorem 1 allows."""
-        pairs = [(m, s - 1) for m in some(2, min(8, workers), 3) for s in some(1, workers // 4 + 1, 3)]
+        pairs = [
+            (m, s - 1)
+            for m in log_spaced_ints(2, min(8, workers), 3)
+            for s in log_spaced_ints(1, workers // 4 + 1, 3)
+        ]
         return [{"load": m + s, "stragglers": s, "reduction": m} for m, s in pairs if m + s <= workers]
 
     def check(self, workers: int) -> None:
@@ -77,10 +81,10 @@ class CEGC(Coded):
             value, share = interleave(coded), 1 / self.reduction
             yield Send(node.parent, CODED, job.round, value, floats=length, share=share)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The (n-s)-th answer of p/m numbers."""
         length = message_floats(draws.floats, self.reduction)
-        return star_odds(draws, workers - self.stragglers, length, 1 / self.reduction)
+        return star_round_times(draws, workers - self.stragglers, length, 1 / self.reduction)
 
 
 def message_floats(floats: int, reduction: int) -> int:
@@ -95,7 +99,7 @@ def message_floats(floats: int, reduction: int) -> int:
 def restorer(code: YeAbbe, floats: int) -> Combine:
     """Combine messages of p/m numbers to the sum of all gradients, p numbers."""
 
-    def combine(round: int, got: Got) -> tuple[Any, float]:
+    def combine(round: int, got: Answers) -> tuple[Any, float]:
         keys = sorted(got)
         weights, residual = code.decode(tuple(rank - 1 for rank, _ in keys))
         return code.restore(weights, np.stack([got[key].value for key in keys]), floats), residual

@@ -21,19 +21,24 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
-from workbench.core.contract.odds import BATCH, Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Plan, Work, shard_sizes, star_plan
-from workbench.core.contract.programs import Got, Rule, parent_program, plain_sum, worker_program
+from workbench.core.contract.programs import Answers, StopRule, parent_program, plain_sum, worker_program
 from workbench.core.contract.protocol import (
+    ABS_TOL,
     CODED,
     MODEL,
-    SAME,
     Compute,
     Message,
     Node,
     Program,
     Send,
-    one_moment,
+    simultaneous,
+)
+from workbench.core.contract.round_times import (
+    MAX_TIMES_PER_BATCH,
+    RoundTimes,
+    SampledTimes,
+    star_round_times,
 )
 from workbench.core.contract.scheme import Scheme
 from workbench.core.schemes.uncoded import check_pieces, total
@@ -57,7 +62,7 @@ class DropCompute(Scheme):
     title: ClassVar[str] = "Drop compute"
     paper: ClassVar[str] = "Giladi et al. 2023"
     exact: ClassVar[bool] = False
-    timed: ClassVar[bool] = True
+    clock_driven: ClassVar[bool] = True
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
         None, "s of a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
@@ -68,7 +73,7 @@ class DropCompute(Scheme):
         """Few and many micro-batches; the threshold, in seconds, is told by measured times."""
         return [{"micro_batches": m} for m in (4, 12)]
 
-    def measured(self, draws: Callable[[], Draws], workers: int) -> dict[str, Any]:
+    def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
         """The threshold, if none is given, with the largest effective speedup: what is computed a second, on average.
 
         Of as many as the authors' program tries, from the moment that the first worker is through with a few
@@ -81,12 +86,12 @@ class DropCompute(Scheme):
         gone_through = self._sizes(times, workers).cumsum(axis=1) / times.samples
         done = self._done(times, workers, slice(None))
         tried = np.linspace(done.max(), done[:, :, min(FEWEST, self.micro_batches) - 1].min(), TRIED)
-        full = star_odds(replace(times, seconds=done[:, :, -1]), workers).seconds
+        full = star_round_times(replace(times, seconds=done[:, :, -1]), workers).seconds
         rates = []
         for threshold in tried.tolist():
             last = _last(done, threshold)
             seconds = np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0]
-            ends = star_odds(replace(times, seconds=seconds), workers).seconds
+            ends = star_round_times(replace(times, seconds=seconds), workers).seconds
             computed = gone_through[np.arange(workers), last].sum(axis=1)
             rates.append(float(np.mean(computed * full / ends)))
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
@@ -107,7 +112,7 @@ class DropCompute(Scheme):
             return worker_program(node, lambda node, job: self._answer(node, job, pieces))
         n = node.plan.workers
         gone_through = node.plan.sizes.reshape(n, self.micro_batches).cumsum(axis=1)
-        everybody = Rule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
+        everybody = StopRule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
         return parent_program(node, everybody, lambda r, got: _mean(gone_through, got))
 
     def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
@@ -119,32 +124,32 @@ class DropCompute(Scheme):
                 return
             if self.threshold is not None:
                 over, now = begun + self.threshold, node.clock()
-                if now >= over or one_moment(now, over):
+                if now >= over or simultaneous(now, over):
                     break
         yield Send(node.parent, CODED, job.round, plain_sum(sums), number=len(sums))
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The last of all, who stops after the micro-batch that the threshold falls into."""
-        at_once = max(1, BATCH // (workers * self.micro_batches))
+        at_once = max(1, MAX_TIMES_PER_BATCH // (workers * self.micro_batches))
         starts = range(0, len(draws.seconds), at_once)
         seconds = [self._stops(draws, workers, slice(start, start + at_once)) for start in starts]
-        return star_odds(replace(draws, seconds=np.concatenate(seconds)), workers)
+        return star_round_times(replace(draws, seconds=np.concatenate(seconds)), workers)
 
-    def _stops(self, draws: Draws, workers: int, which: slice) -> Array:
+    def _stops(self, draws: SampledTimes, workers: int, which: slice) -> Array:
         done = self._done(draws, workers, which)
         last = _last(done, self.threshold)
         return np.asarray(np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0])
 
-    def _done(self, draws: Draws, workers: int, which: slice) -> Array:
+    def _done(self, draws: SampledTimes, workers: int, which: slice) -> Array:
         """When every micro-batch would be done, (rounds, workers, micro-batches)."""
         return draws.progress(self._sizes(draws, workers), which)
 
-    def _sizes(self, draws: Draws, workers: int) -> NDArray[np.int64]:
+    def _sizes(self, draws: SampledTimes, workers: int) -> NDArray[np.int64]:
         """Samples of every micro-batch, (workers, micro-batches)."""
         return shard_sizes(draws.samples, workers, self.micro_batches)
 
 
-def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:
+def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
     """All samples over those that were computed, times their sum.
 
     `gone_through`: samples of each worker's first micro-batches, (workers, micro-batches).
@@ -157,6 +162,6 @@ def _mean(gone_through: NDArray[np.int64], got: Got) -> tuple[Any, float]:
 
 def _last(done: Array, threshold: float | None) -> NDArray[np.intp]:
     """The last micro-batch that each worker computes, (rounds, workers)."""
-    over = np.zeros(done.shape, dtype=bool) if threshold is None else done >= threshold - SAME
+    over = np.zeros(done.shape, dtype=bool) if threshold is None else done >= threshold - ABS_TOL
     over[:, :, -1] = True
     return over.argmax(axis=2)

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import between
-from workbench.core.contract.odds import Draws, Odds, order, port
 from workbench.core.contract.plan import MASTER, Plan, shard_sizes, star_plan
-from workbench.core.contract.programs import Answers, Lost, master_program, plain_sum
+from workbench.core.contract.programs import AnswerProgram, LostChildren, master_program, plain_sum
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
-    NEAR,
+    PEER_LOST,
+    REL_TOL,
     Compute,
     Message,
     Node,
@@ -35,7 +34,8 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.scheme import Scheme, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, arrival_order, port_departures
+from workbench.core.contract.scheme import Scheme, log_spaced_ints
 from workbench.core.schemes.uncoded import check_pieces
 
 
@@ -53,7 +53,7 @@ class DSAG(Scheme):
     title: ClassVar[str] = "Mixed synchronous-asynchronous average gradient"
     paper: ClassVar[str] = "Severinson et al. 2021"
     exact: ClassVar[bool] = False
-    finishes: ClassVar[bool] = True
+    non_preemptive: ClassVar[bool] = True
     wait_for: int | None = setting(
         None, "fresh answers that the master waits for (w); empty = all but one", ge=1
     )
@@ -65,7 +65,7 @@ class DSAG(Scheme):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """From one fresh answer to all but one, with whole shards and in pieces."""
-        return [{"wait_for": w, "pieces": p} for w in some(1, workers - 1, 5) for p in (1, 4)]
+        return [{"wait_for": w, "pieces": p} for w in log_spaced_ints(1, workers - 1, 5) for p in (1, 4)]
 
     def check(self, workers: int) -> None:
         between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
@@ -105,7 +105,9 @@ class DSAG(Scheme):
             yield Send(node.parent, CODED, job.round, value, number=turn % len(pieces))
             turn += 1
 
-    def _answers(self, node: Node, round: int, lost: Lost, newest: dict[int, Message]) -> Answers:
+    def _answers(
+        self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
+    ) -> AnswerProgram:
         taken = yield from self._gather(node, round, lost, newest)
         covered = sorted(newest)
         scale = node.plan.samples / max(1, int(node.plan.sizes[covered].sum()))
@@ -113,11 +115,11 @@ class DSAG(Scheme):
         return scale * plain_sum([newest[part].value for part in covered]), residual, taken
 
     def _gather(
-        self, node: Node, round: int, lost: Lost, newest: dict[int, Message]
+        self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
     ) -> Generator[Any, Any, int]:
         """Take answers until w are fresh, and a little longer; returns how many were taken."""
         start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
-        needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, LOST: 0})
+        needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, PEER_LOST: 0})
         missing = len(node.children) - needed  # answers that it can do without
         while waiting:
             if len(lost.of(round)) > missing:
@@ -125,7 +127,7 @@ class DSAG(Scheme):
             message = yield ask
             if message is None:
                 break
-            if message.kind == LOST:
+            if message.kind == PEER_LOST:
                 lost.add(message)
                 waiting -= lost.of(round)
                 continue
@@ -138,10 +140,10 @@ class DSAG(Scheme):
                 ask = Recv(ask.match, (now := node.clock()) + self.tolerance * (now - start))
         return taken
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Round by round: who is free when, and what is on its way, is carried on."""
         sizes = shard_sizes(draws.samples, workers, self.pieces)
-        at = draws.carry or _Underway(
+        at = draws.state or _Underway(
             0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
         )
         ends, received = [at.now], []
@@ -150,30 +152,32 @@ class DSAG(Scheme):
             ends.append(at.now)
             received.append(count)
         messages = np.array(received, dtype=float)
-        return Odds(np.diff(ends), messages, messages * (draws.link.width * draws.floats), at)
+        return RoundTimes(np.diff(ends), messages, messages * (draws.link.width * draws.floats), at)
 
-    def _round(self, draws: Draws, k: int, at: _Underway, sizes: NDArray[np.int64]) -> tuple[_Underway, int]:
+    def _round(
+        self, draws: SampledTimes, k: int, at: _Underway, sizes: NDArray[np.int64]
+    ) -> tuple[_Underway, int]:
         """One round; returns what is under way at its end, and the answers received."""
-        n, link, down = len(at.free), draws.link, draws.down
+        n, link, down = len(at.free), draws.link, draws.downlink_seconds
         begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
         ready = begins + draws.progress(sizes * place, slice(k, k + 1))[0, :, -1]
         send = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)[k]
-        ties = draws.ties(np.array([k]))[0]
+        ties = draws.tie_order(np.array([k]))[0]
         queue = np.vstack([at.late, np.stack([ready + send + link.latency, ties], axis=1)])
-        first = order(queue[None, :, 0], lambda which: queue[None, :, 1])[0]
+        first = arrival_order(queue[None, :, 0], lambda which: queue[None, :, 1])[0]
         transfer = link.transfer(draws.floats)
-        through = port(np.maximum(queue[first, 0], at.port)[None], transfer)[0]
+        through = port_departures(np.maximum(queue[first, 0], at.port)[None], transfer)[0]
         fresh = np.flatnonzero(first >= len(at.late))
         enough = through[fresh[self.waits_for(n) - 1]]
         end = max(at.now, enough + self.tolerance * (enough - at.now))
-        count = int(np.count_nonzero(through <= end * NEAR))
+        count = int(np.count_nonzero(through <= end * REL_TOL))
         if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # everybody is there
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
-        now = float(end + draws.decode(count))
-        begun = begins <= (now + down) * NEAR
+        now = float(end + draws.decode_seconds(count))
+        begun = begins <= (now + down) * REL_TOL
         # What comes through while the master decodes is received now, and taken in the next round.
-        received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * NEAR))
+        received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * REL_TOL))
         left = first[count:]
         late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
         free, turn = np.where(begun, ready, at.free), at.turn + begun

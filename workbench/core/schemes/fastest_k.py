@@ -20,20 +20,20 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import between
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Work
 from workbench.core.contract.programs import (
     INFINITY,
     Answer,
-    Answers,
-    Lost,
-    Rule,
+    AnswerProgram,
+    LostChildren,
+    StopRule,
     gather,
     master_program,
     plain_sum,
 )
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
+from workbench.core.contract.scheme import log_spaced_ints
 from workbench.core.schemes.adaptive import MiniBatches
 from workbench.core.schemes.lazy import batch_worker
 
@@ -62,7 +62,7 @@ class Choice:
 class FastestK(MiniBatches):
     """Shards of their own, the first k answers, a new k every round; once workers have died, those that are left."""
 
-    selects: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = True
 
     @abstractmethod
     def choice(self, node: Node) -> Choice:
@@ -74,7 +74,7 @@ class FastestK(MiniBatches):
     def _master(self, node: Node) -> Program:
         n, choice, seen = node.plan.workers, self.choice(node), list[Round]()  # the newest, if any
 
-        def answers(r: int, model: Any, lost: Lost) -> Answers:
+        def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
             for last in seen:
                 last.after = model
                 choice.saw(last)
@@ -87,12 +87,12 @@ class FastestK(MiniBatches):
 
         return master_program(node, answers)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of all: the upper end of a round, as k depends on the learning."""
-        return star_odds(draws, workers)
+        return star_round_times(draws, workers)
 
 
-def _first(k: int, workers: int, lost: Lost, seconds: list[float]) -> Rule:
+def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> StopRule:
     """The first k answers, or those of all who are left; notes when each came."""
 
     def ready(got: Collection[Answer], start: float, now: float) -> bool:
@@ -100,7 +100,7 @@ def _first(k: int, workers: int, lost: Lost, seconds: list[float]) -> Rule:
             seconds.append(now - start)
         return len(got) >= max(1, min(k, workers - len(lost.gone)))
 
-    return Rule(ready)
+    return StopRule(ready)
 
 
 class AdaptiveK(FastestK):
@@ -125,7 +125,7 @@ class AdaptiveK(FastestK):
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """From one answer or half of them, in small or large steps."""
         starts = sorted({1, max(1, workers // 2)})
-        return [{"start": k, "step": s} for k in starts for s in some(1, max(1, workers // 4), 2)]
+        return [{"start": k, "step": s} for k in starts for s in log_spaced_ints(1, max(1, workers // 4), 2)]
 
     def check(self, workers: int) -> None:
         """There are no more answers than workers, and k grows by no more."""
@@ -177,7 +177,7 @@ class DBW(FastestK):
     name: ClassVar[str] = "DBW"
     title: ClassVar[str] = "Dynamic backup workers"
     paper: ClassVar[str] = "Xu, Neglia, Sebastianelli 2020"
-    timed: ClassVar[bool] = True
+    clock_driven: ClassVar[bool] = True
     window: int = setting(5, "iterations over which gradients' lengths and variances are averaged", ge=1)
 
     def choice(self, node: Node) -> Choice:

@@ -16,11 +16,18 @@ from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.codes import GradientCode, cyclic, fractional, mds
 from workbench.core.codes.checks import groups_divide
 from workbench.core.codes.cyclic import Construction
-from workbench.core.contract.odds import Draws, Odds, Waited, places, star_odds, waited
 from workbench.core.contract.plan import MASTER
-from workbench.core.contract.programs import at_least, coded_program, decoder, one_of_each, patient_program
+from workbench.core.contract.programs import at_least, coded_program, decoder, one_of_each, tolerant_program
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Coded, divisors, kept_digits, some
+from workbench.core.contract.round_times import (
+    RoundTimes,
+    SampledTimes,
+    Waited,
+    places,
+    star_round_times,
+    waited,
+)
+from workbench.core.contract.scheme import Coded, divisors, least_digits_field, log_spaced_ints
 from workbench.core.schemes.uncoded import check_stragglers
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -40,7 +47,7 @@ class GC(Coded):
     name: ClassVar[str] = "GC"
     title: ClassVar[str] = "Gradient coding"
     paper: ClassVar[str] = "Tandon et al. 2017"
-    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
     code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
         "cyclic",
@@ -56,12 +63,12 @@ class GC(Coded):
         "wait for 1 + tolerance times the fastest, then drop who is late or wait for all; empty = go on with enough",
         ge=0,
     )
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Cyclic windows for some S, and groups wherever they divide."""
-        windows = [{"stragglers": s} for s in some(1, workers - 1)]
+        windows = [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
         groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
         return windows + groups
 
@@ -99,23 +106,23 @@ class GC(Coded):
             rule = at_least(n - self.stragglers)
         combine = decoder(lambda: self.build_code(n), first=1)
         if self.tolerance is not None and node.rank == MASTER:
-            return patient_program(node, rule, self.tolerance, combine)
+            return tolerant_program(node, rule, self.tolerance, combine)
         return coded_program(node, rule, combine)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The (N-S)-th answer; for groups, the last of the groups' first answers; with a tolerance, its moment."""
         if self.tolerance is not None:
             return self._patient_odds(waited(draws, self.tolerance), draws)
         if self._grouped:
-            return star_odds(draws, self._answers_until_covered)
-        return star_odds(draws, workers - self.stragglers)
+            return star_round_times(draws, self._answers_until_covered)
+        return star_round_times(draws, workers - self.stragglers)
 
-    def _patient_odds(self, wait: Waited, draws: Draws) -> Odds:
+    def _patient_odds(self, wait: Waited, draws: SampledTimes) -> RoundTimes:
         size = self.stragglers + 1 if self._grouped else wait.late.shape[1]
         most = self.stragglers  # of each group, where there are some, all but one
         drop = (np.count_nonzero(wait.late.reshape(len(wait.late), -1, size), axis=2) <= most).all(axis=1)
         combined = wait.late.shape[1] - np.where(drop, np.count_nonzero(wait.late, axis=1), 0)
-        return wait.odds(draws, drop, combined)
+        return wait.round_times(draws, drop, combined)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         groups = places(order).reshape(len(order), -1, self.stragglers + 1)

@@ -16,7 +16,7 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.codes import Decoding, GradientCode, circulant, fractional
 from workbench.core.codes.checks import groups_divide
-from workbench.core.contract.delays import Keyed
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
 STARTS = 6  # random stream of where the circle is cut; shuffling has 4, ties 5
@@ -61,7 +61,10 @@ class ISGC(Approximate):
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
         """Parts over parts covered for the answers of the set, 0 for the others."""
-        size, first = self.replication, int(Keyed(self.code_seed, STARTS).rng(round).integers(len(answered)))
+        size, first = (
+            self.replication,
+            int(CounterRNG(self.code_seed, STARTS).rng(round).integers(len(answered))),
+        )
         if self.placement == "fractional":
             groups = np.array(answered) // size
             chosen = np.unique(groups, return_index=True)[1].tolist()

@@ -18,11 +18,11 @@ import numpy as np
 from workbench.core.base.settings import setting
 from workbench.core.codes import GradientCode, cyclic
 from workbench.core.codes.checks import groups_divide
-from workbench.core.contract.odds import Draws, Odds
 from workbench.core.contract.plan import MASTER, Plan, star_plan
-from workbench.core.contract.programs import Got, decoder
+from workbench.core.contract.programs import Answers, decoder
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Coded, divisors, kept_digits
+from workbench.core.contract.round_times import RoundTimes, SampledTimes
+from workbench.core.contract.scheme import Coded, divisors, least_digits_field
 from workbench.core.schemes.lazy import OLD, Groups, lazy_master, lazy_odds, lazy_worker
 from workbench.core.schemes.uncoded import check_stragglers
 
@@ -36,16 +36,16 @@ class LAGC(Coded):
     name: ClassVar[str] = "LAGC"
     title: ClassVar[str] = "Lazily aggregated gradient coding"
     paper: ClassVar[str] = "Zhang and Simeone 2020"
-    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     exact: ClassVar[bool] = False  # old gradients stand in for new ones
     numeric: ClassVar[bool] = True
-    selects: ClassVar[bool] = True
+    data_dependent: ClassVar[bool] = True
     c: float = setting(0.3, OLD, ge=0)
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -79,11 +79,11 @@ class LAGC(Coded):
         code = partial(self.build_code, node.plan.workers)
         combine = [decoder(code, groups.members(g)[0]) for g in range(self.groups)]
 
-        def decoded(group: int, got: Got) -> Any:
+        def decoded(group: int, got: Answers) -> Any:
             return combine[group](0, got)[0]
 
         return lazy_master(node, groups, self.c, self.max_age, decoded)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest group's (M_G - s)-th answer, if all are selected."""
         return lazy_odds(draws, self.grouping(workers))

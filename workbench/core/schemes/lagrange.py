@@ -14,11 +14,10 @@ import numpy as np
 
 from workbench.core.base.settings import SettingError, setting, within
 from workbench.core.codes import Lagrange, lagrange
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Plan, Work, even_plan
 from workbench.core.contract.programs import (
+    Answers,
     Combine,
-    Got,
     answer,
     at_least,
     decoder,
@@ -26,7 +25,8 @@ from workbench.core.contract.programs import (
     worker_program,
 )
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Coded, kept_digits, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
+from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced_ints
 
 QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
@@ -41,14 +41,14 @@ class LCC(Coded):
     title: ClassVar[str] = "Lagrange coded computing"
     paper: ClassVar[str] = "Li et al. 2018"
     numeric: ClassVar[bool] = True  # what a worker sends is no combination of the parts' gradients
-    eases: ClassVar[tuple[str, int] | None] = ("load", 1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("load", 1)
     load: int = setting(3, "coded blocks that a worker stores and goes through (r)", "blocks", ge=1)
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Some loads of two blocks or more: with one, more answers are needed than there are workers."""
-        return [{"load": r} for r in some(2, workers)]
+        return [{"load": r} for r in log_spaced_ints(2, workers)]
 
     def check(self, workers: int) -> None:
         self.build_code(workers)
@@ -79,8 +79,8 @@ class LCC(Coded):
         constant = node.constant(Work(np.arange(plan.parts), np.ones(plan.parts), plan.samples))
         return parent_program(node, at_least(code.threshold), interpolate(code, constant))
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
-        return star_odds(draws, self.build_code(workers).threshold)
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+        return star_round_times(draws, self.build_code(workers).threshold)
 
 
 def interpolate(code: Lagrange, constant: Any) -> Combine:
@@ -90,7 +90,7 @@ def interpolate(code: Lagrange, constant: Any) -> Combine:
     """
     interpolated = decoder(lambda: code, first=1)
 
-    def combine(round: int, got: Got) -> tuple[Any, float]:
+    def combine(round: int, got: Answers) -> tuple[Any, float]:
         total, residual = interpolated(round, got)
         return total + constant, residual
 

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.types import Array
-from workbench.core.contract.odds import Draws, Odds, port
 from workbench.core.contract.plan import Work
-from workbench.core.contract.programs import Got, Lost, answer, worker_program
+from workbench.core.contract.programs import Answers, LostChildren, answer, worker_program
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
+    PEER_LOST,
     Close,
     Commit,
     Decode,
@@ -32,8 +31,9 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
 
-Decoded = Callable[[int, Got], Any]  # group, its answers -> its gradient
+Decoded = Callable[[int, Answers], Any]  # group, its answers -> its gradient
 OLD = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
 
 
@@ -102,7 +102,7 @@ def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Dec
     """Select groups, send them the model, take their first answers, commit with the others' last gradients."""
     works = [groups.work(node, g) for g in range(groups.number)]
     rule = Laziness([node.smoothness(w) if w.samples else 0.0 for w in works], c, max_age)
-    model, lost, last = node.model, Lost(), dict[int, Any]()
+    model, lost, last = node.model, LostChildren(), dict[int, Any]()
     for r in node.span:
         chosen = rule.select(model)
         yield Send([rank for g in chosen for rank in groups.members(g)], MODEL, r, model)
@@ -115,18 +115,18 @@ def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Dec
 
 
 def gather_groups(
-    node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: Lost
-) -> Generator[Any, Any, dict[int, Got]]:
+    node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: LostChildren
+) -> Generator[Any, Any, dict[int, Answers]]:
     """Take the first answers of each chosen group; tell a group that has answered to stop, refuse what still comes.
 
     Each group's answers are of a kind of their own, so that they can be refused while others are awaited.
     """
-    got: dict[int, Got] = {g: {} for g in chosen}
+    got: dict[int, Answers] = {g: {} for g in chosen}
     waiting = dict.fromkeys(chosen)  # in order of rank
     while waiting:
         _still_possible(node, round, groups, waiting, lost)
-        message: Message = yield Recv({LOST: 0, **{kind_of(g): round for g in waiting}})
-        if message.kind == LOST:
+        message: Message = yield Recv({PEER_LOST: 0, **{kind_of(g): round for g in waiting}})
+        if message.kind == PEER_LOST:
             lost.add(message)
             continue
         g = groups.of(message.src)
@@ -139,7 +139,9 @@ def gather_groups(
     return got
 
 
-def _still_possible(node: Node, round: int, groups: Groups, waiting: dict[int, None], lost: Lost) -> None:
+def _still_possible(
+    node: Node, round: int, groups: Groups, waiting: dict[int, None], lost: LostChildren
+) -> None:
     missing = lost.of(round)
     for g in waiting if missing else ():
         dead = missing.intersection(groups.members(g))
@@ -158,15 +160,15 @@ def batch_worker(node: Node, batch: int | None) -> Program:
     return worker_program(node, lambda node, job: answer(node, job, batch=batch))
 
 
-def lazy_odds(draws: Draws, groups: Groups) -> Odds:
+def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
     """Round times if every group is selected: the first answers of all groups, through one port."""
-    arrivals = draws.arrivals(draws.floats)
+    arrivals = draws.arrival_times(draws.floats)
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
-    through = port(first, draws.link.transfer(draws.floats))
+    through = port_departures(first, draws.link.transfer(draws.floats))
     count = np.full(len(arrivals), float(first.shape[1]))
-    end = through[:, -1] + draws.decode(groups.additions(groups.number))
-    return Odds(end, count, count * (draws.link.width * draws.floats))
+    end = through[:, -1] + draws.decode_seconds(groups.additions(groups.number))
+    return RoundTimes(end, count, count * (draws.link.width * draws.floats))
 
 
 def kind_of(group: int) -> str:

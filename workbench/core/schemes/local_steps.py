@@ -19,11 +19,11 @@ import numpy as np
 
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import KEPT, DelayModel, DelayStream
-from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
 from workbench.core.contract.plan import MASTER, Plan, Work
-from workbench.core.contract.programs import Got, at_least, parent_program, worker_program
+from workbench.core.contract.programs import Answers, at_least, parent_program, worker_program
 from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.schemes.adaptive import MiniBatches
 from workbench.core.schemes.uncoded import check_stragglers, total
 
@@ -33,7 +33,7 @@ Inner = Callable[[Array, Array], Array]  # model, gradient of a worker's own obj
 class LocalSteps(MiniBatches):
     """Base of those whose workers go H steps on their own models; every step takes a drawn time of its own."""
 
-    own_pace: ClassVar[bool] = True
+    self_paced: ClassVar[bool] = True
     local_steps: int = setting(8, "steps that a worker goes on its own model per round (H)", ge=1)
 
     @classmethod
@@ -41,12 +41,12 @@ class LocalSteps(MiniBatches):
         return [{"local_steps": steps} for steps in (2, 4, 8, 16)]
 
     @property
-    def passes(self) -> int:
+    def epochs_per_round(self) -> int:
         return self.local_steps
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
         """A round's draws are kept together."""
-        return DelayStream(delays, seed, workers, KEPT + self.local_steps)
+        return DelayStream(delays, seed, workers, CACHED_ROUNDS + self.local_steps)
 
     def waits_for(self, workers: int) -> int:
         """How many answers the master waits for."""
@@ -75,16 +75,16 @@ class LocalSteps(MiniBatches):
         moved = node.work.samples * ((start - model) / unit - node.l2 * start)
         yield Send(node.parent, CODED, told.round, moved, draw=draw)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """A star whose workers take the sum of H draws."""
         steps = self.local_steps
-        rounds = range(draws.first, draws.first + len(draws.seconds))
-        seconds = [sum(draws.job(r * steps + h) for h in range(steps)) for r in rounds]
+        rounds = range(draws.first_round, draws.first_round + len(draws.seconds))
+        seconds = [sum(draws.load_seconds(r * steps + h) for h in range(steps)) for r in rounds]
 
         def send(length: float) -> Array | float:
-            return draws.sent(((r + 1) * steps - 1 for r in rounds), length / draws.floats)
+            return draws.send_seconds(((r + 1) * steps - 1 for r in rounds), length / draws.floats)
 
-        return star_odds(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
+        return star_round_times(replace(draws, seconds=np.stack(seconds), send=send), self.waits_for(workers))
 
 
 class LocalSGD(LocalSteps):
@@ -184,7 +184,7 @@ def _step(node: Node, work: Work) -> float:
     return 1.0 / smoothness if smoothness > 0 else 1.0
 
 
-def _average(plan: Plan, got: Got) -> tuple[Any, float]:
+def _average(plan: Plan, got: Answers) -> tuple[Any, float]:
     """Sum over all samples, as if the others' models were the average of these."""
     came = int(plan.stored[[rank for rank, _ in got]].sum())
     return total(got) * (plan.samples / came if came else 1.0), 0.0

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 from workbench.core.codes import MultiMessage
-from workbench.core.contract.odds import BATCH, Draws, Odds, order, places, port
 from workbench.core.contract.plan import Work
 from workbench.core.contract.programs import (
-    Answers,
-    Lost,
+    AnswerProgram,
+    LostChildren,
     decoded,
     master_program,
     weighted_sum,
@@ -27,8 +26,8 @@ from workbench.core.contract.programs import (
 )
 from workbench.core.contract.protocol import (
     CODED,
-    LOST,
     MODEL,
+    PEER_LOST,
     Close,
     Compute,
     Message,
@@ -36,6 +35,14 @@ from workbench.core.contract.protocol import (
     Program,
     Recv,
     Send,
+)
+from workbench.core.contract.round_times import (
+    MAX_TIMES_PER_BATCH,
+    RoundTimes,
+    SampledTimes,
+    arrival_order,
+    places,
+    port_departures,
 )
 
 Ints = NDArray[np.int64]
@@ -140,7 +147,7 @@ class Tally:
 def clusters_master(node: Node, clusters: Clusters) -> Program:
     """Gather until every cluster is done, and add up the clusters' gradients."""
 
-    def answers(r: int, model: Any, lost: Lost) -> Answers:
+    def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
         tallies = yield from gather_clusters(node, r, clusters, lost)
         sums, residuals = zip(*(tally.decode() for tally in tallies), strict=True)
         return sum(sums), sum(residuals), sum(tally.combined for tally in tallies)
@@ -149,16 +156,16 @@ def clusters_master(node: Node, clusters: Clusters) -> Program:
 
 
 def gather_clusters(
-    node: Node, round: int, clusters: Clusters, lost: Lost
+    node: Node, round: int, clusters: Clusters, lost: LostChildren
 ) -> Generator[Any, Any, list[Tally]]:
     """Take messages until every cluster is done."""
     tallies = [Tally(clusters.agenda) for _ in range(clusters.number)]
-    ask = Recv({LOST: 0, **{clusters.kind(c): round for c in range(clusters.number)}})
+    ask = Recv({PEER_LOST: 0, **{clusters.kind(c): round for c in range(clusters.number)}})
     waiting = clusters.number
     check_hope(node, round, clusters, tallies, lost)
     while waiting:
         message = yield ask
-        if message.kind == LOST:
+        if message.kind == PEER_LOST:
             lost.add(message)
             check_hope(node, round, clusters, tallies, lost)
             continue
@@ -180,7 +187,7 @@ def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Progr
         yield Send(clusters.members(cluster), MODEL, round + 1, None, floats=0)
 
 
-def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: Lost) -> None:
+def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: LostChildren) -> None:
     """Raise `QuorumLost` as soon as the living members of some cluster cannot complete it any more."""
     missing = lost.of(round)
     for cluster, tally in enumerate(tallies if missing else ()):
@@ -213,30 +220,30 @@ def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
             yield Send(node.parent, kind, job.round, value, number=number)
 
 
-def message_odds(draws: Draws, portions: Ints, clusters: Clusters) -> Odds:
+def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> RoundTimes:
     """Seconds, messages and bytes of every round; `portions` are the workers' samples in order, (workers, r).
 
     A cluster is done with `needed` different rows of its code, or with the one that is worth all. Who is first is
     decided by order of arrival; the port keeps that order, so which messages are refused does not depend on its speed.
     """
-    at_once = max(1, BATCH // portions.size)
+    at_once = max(1, MAX_TIMES_PER_BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
-    extra = extra + draws.link.latency + draws.down
+    extra = extra + draws.link.latency + draws.downlink_seconds
     pieces = []
     for start in range(0, len(extra), at_once):
         which = slice(start, start + at_once)
         done = draws.progress(portions, which)[:, :, clusters.agenda.after - 1]
         arrivals = (done + extra[which, :, None]).reshape(len(done), -1)
-        place = places(order(arrivals, partial(_ties, draws, start)))
+        place = places(arrival_order(arrivals, partial(_ties, draws, start)))
         pieces.append(_outcomes(arrivals, place, clusters, draws.link.transfer(draws.floats)))
     end, count, combined = (np.concatenate(column) for column in zip(*pieces, strict=True))
     size = float(draws.link.width * draws.floats)
-    return Odds(end + draws.decode(combined), count.astype(float), count * size)
+    return RoundTimes(end + draws.decode_seconds(combined), count.astype(float), count * size)
 
 
-def _ties(draws: Draws, start: int, which: Ints) -> Array:
+def _ties(draws: SampledTimes, start: int, which: Ints) -> Array:
     """Of rounds that are counted from `start`."""
-    return draws.ties(start + which)
+    return draws.tie_order(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
@@ -250,7 +257,7 @@ def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float)
         times = np.where(taken, times, np.inf)
     else:
         count = last.max(axis=1) + 1
-    through = port(times.reshape(len(place), -1), transfer)
+    through = port_departures(times.reshape(len(place), -1), transfer)
     return np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0], count, combined.sum(axis=1)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.type_checks import span
 from workbench.core.codes import GradientCode, correlated, uncorrelated
 from workbench.core.codes.checks import between, groups_divide
-from workbench.core.contract.odds import Draws, Odds
 from workbench.core.contract.plan import MASTER, Plan, even_plan, even_sizes
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Scheme, divisors, kept_digits, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes
+from workbench.core.contract.scheme import Scheme, divisors, least_digits_field, log_spaced_ints
 from workbench.core.schemes.many_messages import (
     Agenda,
     Clusters,
@@ -47,7 +47,11 @@ class MultiMessageScheme(Scheme):
         """Some numbers of clusters and loads."""
         sizes = divisors(workers)[1:]
         picked = {sizes[round(k * (len(sizes) - 1) / 3)] for k in range(4)} if sizes else set()
-        return [{"clusters": workers // size, "load": r} for size in sorted(picked) for r in some(2, size, 4)]
+        return [
+            {"clusters": workers // size, "load": r}
+            for size in sorted(picked)
+            for r in log_spaced_ints(2, size, 4)
+        ]
 
     def check(self, workers: int) -> None:
         """Clusters divide the workers; a worker has no more parts than its cluster."""
@@ -80,7 +84,7 @@ class MultiMessageScheme(Scheme):
         clusters = self.build(node.plan.workers)
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """When the last cluster's decisive message is through the port."""
         portions = even_sizes(draws.samples, workers)[self.windows(workers)]
         return message_odds(draws, portions, self.build(workers))
@@ -122,7 +126,7 @@ class GCMMC(MultiMessageScheme):
         " messages, as in the paper; both decode from any K l / P - sum(order) + 1 messages of a cluster",
     )
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:

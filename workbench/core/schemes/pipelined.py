@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
 from workbench.core.contract.programs import (
+    AnswerProgram,
     Answers,
-    Got,
-    Lost,
+    LostChildren,
     at_least,
     gather,
     master_program,
@@ -26,6 +25,7 @@ from workbench.core.contract.programs import (
     worker_program,
 )
 from workbench.core.contract.protocol import CODED, MODEL, Compute, Message, Node, Program, Send
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.schemes.uncoded import SGD, total
 
 
@@ -57,13 +57,13 @@ class PGC(SGD):
         newest: dict[int, Any] = {}  # of each of the worker's parts the newest gradient
         return worker_program(node, lambda node, job: self._answer(node, job, newest))
 
-    def _answers(self, node: Node, r: int, model: Any, lost: Lost) -> Answers:
+    def _answers(self, node: Node, r: int, model: Any, lost: LostChildren) -> AnswerProgram:
         n = node.plan.workers
         got, _ = yield from gather(node, r, at_least(n if r == node.first else self.waits_for(n)), lost)
         scale = n / (len(got) * (self.stragglers + 1))
         return scale * total(got), self._residual(n, got, scale), len(got)
 
-    def _residual(self, workers: int, got: Got, scale: float) -> float:
+    def _residual(self, workers: int, got: Answers, scale: float) -> float:
         came = np.array([rank - 1 for rank, _ in got])[:, None]
         held = (came + np.arange(self.stragglers + 1)) % workers
         weights = scale * np.bincount(held.ravel(), minlength=workers)
@@ -81,12 +81,12 @@ class PGC(SGD):
             newest[part] = value
         yield Send(node.parent, CODED, job.round, plain_sum([newest[part] for part in sorted(newest)]))
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The first n-s of one part each; in round 0 the last of all, with s+1 parts."""
-        number = draws.first + np.arange(len(draws.seconds))
+        number = draws.first_round + np.arange(len(draws.seconds))
         seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
-        if draws.first == 0:
+        if draws.first_round == 0:
             portions = [np.roll(sizes, -k)[:, None] for k in range(self.stragglers + 1)]
             seconds[0] = sum(draws.progress(portion, slice(0, 1))[0, :, 0] for portion in portions)
         needed = np.where(number == 0, workers, self.waits_for(workers))
-        return star_odds(replace(draws, seconds=seconds), lambda order: needed)
+        return star_round_times(replace(draws, seconds=seconds), lambda order: needed)

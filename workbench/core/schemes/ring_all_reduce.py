@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import setting
-from workbench.core.contract.odds import Draws, Odds, ring_odds
 from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
 from workbench.core.contract.protocol import AllReduce, Commit, Compute, Node, Program
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, ring_round_times
 from workbench.core.contract.scheme import Scheme
 
 
@@ -43,5 +43,5 @@ class RAR(Scheme):
             value = yield Compute(node.work, model, r)
             model = yield Commit((yield AllReduce(value, r, self.algorithm)), r)
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
-        return ring_odds(draws)
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+        return ring_round_times(draws)

@@ -24,9 +24,14 @@ import numpy as np
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode, cyclic
-from workbench.core.contract.odds import Draws, Odds, Waited, waited
 from workbench.core.contract.plan import MASTER, Plan, Work, even_sizes, star_plan
-from workbench.core.contract.programs import Lost, decoded, patient_answers, plain_sum, worker_program
+from workbench.core.contract.programs import (
+    LostChildren,
+    decoded,
+    plain_sum,
+    tolerant_answers,
+    worker_program,
+)
 from workbench.core.contract.protocol import (
     CODED,
     MODEL,
@@ -39,7 +44,8 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.scheme import Scheme, kept_digits, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, Waited, waited
+from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
 CODED_PART = -1  # of a minitask: no own chunk is repeated
@@ -66,7 +72,7 @@ class Bursts:
 
 
 class Step(NamedTuple):
-    """A round of `odds`: its seconds, the messages that came, and for each job decoded then, what is combined."""
+    """A round of `round_times`: its seconds, the messages that came, and for each job decoded then, what is combined."""
 
     seconds: float
     messages: int
@@ -77,14 +83,14 @@ class Sequential(Scheme):
     """What SR-SGC and M-SGC share: their numbers, the wait rule, and rounds without an event loop."""
 
     delayed: ClassVar[bool] = True
-    eases: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
+    precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     burst: int = setting(1, "rounds in a row in which a worker may be late (B)", ge=1)
     window: int = setting(2, "a worker that was late is in time W-1 rounds after (W)", ge=2)
     stragglers: int = setting(1, "different workers that may be late within W rounds (lambda)", ge=0)
     tolerance: float = setting(
         1.0, "the master waits for 1 + tolerance times what the fastest worker takes (mu)", ge=0
     )
-    least_digits: int = kept_digits()
+    least_digits: int = least_digits_field()
 
     @property
     @abstractmethod
@@ -97,13 +103,13 @@ class Sequential(Scheme):
         """All settings with at most `longest` rounds of delay T and windows of at most `widest` rounds."""
 
     @abstractmethod
-    def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
+    def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
         """The rounds of a run, one after the other."""
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """Of the paper's search (`settings`) delays of up to three rounds, and some lambda."""
-        lambdas = set(some(1, workers, 4))
+        lambdas = set(log_spaced_ints(1, workers, 4))
         found = cls.settings(workers, longest=3, widest=4)
         return [each for each in found if each["stragglers"] in lambdas]
 
@@ -113,21 +119,21 @@ class Sequential(Scheme):
             why = f"there are {workers} workers; take 0 to {workers if workers > 1 else 0}"
             raise SettingError(f"scheme_args.stragglers = {self.stragglers}: {why}")
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """Jobs' times, from one commit to the next: round by round, as later rounds depend on who was late before."""
         left: Iterator[tuple[float, float]]
-        left = draws.carry or _jobs(self.steps(draws, workers), draws)
+        left = draws.state or _jobs(self.steps(draws, workers), draws)
         seconds, messages = np.array([next(left) for _ in draws.seconds]).T
-        return Odds(seconds, messages, messages * (draws.link.width * draws.floats), left)
+        return RoundTimes(seconds, messages, messages * (draws.link.width * draws.floats), left)
 
 
-def _jobs(steps: Iterator[Step], draws: Draws) -> Iterator[tuple[float, float]]:
+def _jobs(steps: Iterator[Step], draws: SampledTimes) -> Iterator[tuple[float, float]]:
     """Of each job the seconds since the job before, and the messages that came meanwhile."""
     seconds, messages = 0.0, 0
     for step in steps:
         seconds, messages = seconds + step.seconds, messages + step.messages
         for combined in step.decoded:
-            yield seconds + float(draws.decode(combined)), messages
+            yield seconds + float(draws.decode_seconds(combined)), messages
             seconds, messages = 0.0, 0
 
 
@@ -234,7 +240,7 @@ class SRSGC(Sequential):
             yield Send(node.parent, CODED, r, value)
 
     def _master(self, node: Node) -> Program:
-        jobs, lost = Repeats(self, node.plan.workers, node.first), Lost()
+        jobs, lost = Repeats(self, node.plan.workers, node.first), LostChildren()
         code = self.codes(node.plan.workers)[0]
         versions, models, answers = {node.first: node.model}, dict[int, Any](), dict[int, dict[int, Any]]()
         for r in range(node.first, node.rounds + self.burst):
@@ -245,7 +251,7 @@ class SRSGC(Sequential):
             yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])
             follows = partial(jobs.bursts.follows, r)
-            got, late = yield from patient_answers(node, r, self.tolerance, follows, lost)
+            got, late = yield from tolerant_answers(node, r, self.tolerance, follows, lost)
             jobs.note(r, again, late)
             for rank, (value,) in got.items():
                 answers.setdefault(old if rank in again else r, {})[rank - 1] = value
@@ -258,17 +264,17 @@ class SRSGC(Sequential):
             _forget(answers, min(jobs.done, r + 1 - self.burst))
         yield Send(node.children, MODEL, node.rounds + self.burst, None, floats=0)
 
-    def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
+    def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
         jobs = Repeats(self, workers, first=0)
-        for r in range(draws.total + self.burst):
+        for r in range(draws.total_rounds + self.burst):
             again = jobs.again(r)
-            if r >= draws.total and jobs.there(r - self.burst):
+            if r >= draws.total_rounds and jobs.there(r - self.burst):
                 continue
-            wait = waited(draws.at(range(r, r + 1)), self.tolerance)
+            wait = waited(draws.block(range(r, r + 1)), self.tolerance)
             late, seconds, messages = _dropped(wait, partial(jobs.bursts.follows, r))
             jobs.note(r, again, late)
             counts = {job: len(ranks) for job, ranks in jobs.delivered.items()}
-            yield Step(seconds, messages, [counts[job] for job in jobs.decoded(r, draws.total)])
+            yield Step(seconds, messages, [counts[job] for job in jobs.decoded(r, draws.total_rounds)])
 
 
 # ------------------------------------------------------------------------------------------------- multiplexed
@@ -368,7 +374,7 @@ class MSGC(Sequential):
 
     def _master(self, node: Node) -> Program:
         n = node.plan.workers
-        rows, lost = Diagonals(self, n, node.first, node.rounds), Lost()
+        rows, lost = Diagonals(self, n, node.first, node.rounds), LostChildren()
         bursts, codes = Bursts(self.burst, self.window, self.stragglers), self.codes(n)
         sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # of each job: own chunks; groups
         model, late = node.model, frozenset[int]()
@@ -378,7 +384,7 @@ class MSGC(Sequential):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
             follows = partial(bursts.follows, r)
-            got, late = yield from patient_answers(node, r, self.tolerance, follows, lost, len(jobs))
+            got, late = yield from tolerant_answers(node, r, self.tolerance, follows, lost, len(jobs))
             bursts.note(r, late)
             rows.note(r, late)
             for place, (m, job) in enumerate(jobs):
@@ -448,13 +454,13 @@ class MSGC(Sequential):
         parts = own.parts[places]
         return Work(parts, coefficients, int(node.plan.sizes[parts].sum()))
 
-    def steps(self, draws: Draws, workers: int) -> Iterator[Step]:
+    def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
         """The wait rule over drawn times; a repeated chunk may be a sample longer than what it takes the place of."""
         plan = self.plan(workers, draws.samples)
-        rows = Diagonals(self, workers, 0, draws.total)
+        rows = Diagonals(self, workers, 0, draws.total_rounds)
         bursts = Bursts(self.burst, self.window, self.stragglers)
-        for r in range(draws.total + self.lag):
-            row = draws.at(range(r, r + 1))  # be it after the last commit's
+        for r in range(draws.total_rounds + self.lag):
+            row = draws.block(range(r, r + 1))  # be it after the last commit's
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = waited(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
@@ -462,7 +468,7 @@ class MSGC(Sequential):
             rows.note(r, late)
             yield Step(seconds, messages, [self._combined(workers)] if r >= self.lag else [])
 
-    def _seconds(self, row: Draws, plan: Plan, rows: Diagonals, r: int) -> Array:
+    def _seconds(self, row: SampledTimes, plan: Plan, rows: Diagonals, r: int) -> Array:
         """How long each worker takes for its minitasks of a round, (1, workers)."""
         held = int(plan.indptr[2])  # parts of worker 1, as many as everybody's
         sizes = plan.sizes[plan.indices].reshape(-1, held)

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError, setting
-from workbench.core.contract.odds import Draws, Odds, star_odds
+from workbench.core.base.type_checks import span
 from workbench.core.contract.plan import MASTER, Plan, even_sizes, uncoded_plan
-from workbench.core.contract.programs import Got, at_least, child_program, parent_program, plain_sum
+from workbench.core.contract.programs import Answers, at_least, child_program, parent_program, plain_sum
 from workbench.core.contract.protocol import Node, Program
-from workbench.core.contract.scheme import Scheme, some
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
+from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
 
 class UMW(Scheme):
@@ -43,9 +43,9 @@ class UMW(Scheme):
             return parent_program(node, rule, lambda r, got: (total(got), float(n - len(got))))
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
-    def odds(self, draws: Draws, workers: int) -> Odds:
+    def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of those that are waited for, through one port."""
-        return star_odds(draws, self.waits_for(workers))
+        return star_round_times(draws, self.waits_for(workers))
 
 
 class SGD(UMW):
@@ -59,7 +59,7 @@ class SGD(UMW):
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
         """From one to half of the workers ignored."""
-        return [{"stragglers": s} for s in some(1, workers // 2)]
+        return [{"stragglers": s} for s in log_spaced_ints(1, workers // 2)]
 
     def check(self, workers: int) -> None:
         check_stragglers(self.stragglers, workers)
@@ -90,7 +90,7 @@ class Backup(SGD):
         return parent_program(node, at_least(k), lambda r, got: (scale * total(got), residual))
 
 
-def total(got: Got) -> Any:
+def total(got: Answers) -> Any:
     """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
     return plain_sum([got[key].value for key in sorted(got)])
 

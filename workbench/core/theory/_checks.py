@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError, short
+from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 
 MAX_WHOLE = 10**15  # of a count without a limit of its own: floats hold it exactly

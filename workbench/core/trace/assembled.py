@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.contract.steering import Change
+from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import COUNTS, Timeline
 from workbench.core.experiment import Experiment
 from workbench.core.trace.learning import Learnt

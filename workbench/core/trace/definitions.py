@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.files import write_file
-from workbench.core.base.own import is_own
+from workbench.core.base.older import renamed
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import Source, digest_in, source_of
 from workbench.core.base.text import read_text, read_yaml
+from workbench.core.base.user_code import is_own
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.layout import OWN, SPEC
 
@@ -52,7 +53,7 @@ def kept_in(folder: Path) -> list[Path]:
 
 def experiment_of(folder: Path) -> Experiment:
     """The experiment of a run folder, of which nothing is run: a `Description` where it names code, or the unknown."""
-    words = read_yaml(folder / SPEC, "scheme: CR")
+    words = renamed(read_yaml(folder / SPEC, "scheme: CR"))
     try:
         return described(words, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
     except SettingError as error:

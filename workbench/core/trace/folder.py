@@ -12,8 +12,8 @@ from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.trace.layout import ENDED, RUN_LOCK
 
-KEPT = 20
-FRESH = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
+MAX_CACHED_RUNS = 20
+MIN_CACHE_TIME_S = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
 
 
 def new_folder(folder: str | Path | None) -> Path:
@@ -31,7 +31,7 @@ def new_folder(folder: str | Path | None) -> Path:
     return path
 
 
-def claimed(folder: Path) -> Lock:
+def locked_new(folder: Path) -> Lock:
     """Take a new run folder for one run; raises `SettingError` where another was faster."""
     lock = Lock(folder / RUN_LOCK)
     if lock.take() and _empty(folder):
@@ -53,8 +53,8 @@ def _cache() -> Path:
     runs, ended = made_cache_folder("runs"), []
     for path in runs.iterdir():
         with suppress(OSError):
-            if (path / ENDED).stat().st_mtime < time.time() - FRESH:
+            if (path / ENDED).stat().st_mtime < time.time() - MIN_CACHE_TIME_S:
                 ended.append(path)
-    for old in sorted(ended)[:-KEPT]:
+    for old in sorted(ended)[:-MAX_CACHED_RUNS]:
         shutil.rmtree(old, ignore_errors=True)
     return runs

@@ -11,12 +11,15 @@ SIGNATURE = (
 )
 
 # What a run on real processes has besides, from its start ...
-TASK, HOLDER = "task.json", "holder.json"  # how it is run, and who has it
+TASK, OWNER = "task.json", "owner.json"  # how it is run, and who has it
+OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
 # Not one lock that both share: from one alone to one of several there is no way without a gap.
 RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
 STOP = "stop"  # somebody asks it to end; in a sweep's folder as well
 # ... while it goes on ...
-CHANGES = "changes.json"  # of scheme, where the plan keeps steering, and what the next stretch has to know
+CHANGES = (
+    "changes.json"  # of scheme, where scheme selection is adaptive, and what the next stretch has to know
+)
 STRETCHES = "stretches.json"  # of a run that was resumed: the rounds, and the books, of each part before
 ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
 CHECKPOINT = "checkpoint.npz"
@@ -25,7 +28,7 @@ ARRIVALS = "arrivals"
 # A folder, made by who watches: RANK.f64, events of that rank as they happen; gone with the run.
 STREAM = "stream"
 # ... and once it is over.
-BOOKS, ENDED = "books.npz", "ended.json"
+LEDGERS, ENDED = "books.npz", "ended.json"
 
 # The folder of a sweep ...
 PLAN, SWEEP_LOCK = "sweep.json", ".lock"  # the sweep and its runs, in order; of who works in it

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
-from workbench.core.contract.mixed import Decoding, Stale
 from workbench.core.contract.optimisers import Optimiser, State
 from workbench.core.contract.problem import in_round
+from workbench.core.contract.weights import Decoding, VersionedWeights
 from workbench.core.problems.base import Evaluation, Problem, Request
 
 Progress = Callable[[int], None]
@@ -108,7 +108,7 @@ class _Trajectory:
         if t in self.wanted:
             self.models[t] = self.learnt.model
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None
-        if t == len(self.commits.weights) or isinstance(weights, Stale):
+        if t == len(self.commits.weights) or isinstance(weights, VersionedWeights):
             return Request(self.learnt.model, gradient=False)
         by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
         return Request(self.learnt.model, by_sample, round=t)
@@ -121,7 +121,7 @@ class _Trajectory:
         if t == len(self.commits.weights):
             return
         before, gradient = self.learnt.model, evaluation.gradient
-        if isinstance(stale := self.commits.weights[t], Stale):
+        if isinstance(stale := self.commits.weights[t], VersionedWeights):
             gradient = sum(
                 (self._gradient(*each) for each in stale.sums()), start=np.zeros(self.problem.size)
             )
@@ -139,5 +139,5 @@ class _Trajectory:
 
 def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:
     """Version -> the last round whose commit needs a gradient at it; of those that mixed commits need."""
-    stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, Stale)]
+    stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, VersionedWeights)]
     return {version: t for t, w in stale for version in np.unique(w.versions).tolist()}

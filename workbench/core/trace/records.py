@@ -25,16 +25,16 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import State
-from workbench.core.contract.protocol import NOBODY
+from workbench.core.contract.protocol import NO_RANK
 from workbench.core.engine.timeline import EVENT_COLUMNS, Event
 from workbench.core.trace.checkpoint import read_arrays, sum_of
 from workbench.core.trace.layout import (
     ARRIVALS,
-    BOOKS,
     CHANGES,
     CHECKPOINT,
     ENDED,
     GRADIENTS,
+    LEDGERS,
     MODELS,
     RANKS_LOCK,
     ROWS,
@@ -45,16 +45,20 @@ from workbench.core.trace.layout import (
 )
 
 LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-SAVING = 0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
-TURNED = "turned"  # how a stretch ends after which the run goes on with another scheme
-WATCHED = 0.1  # s between looks at whether somebody watches
-PORTION = 20_000  # events that are handed on at once
+MAX_CHECKPOINT_SHARE = (
+    0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
+)
+SCHEME_CHANGED = "turned"  # how a stretch ends after which the run goes on with another scheme
+WATCH_INTERVAL_S = 0.1  # s between looks at whether somebody watches
+EVENTS_PER_BATCH = 20_000  # events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
-KEPT = 0.02  # s for which rounds may wait to be written down together, ...
-LONG = 2**14  # bytes of a model that does not: many at once keep the master from its workers for milliseconds
+MAX_WRITE_DELAY_S = 0.02  # s for which rounds may wait to be written down together, ...
+LONG_MODEL_BYTES = (
+    2**14
+)  # bytes of a model that does not: many at once keep the master from its workers for milliseconds
 
 
-class Record:
+class RunRecorder:
     """The files of one run, appended to round by round."""
 
     def __init__(
@@ -74,7 +78,7 @@ class Record:
         self.lock = Lock(folder / RANKS_LOCK)
         self.lock.take()  # a run goes on without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
-        self.arrivals: Arrivals | None = None  # of this very rank
+        self.arrivals: ArrivalLog | None = None  # of this very rank
         self.answers: list[tuple[int, int, int]] = []  # that wait to be written down there
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
@@ -85,13 +89,13 @@ class Record:
         self._append(MODELS, model)
         if GRADIENTS in self.files and gradient is not None:
             self._append(GRADIENTS, gradient)
-        if model.nbytes > LONG:
+        if model.nbytes > LONG_MODEL_BYTES:
             self._drain(MODELS, GRADIENTS)
         self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
         self.round = int(row["round"]) + 1
         now = time.monotonic()
         self.keep_up(now)
-        if now - self.saved > max(self.every, self.took / SAVING):
+        if now - self.saved > max(self.every, self.took / MAX_CHECKPOINT_SHARE):
             self.save(model, state)
             self.took = time.monotonic() - now
 
@@ -100,7 +104,7 @@ class Record:
 
     def keep_up(self, now: float) -> None:
         """Write down what has waited for long enough."""
-        if now - self.written > KEPT:
+        if now - self.written > MAX_WRITE_DELAY_S:
             self.flush()
 
     def flush(self) -> None:
@@ -162,11 +166,11 @@ class Record:
 def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
     """Write the ranks' books, then how the run ended."""
     packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
-    write_file(folder / BOOKS, to_bytes(packed))
+    write_file(folder / LEDGERS, to_bytes(packed))
     write_json(folder / ENDED, words)
 
 
-def unbegun(
+def write_unstarted(
     folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
 ) -> None:
     """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
@@ -176,7 +180,7 @@ def unbegun(
 
 
 LARGE = (MODELS, GRADIENTS)  # may be larger than memory
-_KEPT = (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, BOOKS, ENDED)
+_KEPT = (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, LEDGERS, ENDED)
 
 
 def kept(folder: Path) -> list[str]:
@@ -242,7 +246,7 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
     """Write down the change with which a stretch ended, if one did; returns those of the first so many rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     known = read_changes(folder)
-    if ended.get("state") == TURNED:
+    if ended.get("state") == SCHEME_CHANGED:
         place = {name: ended[name] for name in ("first", "zero", "offset")}
         books = _set_aside(folder)
         known.append({**ended["change"], "memory": ended["memory"], "books": books.name, **place})
@@ -279,7 +283,7 @@ def _note_stretch(folder: Path, rounds: int) -> None:
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     path = folder / STRETCHES
     known = list(read_json(path, "stretches")["stretches"]) if path.is_file() else []
-    if "first" in ended and ended.get("state") != TURNED and (folder / BOOKS).is_file():
+    if "first" in ended and ended.get("state") != SCHEME_CHANGED and (folder / LEDGERS).is_file():
         place = {"first": ended["first"], "zero": ended["zero"], "offset": ended.get("offset", 0.0)}
         known.append({**place, "end": rounds, "books": _set_aside(folder).name})
     kept = [{**each, "end": min(each["end"], rounds)} for each in known if each["first"] < rounds]
@@ -287,7 +291,7 @@ def _note_stretch(folder: Path, rounds: int) -> None:
         write_json(path, {"stretches": kept})
 
 
-class Arrivals:
+class ArrivalLog:
     """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
     `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its books.
@@ -314,7 +318,7 @@ class Arrivals:
                 rest = rest[self.file.write(rest) :]
 
 
-class Happening:
+class LiveEventWriter:
     """One rank's events while the run goes on, written down once somebody watches (makes the folder STREAM).
 
     `events`: the rank's own list, which grows. What cannot be written is left: nobody needs it to go on.
@@ -329,8 +333,8 @@ class Happening:
         """Append what is new, some times a second. `zero`: when the run began, on this rank's clock."""
         if now < self.due or zero is None or self.off:
             return
-        self.due = now + WATCHED
-        own = self.events[self.sent : self.sent + PORTION]
+        self.due = now + WATCH_INTERVAL_S
+        own = self.events[self.sent : self.sent + EVENTS_PER_BATCH]
         new = [*self.deaths, *own]
         if not new or not self.path.parent.is_dir():
             return
@@ -345,7 +349,7 @@ class Happening:
         self.deaths = []
 
 
-class Watcher:
+class LiveEventReader:
     """Reads what ranks write while somebody watches; a call gives what is new, as columns of events."""
 
     def __init__(self, folder: Path) -> None:
@@ -359,7 +363,7 @@ class Watcher:
         width, tables = len(EVENT_COLUMNS), []
         for path in sorted(self.folder.glob("*.f64")):
             with suppress(OSError):
-                tables.append(_read(path, width, self.read.get(path.name, 0), PORTION))
+                tables.append(_read(path, width, self.read.get(path.name, 0), EVENTS_PER_BATCH))
                 self.read[path.name] = self.read.get(path.name, 0) + len(tables[-1])
         table = np.concatenate(tables) if tables else np.zeros((0, width))
         columns: dict[str, NDArray[Any]] = dict(zip(EVENT_COLUMNS, table.T, strict=True))
@@ -375,13 +379,13 @@ def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
     """Round -> (rank, number) of the answers, in order."""
     found: dict[int, list[tuple[int, int]]] = {}
     for round, src, number in arrivals_of(folder, rank):
-        if src != NOBODY:
+        if src != NO_RANK:
             found.setdefault(round, []).append((src, number))
     return found
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
-    """Round, rank and number of all answers in order; `NOBODY` is the rank where a deadline passed.
+    """Round, rank and number of all answers in order; `NO_RANK` is the rank where a deadline passed.
 
     The latter is noted only where a plan mixes models.
     """
@@ -433,8 +437,8 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         with atomic_write(path) as out:  # a round that is gone through again brings its own
             out.write(rows[rows[:, 0] < rounds].tobytes())
     _note_stretch(folder, rounds)
-    if (folder / BOOKS).is_file():
-        (folder / BOOKS).rename(_set_aside(folder))
+    if (folder / LEDGERS).is_file():
+        (folder / LEDGERS).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
     unwatched(folder)  # times of another beginning
@@ -490,6 +494,6 @@ def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArra
         return np.fromfile(file, kind, count, offset=offset)
 
 
-def read_books(folder: Path, name: str = BOOKS) -> list[bytes]:
+def read_ledgers(folder: Path, name: str = LEDGERS) -> list[bytes]:
     """The ranks' books; `name`: of an earlier stretch."""
     return [book.tobytes() for book in read_arrays(folder / name).values()]

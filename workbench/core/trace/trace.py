@@ -20,11 +20,11 @@ from workbench.core.base.reading import read_bytes, read_npy, read_parquet
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.base.text import in_seconds, read_json, read_yaml
 from workbench.core.base.types import Array
-from workbench.core.contract.steering import Change
+from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
-from workbench.core.trace.layout import BOOKS, EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
+from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC
 from workbench.core.trace.trust import runnable, sign_code
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ class Trace:
         if not target.exists():
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
                 more = []
-                if self.folder is not None and (self.folder / BOOKS).is_file():
-                    write_file(temporary / BOOKS, read_bytes(self.folder / BOOKS))
-                    more.append(BOOKS)
+                if self.folder is not None and (self.folder / LEDGERS).is_file():
+                    write_file(temporary / LEDGERS, read_bytes(self.folder / LEDGERS))
+                    more.append(LEDGERS)
                 self.write_into(temporary, more)
                 return target
         raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")

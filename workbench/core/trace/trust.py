@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.base.files import write_json
-from workbench.core.base.own import run_hash, source_hash
+from workbench.core.base.older import renamed
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.sources import digest_in
 from workbench.core.base.text import read_json, read_yaml
 from workbench.core.base.trust import is_signed, limited, signature
+from workbench.core.base.user_code import run_hash, source_hash
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import check_kept, kept_in, not_the_same, where_kept
 from workbench.core.trace.layout import OWN, SIGNATURE, SPEC
@@ -65,13 +66,13 @@ def sign_code(what: str, folder: Path, spec: Any, needed: bool = False) -> None:
 
 
 def sign_holder(folder: Path, words: Mapping[str, Any]) -> None:
-    """Sign what holder.json says, so that the run is followed where its cluster's file has changed since."""
+    """Sign what owner.json says, so that the run is followed where its cluster's file has changed since."""
     with suppress(OSError):
         _note(folder, HOLDER, {"what": HOLDER, "words": dict(words)})
 
 
 def holder_is_signed(folder: Path, words: Mapping[str, Any]) -> bool:
-    """Did this user's processes write what holder.json says?"""
+    """Did this user's processes write what owner.json says?"""
     return is_signed({"what": HOLDER, "words": dict(words)}, _noted(folder).get(HOLDER))
 
 
@@ -137,7 +138,7 @@ def runnable(
     own is not the one of the run any more.
     """
     check_kind("trust", trust, bool)
-    words = read_yaml(folder / SPEC, "scheme: CR") if spec is None else spec
+    words = renamed(read_yaml(folder / SPEC, "scheme: CR")) if spec is None else spec
     found, code = described(words), {}
     if isinstance(found, Description):
         if not found.names_code:

@@ -19,7 +19,7 @@ from typing import Any
 
 from workbench.analysis.tables.status import Status, is_running, read_plan, run_names
 from workbench.analysis.tables.table import Runs, runs
-from workbench.core.base.byvalue import adopt
+from workbench.core.base.by_value import register
 from workbench.core.base.errors import RunError
 from workbench.core.base.files import write_file
 from workbench.core.base.plugins import registered
@@ -148,7 +148,7 @@ class SweepRun:
             whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
             write_file(self.folder / STOP, whom)
 
-    def go_on(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
+    def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
         """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way.
 
         `trust`: as in `wb.batch.sweep`.
@@ -268,7 +268,7 @@ def main() -> int:
     words = json.load(sys.stdin)
     try:
         if words["own"]:
-            adopt(words["own"])
+            register(words["own"])
         if words["allowed"] is not None:
             limit_to(words["allowed"])
         print(sweep(Sweep(**words["plan"]), words["folder"], progress=False, **words["options"]))

@@ -21,10 +21,10 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from workbench.core.base.byvalue import adopt_file
+from workbench.core.base.by_value import register_file
 from workbench.core.base.errors import RunError
 from workbench.core.base.trust import limit_to
-from workbench.lab.batch.nursery import end
+from workbench.lab.batch.forkserver import end
 from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
@@ -77,13 +77,13 @@ class Kernel:
         self.born.set()
 
 
-class Nursery:
+class KernelForkServer:
     """Our end of the process that forks kernels; see `nursery.py`.
 
     sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
     """
 
-    module = "workbench.lab.batch.nursery"
+    module = "workbench.lab.batch.forkserver"
 
     def __init__(self, sockets: Path, threads: int) -> None:
         # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
@@ -150,7 +150,7 @@ class Kernels:
         self.processes: dict[str, Any] = {}  # by the name of their run; Kernel or Popen
         self.numbers = count()
         self.stopping = False
-        self._nursery: Nursery | None = None
+        self._forkserver: KernelForkServer | None = None
         self._lock = Lock()
 
     def __enter__(self) -> Kernels:
@@ -171,8 +171,8 @@ class Kernels:
             if process.poll() is None and process.pid:
                 end(process.pid)
         with self._lock:
-            if self._nursery:
-                self._nursery.close()
+            if self._forkserver:
+                self._forkserver.close()
 
     def started(self, name: str, process: Any) -> None:
         """Take note of a kernel; one that comes when all are to stop is ended at once."""
@@ -194,18 +194,18 @@ class Kernels:
         if not self.fresh:
             self._warm()
 
-    def _warm(self) -> Nursery:
+    def _warm(self) -> KernelForkServer:
         with self._lock:
             if self.stopping:
                 raise RunError("the batch is stopping")
-            if self._nursery is None or self._nursery.gone:
-                self._nursery = Nursery(self.folder, self.threads)
-            return self._nursery
+            if self._forkserver is None or self._forkserver.gone:
+                self._forkserver = KernelForkServer(self.folder, self.threads)
+            return self._forkserver
 
     @property
     def arguments(self) -> list[str]:
         """Return what a kernel runs first: keep its output, take in the user's own classes, limit what may run."""
-        own = [run_first(adopt_file, str(self.folder / CODE))] if self.code_sent else []
+        own = [run_first(register_file, str(self.folder / CODE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
         return [run_first(keep_output), *own, *limit]
 

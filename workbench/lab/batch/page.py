@@ -43,7 +43,7 @@ def write_page(notebook: Path, page: Path) -> None:
     write_file(page, body)
 
 
-def rehearse(notebook: Path) -> None:
+def preload(notebook: Path) -> None:
     """Make a page and throw it away: a process's first takes a second or more, later ones some 35 ms."""
     _page(notebook, notebook.stem)
 

@@ -20,12 +20,12 @@ from workbench.analysis.tables.rows import Place, read
 from workbench.analysis.tables.status import Status, alone, is_run, read_plan, write_plan
 from workbench.analysis.tables.table import Runs, runs
 from workbench.core.base.bar import Bar
-from workbench.core.base.byvalue import sent
+from workbench.core.base.by_value import sent
 from workbench.core.base.files import sha256, write_json
-from workbench.core.base.own import run_hash
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.base.trust import limit, limited
+from workbench.core.base.user_code import run_hash
 from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
@@ -34,7 +34,7 @@ from workbench.core.trace.trust import code_names, permitted, sign_code
 from workbench.lab.batch.execution import Executor, literal
 from workbench.lab.batch.jobs import OTHERS
 from workbench.lab.batch.kernels import Kernels
-from workbench.lab.batch.page import illustrate, rehearse, write_script
+from workbench.lab.batch.page import illustrate, preload, write_script
 from workbench.lab.batch.sweeps import KEY, Item, Sweep
 from workbench.lab.notebooks import grammar_put_off, shipped
 from workbench.mpi import clusters
@@ -428,7 +428,7 @@ def _work(
         try:
             if not executor.kernels.fresh:  # the kernels' process is still importing
                 with suppress(Exception):  # what no page can be made of is said with each run
-                    rehearse(executor.notebook)
+                    preload(executor.notebook)
             for item in todo:
                 futures[item.name] = pool.submit(executor.run, item)
             _watch(futures.values(), bar, total - len(todo), executor.folder / STOP)

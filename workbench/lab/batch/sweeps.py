@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import field_validator, model_validator
 
+from workbench.core.base.older import spelled_as_before
 from workbench.core.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
@@ -144,7 +145,7 @@ class Sweep(Settings):
     def _first_seed(self) -> int:
         first = self.base.get("seed", 0)
         if not isinstance(first, int) or isinstance(first, bool):
-            raise SettingError(f"base.seed = {first!r:.60}: is no whole number")
+            raise SettingError(f"base.seed = {first!r:.60}: is not a whole number")
         return first
 
     @classmethod
@@ -187,7 +188,7 @@ class Item:
         """Digits that change with any setting or definition of one's own; a run is found again by them."""
         own = {source.name: source.digest for source in sources_of(self.experiment)}
         spec = {**self.spec, "own": own} if own else self.spec
-        return sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:KEY]
+        return sha256(json.dumps(spelled_as_before(spec), sort_keys=True).encode()).hexdigest()[:KEY]
 
     @property
     def label(self) -> str:

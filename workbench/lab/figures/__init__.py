@@ -9,13 +9,23 @@ from typing import Any
 
 from workbench.core.base.arguments import kinds_checked
 from workbench.lab.figures import gallery
-from workbench.lab.figures.contest import Contest
 from workbench.lab.figures.round_events import Moment, moments
 from workbench.lab.figures.save import NoBrowser, save
+from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.speedups import speedups
 from workbench.lab.figures.style import Style, register, scheme_style
 
-__all__ = ["Contest", "Moment", "NoBrowser", "Style", "moments", "names", "save", "scheme_style", "speedups"]
+__all__ = [
+    "Moment",
+    "NoBrowser",
+    "SchemeGrid",
+    "Style",
+    "moments",
+    "names",
+    "save",
+    "scheme_style",
+    "speedups",
+]
 
 register()
 

@@ -15,8 +15,8 @@ from workbench.core.base.settings import SettingError, short
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.protocol import (
-    LOST,
     MODEL,
+    PEER_LOST,
     Commit,
     Compute,
     Match,
@@ -24,7 +24,7 @@ from workbench.core.contract.protocol import (
     Node,
     Recv,
     Send,
-    one_moment,
+    simultaneous,
 )
 from workbench.core.contract.scheme import Scheme
 from workbench.core.engine.virtual.arithmetic import Coefficients
@@ -82,7 +82,7 @@ def _no_weights(scheme: Scheme, plan: Plan) -> str:
     """Why one round alone does not tell how messages are combined; nothing where it does."""
     if scheme.numeric:
         return "decides by the numbers in its messages"
-    if scheme.timed:
+    if scheme.clock_driven:
         return "decides by the clock"
     return "keeps what came in other rounds" if plan.versions > 1 else ""
 
@@ -94,7 +94,7 @@ class _Arrival(NamedTuple):
 
 
 def _after(time: float, bell: float) -> bool:
-    return time > bell and not one_moment(time, bell)
+    return time > bell and not simultaneous(time, bell)
 
 
 def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
@@ -144,7 +144,7 @@ def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
 
 def _answers(match: Match) -> list[str]:
     """The kinds of a match that are answers of children."""
-    return [kind for kind in match if kind not in (MODEL, LOST)]
+    return [kind for kind in match if kind not in (MODEL, PEER_LOST)]
 
 
 class _Parent:

@@ -13,7 +13,7 @@ from workbench.lab.figures.style import Style, styles
 _MOST_FACTS = 3  # a legend entry stays readable
 
 
-class Named(Protocol):
+class Labelled(Protocol):
     """What can be labelled: a trace, or a run that is under way."""
 
     @property
@@ -61,7 +61,7 @@ def check_traces(traces: Sequence[Trace]) -> None:
             raise SettingError(f"traces[{i}]: {why}")
 
 
-def labels(traces: Sequence[Named]) -> list[str]:
+def labels(traces: Sequence[Labelled]) -> list[str]:
     """Labels, all different: the trace's own, plus the settings in which equal ones differ."""
     groups: dict[str, list[int]] = {}
     for i, trace in enumerate(traces):
@@ -74,7 +74,7 @@ def labels(traces: Sequence[Named]) -> list[str]:
     return found
 
 
-def _told_apart(traces: Sequence[Named]) -> list[str]:
+def _told_apart(traces: Sequence[Labelled]) -> list[str]:
     facts = [_facts(trace) for trace in traces]
     keys = {key: None for fact in facts for key in fact}
     differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
@@ -84,7 +84,7 @@ def _told_apart(traces: Sequence[Named]) -> list[str]:
     return [f"{text} #{i}".strip() for i, text in enumerate(words, 1)]
 
 
-def _facts(trace: Named) -> dict[str, Any]:
+def _facts(trace: Labelled) -> dict[str, Any]:
     """Every setting of a run by name, the scheme's own first, without its group."""
     found = settings_of(trace.experiment)
     own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}

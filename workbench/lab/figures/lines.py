@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.core.base.intervals import Band
-from workbench.core.base.kinds import span
+from workbench.core.base.type_checks import span
 from workbench.lab.figures.style import Style, error_bars, fade, log_scale
 
 

@@ -63,7 +63,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
     `traces` of one problem; `metric`: the column of their rounds.
 
     >>> import workbench as wb
-    >>> traces = wb.compare(wb.rivals(2, 2, 1, rounds=5))
+    >>> traces = wb.compare(wb.baselines(2, 2, 1, rounds=5))
     >>> bool(common_target(traces) < traces[0].initial["loss"])
     True
     """

@@ -15,10 +15,10 @@ from workbench.mpi.clusters.base import placed, rebuilt
 from workbench.mpi.launch.gateway import AGENT
 from workbench.mpi.launch.head.pools import FolderPool
 from workbench.mpi.launch.hosts.host import Host, answer
-from workbench.mpi.launch.mirror import News
-from workbench.mpi.launch.processes import Place, end_one, here
+from workbench.mpi.launch.mirror import DeltaRequest
+from workbench.mpi.launch.processes import ProcessId, end_one, this_process
 from workbench.mpi.launch.reports import REPORTS
-from workbench.mpi.launch.site import Holder, Site
+from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
 SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
@@ -47,14 +47,14 @@ class Agent(Host):
         pool = self.site.open(ranks, self.said)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
-        return {"pool": pool.folder.name, "ranks": pool.ranks, "words": pool.words(), "agent": here()}
+        return {"pool": pool.folder.name, "ranks": pool.ranks, "words": pool.words(), "agent": this_process()}
 
     def do_inherit(self, data: bytes, words: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
         """Take a pool over from another agent, which its client has lost, and end that one; see `do_open`."""
-        pool = self.site.holder(words, Path(words["pool"]))
+        pool = self.site.owner(words, Path(words["pool"]))
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
-        if (was := Place(*agent)).host == here().host:
+        if (was := ProcessId(*agent)).host == this_process().host:
             end_one(was.pid, AGENT)
         return {}
 
@@ -84,10 +84,10 @@ class Agent(Host):
         """Why the holder of a run is gone."""
         return {"reason": self._holder(folder, words).reason()}
 
-    def _holder(self, folder: str, words: dict[str, Any]) -> Holder:
+    def _holder(self, folder: str, words: dict[str, Any]) -> RunOwner:
         """Who has a run: a pool of this agent, or of another before it."""
         mine = self.pools.get(Path(words.get("pool", "")).name)
-        return mine if mine is not None else self.site.holder(words, Path(folder))
+        return mine if mine is not None else self.site.owner(words, Path(folder))
 
     def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
         """End a pool."""
@@ -99,10 +99,10 @@ class Agent(Host):
         self, data: bytes, folder: str, words: dict[str, Any], news: dict[str, Any], stop: bool
     ) -> tuple[dict[str, Any], bytes]:
         """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
-        there, home = self._holder(folder, words).there, Path(folder)
+        there, home = self._holder(folder, words).is_alive, Path(folder)
         if stop and home.is_dir():
             (home / STOP).touch()
-        answer, more = News(**news).read(home)
+        answer, more = DeltaRequest(**news).read(home)
         return {**answer, "there": there}, more
 
     def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:

@@ -30,9 +30,9 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import made_cache_folder, write_file
 from workbench.core.base.plugins import Catalogue, Family
 from workbench.core.base.settings import setting
-from workbench.mpi.launch.client.there import There
+from workbench.mpi.launch.client.remote import RemoteSite
 from workbench.mpi.launch.gateway import Gateway
-from workbench.mpi.launch.reports import Finding, Outputs, Said, Status, quiet, table
+from workbench.mpi.launch.reports import Finding, Outputs, ProgressCallback, Status, no_progress, table
 from workbench.mpi.launch.site import Site
 
 _HOST = re.compile(r"[A-Za-z0-9_.:\[\]][A-Za-z0-9_.:\[\]-]*")
@@ -137,32 +137,32 @@ class Cluster(Family):
         if (way := self.gateway) is None:
             return self.here()
         settings = self.model_dump(mode="json")
-        return There(self.name, way, settings, self.carried(), self.files(), self.cache)
+        return RemoteSite(self.name, way, settings, self.carried(), self.files(), self.cache)
 
-    def up(self, said: Said = quiet) -> None:
+    def up(self, progress: ProgressCallback = no_progress) -> None:
         """Have everything in place for runs; does nothing where it is so already. Leaves nothing when it raises."""
-        self.checked("is not up", said)
+        self.checked("is not up", progress)
 
-    def checked(self, otherwise: str, said: Said) -> None:
+    def checked(self, otherwise: str, progress: ProgressCallback) -> None:
         """Raise `ClusterError` with a table of what is wrong, if anything is."""
-        if found := self.check(said):
+        if found := self.check(progress):
             raise ClusterError(f"{self.name}: {otherwise}\n{table(found)}")
 
-    def check(self, said: Said = quiet) -> list[Finding]:
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """What is missing here for runs; empty: nothing."""
-        return self.site.check(said)
+        return self.site.check(progress)
 
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """What there is of it now."""
-        return self.site.status(said)
+        return self.site.status(progress)
 
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """End what runs there, and take back what `up` made."""
-        self.site.down(said)
+        self.site.down(progress)
 
-    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
         """Run a command on every host; exit code and output of each."""
-        return self.site.run(command, said)
+        return self.site.run(command, progress)
 
 
 def placed(name: str, text: str) -> Path:

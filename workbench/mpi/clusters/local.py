@@ -16,10 +16,10 @@ from typing_extensions import override
 from workbench.core.base.settings import setting
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.launch import mpiexec
-from workbench.mpi.launch.head.pools import ChildPool, Supervised, make_folder, supervised, sweep
+from workbench.mpi.launch.head.pools import ChildPool, DetachedRun, make_folder, remove_stale, supervised
 from workbench.mpi.launch.hosts.host import Host
-from workbench.mpi.launch.processes import ours, sweep_processes
-from workbench.mpi.launch.reports import Finding, HostState, Outputs, Said, Status, quiet
+from workbench.mpi.launch.processes import kill_processes, ours
+from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
 
@@ -30,23 +30,23 @@ class ThisMachine(Site):
     cluster: Local
 
     @override
-    def open(self, ranks: int, said: Said = quiet) -> ChildPool:
+    def open(self, ranks: int, progress: ProgressCallback = no_progress) -> ChildPool:
         mpiexec.check_room(ranks)
-        sweep()
+        remove_stale()
         mark, owner = self.cluster.mark, os.getpid()
         folder = make_folder(ranks, lambda p: mpiexec.command(ranks, p), owner, mark=mark, alone=True)
         settings = self.cluster.model_dump(mode="json")
         return ChildPool(settings, folder, ranks, supervisor=supervised(folder))
 
     @override
-    def holder(self, words: dict[str, Any], home: Path) -> Supervised:
-        return Supervised(words)
+    def owner(self, words: dict[str, Any], home: Path) -> DetachedRun:
+        return DetachedRun(words)
 
-    def check(self, said: Said = quiet) -> list[Finding]:
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """Nothing can be."""
         return []
 
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Cores, free memory, and this user's ranks."""
         free = psutil.virtual_memory().available / 2**30
         found = ours(self.cluster.mark)
@@ -57,12 +57,12 @@ class ThisMachine(Site):
         ranks = len({process.pid for process in found} - above)
         return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))
 
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
-        sweep_processes(self.cluster.mark)
+        kill_processes(self.cluster.mark)
 
     @override
-    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
         answer = Host().do_run(b"", list(command))
         return {socket.gethostname(): (answer["code"], answer["output"])}
 

@@ -5,7 +5,7 @@ import threading
 
 from workbench.mpi import clusters
 from workbench.mpi.clusters.base import Cluster
-from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
 from workbench.mpi.launch.site import Pool
 
 
@@ -17,7 +17,9 @@ class Pools:
         self._over: list[Pool] = []  # those that have ended; somebody may still ask why
         self._lock = threading.Lock()
 
-    def get(self, ranks: int, cluster: Cluster | None = None, said: Said = quiet) -> Pool:
+    def get(
+        self, ranks: int, cluster: Cluster | None = None, progress: ProgressCallback = no_progress
+    ) -> Pool:
         """A pool with as many ranks or some more: a warm one, else a new one (see `Pool.await_ready`).
 
         Raises `ClusterError` where there is no room, no mpiexec, or something wrong with a host.
@@ -33,7 +35,7 @@ class Pools:
                 return min(fit, key=lambda pool: pool.ranks)
             if where.alone:
                 self._close([entry for entry in self._pools if entry[0].name == where.name])
-            pool = where.site.open(ranks, said)
+            pool = where.site.open(ranks, progress)
             self._pools.append((where, pool))
             return pool
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.mpi.engine.bell import WORD, Bell
+from workbench.mpi.engine.wakeup import CONTROL, WakeupPipe
 
 TAG = 2
 IDLE = 2e-5  # s between looks at what all ranks do together, for each of them
@@ -20,11 +20,11 @@ IDLE = 2e-5  # s between looks at what all ranks do together, for each of them
 class Control:
     """The channel of one rank of a world; it never blocks. All ranks of the world make theirs at the same time."""
 
-    def __init__(self, world: MPI.Intracomm, bell: Bell | None = None) -> None:
+    def __init__(self, world: MPI.Intracomm, wakeup: WakeupPipe | None = None) -> None:
         world.Set_errhandler(MPI.ERRORS_RETURN)
-        self.world, self.comm, self.rank, self.size = world, twin(world), world.rank, world.size
+        self.world, self.comm, self.rank, self.size = world, dup_comm(world), world.rank, world.size
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
-        self.bell = bell or Bell()
+        self.wakeup = wakeup or WakeupPipe()
         self.dead: set[int] = set()
         self._out: list[tuple[MPI.Request, Any]] = []
 
@@ -40,11 +40,11 @@ class Control:
                 self._out.append((self.comm.Isend([message, MPI.BYTE], rank, TAG), message))
             except MPI.Exception:
                 self.dead.add(rank)
-        self.bell.ring(ranks, WORD)
+        self.wakeup.notify(ranks, CONTROL)
 
     def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
         """Words that have come in: sender, word, bytes behind it."""
-        self.bell.words = False
+        self.wakeup.control_pending = False
         if self._out:
             self._out = [entry for entry in self._out if not _sent(entry[0])]
         found = []
@@ -65,13 +65,13 @@ class Control:
             return None
 
     @property
-    def quiet(self) -> bool:
+    def drained(self) -> bool:
         """Is everything sent?"""
         self._out = [entry for entry in self._out if not _sent(entry[0])]
         return not self._out
 
 
-def twin(comm: MPI.Intracomm) -> MPI.Intracomm:
+def dup_comm(comm: MPI.Intracomm) -> MPI.Intracomm:
     """A communicator with the same ranks; all of them call it, and burn no cores while they wait for each other."""
     found, request = comm.Idup()
     while not request.Test():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import Keyed
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser, State
 from workbench.core.contract.plan import Blend, Plan, Work
 from workbench.core.contract.protocol import Compute
@@ -31,7 +31,7 @@ class Learner(Numbers):
         self.model, self.state = model, state
         self.gradient: Array | None = None  # the newest that was committed
         self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
-        self._keyed = Keyed(seed, BATCHES)
+        self._keyed = CounterRNG(seed, BATCHES)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
         self._newest: tuple[Work, list[Slice]] | None = None
 

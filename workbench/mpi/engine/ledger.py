@@ -13,11 +13,11 @@ import numpy as np
 
 from workbench.core.base.arrays import from_bytes, joined
 from workbench.core.contract.links import BYTES_PER_FLOAT
-from workbench.core.contract.protocol import LOST, MODEL, Message
+from workbench.core.contract.protocol import MODEL, PEER_LOST, Message
 from workbench.core.engine.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-TALLIES = (
+COUNTERS = (
     *COUNTS,
     "computed",
     "overrun",
@@ -33,7 +33,7 @@ class Ledger:
 
     def __init__(self, rank: int, rounds: int, record: bool = True, width: int = BYTES_PER_FLOAT) -> None:
         self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
-        self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in TALLIES}
+        self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in COUNTERS}
         self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
         self.end = 0  # rounds from here on nobody came to
         self.events: list[Event] = []
@@ -87,7 +87,7 @@ class Ledger:
     ) -> None:
         """A message was taken in, or dropped as too late."""
         src, kind, round, _, _ = message
-        if kind in (LOST, COMMITTED) or (kind == MODEL and round >= self.rounds):
+        if kind in (PEER_LOST, COMMITTED) or (kind == MODEL and round >= self.rounds):
             return
         if late and kind == MODEL:
             return
@@ -127,21 +127,21 @@ class Ledger:
         return joined({**own, **counts, **events, **refusals})
 
 
-class Books:
+class MergedLedgers:
     """All ranks' ledgers of a run, put together."""
 
     def __init__(self, packed: Iterable[bytes]) -> None:
-        self.books = [from_bytes(text) for text in packed]
+        self.ledgers = [from_bytes(text) for text in packed]
 
     @property
     def ranks(self) -> list[int]:
         """Whose books came in."""
-        return [int(book["rank"]) for book in self.books]
+        return [int(book["rank"]) for book in self.ledgers]
 
     def count(self, name: str, rounds: int) -> list[int]:
         """Sum over the ranks, for the first so many rounds."""
         total = np.zeros(rounds, dtype=np.int64)
-        for book in self.books:
+        for book in self.ledgers:
             mine = book.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
             total[: len(mine)] += mine
         return [int(n) for n in total]
@@ -149,7 +149,7 @@ class Books:
     def events(self, zero: float) -> dict[str, Any]:
         """Columns of all events in order of their end; times count from `zero`."""
         joined = {
-            name: np.concatenate([b[f"event_{name}"] for b in self.books if len(b["event_round"])] or [[]])
+            name: np.concatenate([b[f"event_{name}"] for b in self.ledgers if len(b["event_round"])] or [[]])
             for name in EVENT_COLUMNS
         }
         order = np.lexsort((joined["rank"], joined["end"]))
@@ -164,13 +164,13 @@ class Books:
         """Who refused whose message of which round, and why."""
         return [
             {"by": int(b["rank"]), "sender": int(s), "round": int(r), "reason": str(why)}
-            for b in self.books
+            for b in self.ledgers
             for r, s, why in zip(b["refusal_round"], b["refusal_sender"], b["refusal_reason"], strict=True)
         ]
 
     def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
         """Rounds that every committer finished, as the virtual clock hands them back."""
-        kept = [book["commits"] for book in self.books if int(book["rank"]) in committers]
+        kept = [book["commits"] for book in self.ledgers if int(book["rank"]) in committers]
         commits = np.full((len(kept), max(map(len, kept)), 2), np.nan)
         for mine, rounds in zip(commits, kept, strict=True):
             mine[: len(rounds)] = rounds
@@ -180,5 +180,5 @@ class Books:
         for name in COUNTS:
             counts = self.count(name, len(when))
             setattr(line, name, [counts[r] for r in done])
-        line.handled = sum(int(book["handled"]) for book in self.books)
+        line.handled = sum(int(book["handled"]) for book in self.ledgers)
         return line

@@ -26,10 +26,10 @@ from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.links import Link
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.protocol import (
-    LOST,
+    ABS_TOL,
     MODEL,
-    NOBODY,
-    SAME,
+    NO_RANK,
+    PEER_LOST,
     AllReduce,
     Close,
     Commit,
@@ -44,18 +44,18 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.ring import ring_steps
 from workbench.core.contract.scheme import Scheme
-from workbench.core.engine.blame import blame, program_of
+from workbench.core.engine.compute_times import ComputeTimes
 from workbench.core.engine.inbox import Inbox
-from workbench.core.engine.pace import Pace
-from workbench.mpi.engine import naps
-from workbench.mpi.engine.ahead import Ahead, Told, leaves
+from workbench.core.engine.user_errors import program_of, reraise_as_user_error
+from workbench.mpi.engine import polling
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.ledger import Ledger
+from workbench.mpi.engine.lookahead import LookaheadWork, ModelArrivals, lookahead_ranks
 from workbench.mpi.engine.ports import Port
 from workbench.mpi.engine.wire import Envelope, named
 
 if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
-    from workbench.mpi.engine.post import Post
+    from workbench.mpi.engine.transport import Transport
 
 Emulate = Literal["all", "delays", "nothing"]
 SLACK = 0.05  # s by which a node's clock may be behind the machine's
@@ -81,11 +81,11 @@ class Setup:
     crashes: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # rank -> round, how it dies
 
 
-class Surroundings(Protocol):
+class RankContext(Protocol):
     """What an engine needs of the process that it runs in."""
 
     rank: int
-    post: Post
+    transport: Transport
     learner: Learner
     ledger: Ledger
 
@@ -110,22 +110,24 @@ class Surroundings(Protocol):
 class RankEngine:
     """Drives one node's program; all else is its surroundings' business."""
 
-    def __init__(self, setup: Setup, around: Surroundings) -> None:
-        self.setup, self.around, self.rank = setup, around, around.rank
-        self.post, self.learner, self.ledger = around.post, around.learner, around.ledger
-        self.idle, self.idle_at = around.idle, 0.0  # when to call it next
+    def __init__(self, setup: Setup, context: RankContext) -> None:
+        self.setup, self.context, self.rank = setup, context, context.rank
+        self.transport, self.learner, self.ledger = context.transport, context.learner, context.ledger
+        self.idle, self.idle_at = context.idle, 0.0  # when to call it next
         self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
         plan = setup.plan
         self.emulated = setup.emulate == "all"
-        self.pace = None if setup.emulate == "nothing" else Pace(setup.scheme, plan, setup.delays)
+        self.compute_times = (
+            None if setup.emulate == "nothing" else ComputeTimes(setup.scheme, plan, setup.delays)
+        )
         # A message, the time at which it was through the port, when it was sent, and its length.
         self.inbox = Inbox()
         self.port: Port | None = None  # real links have their own
-        self.ahead: Ahead | None = None
+        self.lookahead: LookaheadWork | None = None
         if self.emulated:
-            ahead = leaves(setup.scheme, plan)
-            self.port = Port(setup.link, self.inbox.late, setup.delays.ties, Told(ahead))
-            self.ahead = Ahead(self.ledger) if self.rank in ahead else None
+            ahead = lookahead_ranks(setup.scheme, plan)
+            self.port = Port(setup.link, self.inbox.late, setup.delays.ties, ModelArrivals(ahead))
+            self.lookahead = LookaheadWork(self.ledger) if self.rank in ahead else None
         self.pumped = 0.0  # when this rank looked last
         self.heard = False  # word of a child came since
         self.eager = 0.0  # s for which it looks on before it sleeps
@@ -136,7 +138,7 @@ class RankEngine:
         self.round = setup.first
         self.known_dead: set[int] = set()
         self.slices: dict[tuple[int, int], Any] = {}  # of the explicit ring, that came before their turn
-        self.due: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
+        self.deferred: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -146,12 +148,12 @@ class RankEngine:
             AllReduce: self._all_reduce,
             Commit: self._commit,
         }
-        self.rung = self.post.bell.hangs
-        self.listening = naps.LISTENING_EMULATED if self.emulated else naps.LISTENING
-        self.resting = naps.RESTING_EMULATED if self.emulated else naps.RESTING
+        self.wakeable = self.transport.wakeup.enabled
+        self.idle_interval = polling.IDLE_EMULATED if self.emulated else polling.IDLE
+        self.timer_interval = polling.TIMER_EMULATED if self.emulated else polling.TIMER
         self.program = self._program()  # what is made once must not fall into the first round
-        if self.pace is not None and self.rank > 0:
-            self.pace.draw(setup.first)
+        if self.compute_times is not None and self.rank > 0:
+            self.compute_times.draw(setup.first)
 
     def _program(self) -> Program:
         setup, learner = self.setup, self.learner
@@ -175,8 +177,8 @@ class RankEngine:
         try:
             self.drive(self.program)
         finally:
-            self._settle(time.monotonic())  # what is still open
-            self.catch_up()
+            self._resolve_lookahead(time.monotonic())  # what is still open
+            self.run_deferred()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
         """Answer a program's effects until it ends; returns what it returns."""
@@ -188,35 +190,35 @@ class RankEngine:
         except StopIteration as end:
             return end.value
         except Exception as error:
-            blame(error, self.setup.scheme, self.rank, self.round)
+            reraise_as_user_error(error, self.setup.scheme, self.rank, self.round)
             raise
 
-    def catch_up(self) -> None:
+    def run_deferred(self) -> None:
         """Do what is due, in order."""
-        while self.due:
-            self.due.pop(0)()
+        while self.deferred:
+            self.deferred.pop(0)()
 
-    def reach(self, moment: float) -> None:
+    def advance_clock(self, moment: float) -> None:
         """The node's clock goes on to `moment`; without emulated links it is the machine's clock."""
         now = time.monotonic()
         self.logical = max(self.logical, moment, now - SLACK) if self.emulated else now
 
-    def wait(self, check: Callable[[], Any], look: naps.Naps, until: float = math.inf) -> Any:
+    def wait(self, check: Callable[[], Any], interval: polling.PollInterval, until: float = math.inf) -> Any:
         """Poll until `check` answers something that is not None (that), or until a moment (None)."""
         answer = check()  # what is here already is taken first
-        return self._poll(check, look, until) if answer is None else answer
+        return self._poll(check, interval, until) if answer is None else answer
 
-    def _poll(self, check: Callable[[], Any], look: naps.Naps, until: float) -> Any:
+    def _poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
         """As `wait`, with a look at what has come before anything else."""
-        post, port = self.post, self.port
-        rung, nap = self.rung and look is not naps.SPINNING, look.shortest
+        post, port = self.transport, self.port
+        wakeable, nap = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
         eager, awake, woken = self.eager, 0.0, False
         while True:
-            moved = self._pump(awake)
+            moved = self._poll_transport(awake)
             if (answer := check()) is not None:
                 return answer
-            if self.due:
-                self.catch_up()
+            if self.deferred:
+                self.run_deferred()
                 continue
             now = time.monotonic() if awake else self.pumped
             if now >= until:
@@ -225,23 +227,23 @@ class RankEngine:
                 awake, eager = min(now + eager, until), 0.0
                 continue
             awake = 0.0
-            if rung:  # who was woken for what is not to be seen yet, or not all of it, looks again soon
-                nap = naps.RUNG.shortest if woken or post.needs_looks else naps.RUNG.longest
+            if wakeable:  # who was woken for what is not to be seen yet, or not all of it, looks again soon
+                nap = polling.WAKEABLE.min_s if woken or post.needs_polling else polling.WAKEABLE.max_s
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
-            if not (rung and moved):
-                woken = pause > 0 and post.bell.sleep(pause)
-            nap = look.shortest if moved else min(nap * GROWTH, look.longest)
+            if not (wakeable and moved):
+                woken = pause > 0 and post.wakeup.sleep(pause)
+            nap = interval.min_s if moved else min(nap * GROWTH, interval.max_s)
 
-    def rest(self, until: float) -> None:
+    def sleep_until(self, until: float) -> None:
         """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
-        self.wait(lambda: self._match({}, until), self.resting, until)
+        self.wait(lambda: self._match({}, until), self.timer_interval, until)
 
-    def _pump(self, awake: float = 0.0) -> bool:
+    def _poll_transport(self, awake: float = 0.0) -> bool:
         """Take in what has come, or comes while it looks on; True if something has."""
         self.pumped = now = time.monotonic()
-        if now >= self.idle_at or self.post.bell.words:
+        if now >= self.idle_at or self.transport.wakeup.control_pending:
             self.idle_at = self.idle()
-        letters = self.post.poll(now, awake)
+        letters = self.transport.poll(now, awake)
         if letters and not self.emulated:
             now = time.monotonic()  # nothing comes before it was sent
         floor = self.inbox.floor
@@ -253,16 +255,16 @@ class RankEngine:
                 self.ledger.received(message, floats, sent, now, now, late=True)
             else:
                 self.inbox.append((message, now, sent, floats))
-        if len(self.post.dead) > len(self.known_dead):
-            self._bury()
+        if len(self.transport.dead) > len(self.known_dead):
+            self._mark_dead()
         heard, self.heard = self.heard, False
         if heard and self.broken is not None:
             raise self.broken
         return heard or bool(letters)
 
-    def _bury(self) -> None:
+    def _mark_dead(self) -> None:
         """Tell the program of dead children; a ring ends when anybody dies."""
-        for rank in sorted(self.post.dead - self.known_dead):
+        for rank in sorted(self.transport.dead - self.known_dead):
             self.known_dead.add(rank)
             parent = int(self.setup.plan.parent[rank])
             if parent == self.rank:
@@ -273,7 +275,7 @@ class RankEngine:
     def tell_lost(self, rank: int, reason: str | None, round: int) -> None:
         """Word of a child that will not answer: for good, or (with a reason) in one round."""
         self.heard = True
-        message, now = Message(rank, LOST, round, 0, reason), time.monotonic()
+        message, now = Message(rank, PEER_LOST, round, 0, reason), time.monotonic()
         if self.port is not None:
             self.port.put(message, self.logical, self.logical, 0)
         else:
@@ -313,27 +315,27 @@ class RankEngine:
         if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
             until = max(math.nextafter(self.zero + effect.until, math.inf), self.logical)
             end = self._patience(until)
-        limit = until + SAME  # what arrives at the very moment of a bell comes before it
+        limit = until + ABS_TOL  # what arrives at the very moment of a bell comes before it
         if (place := self._match(match, limit)) is None:
             check = partial(self._match, match, limit)
-            gathers = not self.rung and any(kind not in (MODEL, LOST) for kind in match)
-            place = self._poll(check, naps.GATHERING if gathers else self.listening, end)
+            gathers = not self.wakeable and any(kind not in (MODEL, PEER_LOST) for kind in match)
+            place = self._poll(check, polling.GATHER if gathers else self.idle_interval, end)
             if place is None and self.port is not None:
                 place = self._overdue(check, self.port, until + SLACK)
             if place is None:
-                self.reach(until)
+                self.advance_clock(until)
                 if self.setup.plan.versions > 1:  # whose rounds' ends the answers do not tell
-                    self.answers.append((self.round, NOBODY, 0))
+                    self.answers.append((self.round, NO_RANK, 0))
                 return None
         message, through = self._taken(place)
-        self._settle(through)
+        self._resolve_lookahead(through)
         while effect.latest and (place := self._newer(match)) is not None:
             message, through = self._taken(place)
-        if message.kind != LOST:
+        if message.kind != PEER_LOST:
             self.round = max(self.round, message.round)
-        if message.kind not in (MODEL, LOST):
+        if message.kind not in (MODEL, PEER_LOST):
             self.answers.append((message.round, message.src, message.number))
-        self.reach(through)
+        self.advance_clock(through)
         return message
 
     def _patience(self, until: float) -> float:
@@ -350,7 +352,7 @@ class RankEngine:
 
         Who sends ahead is heard of before that, whenever its answer is due, unless it, or this node, was held up.
         """
-        self._poll(lambda: check() if port.awaits(self.post.dead) else -1, self.listening, end)
+        self._poll(lambda: check() if port.awaits(self.transport.dead) else -1, self.idle_interval, end)
         return check()
 
     def _taken(self, place: int) -> tuple[Message, float]:
@@ -368,7 +370,7 @@ class RankEngine:
     def _note(self) -> None:
         """Hand on what the program took, for those who go through the run again."""
         if self.answers:
-            self.around.arrived(self.answers)
+            self.context.arrived(self.answers)
             self.answers = []
 
     def _close(self, effect: Close) -> None:
@@ -386,7 +388,7 @@ class RankEngine:
     def _send(self, effect: Send) -> None:
         floats, kind = self.setup.floats if effect.floats is None else effect.floats, effect.kind
         if kind == MODEL:  # a round begins
-            self.reach(self.logical)
+            self.advance_clock(self.logical)
             self.begun = self.logical, time.monotonic() - self.logical
         sent = self.logical if self.emulated else time.monotonic()
         to = (effect.to,) if isinstance(effect.to, int) else effect.to
@@ -396,7 +398,9 @@ class RankEngine:
         if kind == MODEL and self.port is not None:
             self.port.sent_down(effect.round, arrives, to)
         words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-        self.post.send(to, named(Envelope, words), effect.value, newest=kind == MODEL and not effect.every)
+        self.transport.send(
+            to, named(Envelope, words), effect.value, newest=kind == MODEL and not effect.every
+        )
 
     def _way(self, effect: Send, floats: int) -> float:
         """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""
@@ -411,39 +415,43 @@ class RankEngine:
     def _compute(self, effect: Compute) -> Any:
         setup, ledger = self.setup, self.ledger
         if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
-            self.around.crash(setup.crashes[self.rank][1])
+            self.context.crash(setup.crashes[self.rank][1])
         self.round = max(self.round, effect.round)
         if self._given_up(effect.unless):
             return None
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         start = self.logical if self.emulated else time.monotonic()
-        end = start if self.pace is None else self.pace.end(start, self.rank, effect, samples)
-        if self.ahead is not None and effect.unless is not None:
-            return self._compute_ahead(effect, samples, start, end, self.ahead)
+        end = (
+            start if self.compute_times is None else self.compute_times.end(start, self.rank, effect, samples)
+        )
+        if self.lookahead is not None and effect.unless is not None:
+            return self._compute_ahead(effect, samples, start, end, self.lookahead)
         ledger.add("started", min(effect.round, setup.rounds - 1), samples)
-        value = self._really(effect)
-        if value is None or (self.pace is not None and self._cut(effect, end)):
+        value = self._compute_real(effect)
+        if value is None or (self.compute_times is not None and self._cut(effect, end)):
             ledger.add("abandoned", effect.round)
             return None
-        self.reach(end)
+        self.advance_clock(end)
         ledger.computed(effect.round, samples, start, self.logical)
         return value
 
-    def _compute_ahead(self, effect: Compute, samples: int, start: float, end: float, ahead: Ahead) -> Any:
+    def _compute_ahead(
+        self, effect: Compute, samples: int, start: float, end: float, ahead: LookaheadWork
+    ) -> Any:
         """Really compute, then go on as if the drawn time were over already."""
-        value = self._really(effect)
+        value = self._compute_real(effect)
         if value is None:
             ahead.add(effect.round, samples, start, math.inf)
             return None
         overrun = time.monotonic() > end + TOLERANCE
-        self.reach(end)
+        self.advance_clock(end)
         ahead.add(effect.round, samples, start, self.logical, overrun)
         return value
 
-    def _settle(self, moment: float) -> None:
+    def _resolve_lookahead(self, moment: float) -> None:
         """A leaf has a newer model: what it has done ahead of that moment, it has not done."""
-        if self.ahead is not None and self.ahead.work:
-            self.ahead.settle(moment)
+        if self.lookahead is not None and self.lookahead.work:
+            self.lookahead.resolve(moment)
             self.logical = min(self.logical, moment)
 
     def _cut(self, effect: Compute, end: float) -> bool:
@@ -455,9 +463,9 @@ class RankEngine:
         def overtaken() -> bool | None:
             return self._match(effect.unless or {}, end) is not None or None
 
-        return now < end and bool(self.wait(overtaken, self.resting, end))
+        return now < end and bool(self.wait(overtaken, self.timer_interval, end))
 
-    def _really(self, effect: Compute) -> Any:
+    def _compute_real(self, effect: Compute) -> Any:
         """The value, or None where it is given up at a part border."""
         value, used = None, time.process_time()
         for value in self.learner.steps(self.rank, effect):
@@ -469,31 +477,31 @@ class RankEngine:
 
     def _given_up(self, unless: Match | None) -> bool:
         """Is work overtaken? Takes in what has come, unless this rank has looked a moment ago."""
-        if time.monotonic() - self.pumped > naps.FRESH:
-            self._pump()
+        if time.monotonic() - self.pumped > polling.POLL_TTL_S:
+            self._poll_transport()
         return unless is not None and bool(self.inbox or self.port) and self._match(unless) is not None
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:
             start, end = self.logical, self.logical + effect.floats / self.setup.decode_rate
-            self.rest(end)
-            self.reach(end)
+            self.sleep_until(end)
+            self.advance_clock(end)
             self.ledger.log(self.round, self.rank, "decode", start, start, self.logical, -1, 0, 0)
 
     def _all_reduce(self, effect: AllReduce) -> Any:
         if effect.algorithm == "ring":
             node = Node(self.rank, self.setup.plan, self.setup.rounds, self.setup.floats, None, lambda: 0.0)
             return self.drive(ring_steps(node, effect.value, effect.round, self.slices))
-        assert self.around.reduce is not None
-        return self.around.reduce(self, effect)
+        assert self.context.reduce is not None
+        return self.context.reduce(self, effect)
 
     def _commit(self, effect: Commit) -> Any:
         self._note()
-        self.catch_up()  # it may be about the model as it is
+        self.run_deferred()  # it may be about the model as it is
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)
         self.ledger.log(effect.round, self.rank, "commit", now, now, now, -1, 0, 0)
-        self.around.committed(effect.round, residual)
+        self.context.committed(effect.round, residual)
         self.ledger.spent(effect.round)
         return model

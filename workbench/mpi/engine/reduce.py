@@ -10,7 +10,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT, Link
 from workbench.core.contract.protocol import AllReduce
 from workbench.core.contract.ring import bytes_sent, ring_finish
-from workbench.mpi.engine.naps import SPINNING
+from workbench.mpi.engine.polling import COLLECTIVE
 from workbench.mpi.engine.rank import RankEngine
 
 
@@ -41,12 +41,12 @@ class Reduce:
         total, end = self.buffer[:floats].copy(), time.monotonic()
         if self.link is not None:
             end = engine.zero + self._ring_end(engine, floats)
-            engine.rest(end)
-        engine.reach(end)
-        self._book(engine, effect.round, entry)
+            engine.sleep_until(end)
+        engine.advance_clock(end)
+        self._record(engine, effect.round, entry)
         return total
 
-    def _book(self, engine: RankEngine, round: int, entry: float) -> None:
+    def _record(self, engine: RankEngine, round: int, entry: float) -> None:
         """Write down this worker's share, as a ring's: messages, bytes, and when it had the sum."""
         n, me, ledger = self.comm.size, self.comm.rank, engine.ledger
         steps, sent = 2 * (n - 1), bytes_sent(self.floats, n, me, self.width)
@@ -68,5 +68,5 @@ class Reduce:
 
     def _await(self, engine: RankEngine, request: MPI.Request) -> None:
         self.under_way = True
-        engine.wait(lambda: True if request.Test() else None, SPINNING)
+        engine.wait(lambda: True if request.Test() else None, COLLECTIVE)
         self.under_way = False

@@ -47,7 +47,7 @@ class Envelope(NamedTuple):
     kind: str
 
 
-class Refused(WorkbenchError):
+class MessageRejected(WorkbenchError):
     """A message that must not be used; `reason` says why in two or three words."""
 
     def __init__(self, reason: str) -> None:
@@ -55,7 +55,7 @@ class Refused(WorkbenchError):
         self.reason = reason
 
 
-class Sheet:
+class Buffer:
     """Room for a message of so many numbers: the same memory as 64-bit words and as numbers behind the header.
 
     `width`: bytes of a number; what is left over of the last word is nobody's. Whoever holds a vector of a message
@@ -105,25 +105,25 @@ def _table(words: Words) -> tuple[Words | None, Words]:
     return words[: rows * columns].reshape(rows, columns), words[rows * columns :]
 
 
-def seal(
-    sheet: Sheet, envelope: Envelope, value: Any, run: int | None = None, serial: int | None = None
+def encode_message(
+    buffer: Buffer, envelope: Envelope, value: Any, run: int | None = None, serial: int | None = None
 ) -> int:
     """Write a message onto a sheet; returns its bytes. `value`: None, a number, or a vector.
 
     `run`, `serial`: instead of the envelope's.
     Raises ValueError for a value that is none of these or does not fit.
     """
-    code, floats = _shape(value, sheet.width)
-    end = sheet.end(floats)
-    if end > len(sheet.words):
-        raise ValueError(f"value: {floats} numbers do not fit into {len(sheet.numbers)}")
+    code, floats = _shape(value, buffer.width)
+    end = buffer.end(floats)
+    if end > len(buffer.words):
+        raise ValueError(f"value: {floats} numbers do not fit into {len(buffer.numbers)}")
     run_, round, sender, number, serial_, _, sent, arrives, kind = envelope
     run, serial = run_ if run is None else run, serial_ if serial is None else serial
     fields = (run, round, sender, number, serial, floats, sent, arrives, _MAGIC, code, _bytes(kind))
-    _FIELDS.pack_into(sheet.header, 0, 0, *fields)
+    _FIELDS.pack_into(buffer.header, 0, 0, *fields)
     if floats:
-        sheet.numbers[:floats] = value
-    sheet.words[0] = sheet.checksum(end)
+        buffer.numbers[:floats] = value
+    buffer.words[0] = buffer.checksum(end)
     return 8 * end
 
 
@@ -137,33 +137,33 @@ def _shape(value: Any, width: int) -> tuple[bytes, int]:
     return (_VECTOR[width], len(value)) if dimensions else (_SCALAR, 1)
 
 
-def unseal(sheet: Sheet, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
+def decode_message(buffer: Buffer, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
     """Read a message of `length` bytes (None: as it says) that came from `sender`; vectors are views of the sheet.
 
     Raises `Refused`: truncated, damaged, of another run or sender, or with numbers that are not finite.
     """
     if length is not None and length < HEADER:
-        raise Refused("truncated")
-    fields = _FIELDS.unpack_from(sheet.header, 0)
+        raise MessageRejected("truncated")
+    fields = _FIELDS.unpack_from(buffer.header, 0)
     checksum, run_, round, sender_, number, serial, floats, sent, arrives, magic, code, kind = fields
-    end = sheet.end(floats)
-    if magic != _MAGIC or code not in (_EMPTY, _SCALAR, _VECTOR[sheet.width]):
-        raise Refused("damaged")
-    if end > len(sheet.words) or (length is not None and 8 * end != length):
-        raise Refused("truncated")
-    if checksum != sheet.checksum(end):
-        raise Refused("damaged")
+    end = buffer.end(floats)
+    if magic != _MAGIC or code not in (_EMPTY, _SCALAR, _VECTOR[buffer.width]):
+        raise MessageRejected("damaged")
+    if end > len(buffer.words) or (length is not None and 8 * end != length):
+        raise MessageRejected("truncated")
+    if checksum != buffer.checksum(end):
+        raise MessageRejected("damaged")
     if run_ != run:
-        raise Refused("of another run")
+        raise MessageRejected("of another run")
     if sender_ != sender:
-        raise Refused("of another sender")
+        raise MessageRejected("of another sender")
     envelope = named(Envelope, (run_, round, sender_, number, serial, floats, sent, arrives, _text(kind)))
     if code == _EMPTY:
         return envelope, None
-    numbers = sheet.numbers[:floats]
+    numbers = buffer.numbers[:floats]
     # The squares may overflow.
     if not math.isfinite(np.vdot(numbers, numbers)) and not np.isfinite(numbers).all():
-        raise Unusable(envelope)
+        raise NonFinitePayload(envelope)
     return envelope, float(numbers[0]) if code == _SCALAR else numbers
 
 
@@ -172,7 +172,7 @@ def _text(kind: bytes) -> str:
     try:
         return kind.rstrip(b"\0").decode()
     except UnicodeDecodeError:
-        raise Refused("damaged") from None
+        raise MessageRejected("damaged") from None
 
 
 @lru_cache(maxsize=64)
@@ -180,7 +180,7 @@ def _bytes(kind: str) -> bytes:
     return kind.encode()
 
 
-class Unusable(Refused):
+class NonFinitePayload(MessageRejected):
     """Numbers that are not finite; the envelope is sound, so it is known what is missing."""
 
     def __init__(self, envelope: Envelope) -> None:

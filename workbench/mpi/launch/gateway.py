@@ -24,7 +24,7 @@ from workbench.core.base.errors import ClusterError, quoted, reason
 from workbench.core.base.reading import check_size, parse_json
 from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.package import BOOT, LOGIN_READ, MARK, Package, booted
-from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
@@ -40,7 +40,7 @@ PIECE = 2**20  # bytes that are read at once
 START_FACTOR = 4  # times the patience, for Python and the package to start there
 
 
-class Lost(ClusterError):
+class ConnectionLost(ClusterError):
     """The connection to a host is not there (any more)."""
 
 
@@ -87,7 +87,9 @@ class Connection:
         try:
             self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
         except OSError as error:
-            raise Lost(f"{gateway.host}: no file can be made for its messages ({reason(error)})") from None
+            raise ConnectionLost(
+                f"{gateway.host}: no file can be made for its messages ({reason(error)})"
+            ) from None
         remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         # Ctrl-C is not for it: a session of its own.
@@ -99,7 +101,9 @@ class Connection:
             why = (
                 "not found on this machine's PATH" if isinstance(error, FileNotFoundError) else reason(error)
             )
-            raise Lost(f"{gateway.host}: {command[0]}: {why}; without it no host can be reached") from None
+            raise ConnectionLost(
+                f"{gateway.host}: {command[0]}: {why}; without it no host can be reached"
+            ) from None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -120,12 +124,14 @@ class Connection:
             # It speaks first: nothing may come before it listens.
             patience = START_FACTOR * self.gateway.patience
             if not select.select([self._out], [], [], patience)[0]:
-                raise Lost(f"{self.gateway.host}: no answer for {patience:g} s, while it should start")
+                raise ConnectionLost(
+                    f"{self.gateway.host}: no answer for {patience:g} s, while it should start"
+                )
             word, _ = read_word(self._out, self.gateway.patience, until=time.monotonic() + patience)
         except (OSError, EOFError, ValueError) as error:
             raise self._lost(error) from None
         if "error" in word:
-            raise Lost(f"{self.gateway.host}: {word['error']}")
+            raise ConnectionLost(f"{self.gateway.host}: {word['error']}")
 
     def _put(self, data: bytes) -> None:
         """Write while connecting; raises `Lost` where the other end does not read."""
@@ -134,7 +140,9 @@ class Connection:
         try:
             while rest:
                 if not select.select([], [pipe], [], self.gateway.patience)[1]:
-                    raise Lost(f"{self.gateway.host}: reads nothing for {self.gateway.patience:g} s")
+                    raise ConnectionLost(
+                        f"{self.gateway.host}: reads nothing for {self.gateway.patience:g} s"
+                    )
                 rest = rest[os.write(pipe, rest[:PIECE]) :]
         finally:
             os.set_blocking(pipe, True)
@@ -147,7 +155,7 @@ class Connection:
             if not select.select([self._out], [], [], left)[0]:
                 silent = f"no answer for {self.gateway.patience:g} s"
                 why = login_words(text) if text else "its login may wait for input"
-                raise Lost(f"{self.gateway.host}: {silent}; {why}")
+                raise ConnectionLost(f"{self.gateway.host}: {silent}; {why}")
             piece = os.read(self._out.fileno(), 1)
             if len(text) > NOISE or (text and not piece):
                 raise NotAWord(text[:QUOTED_BYTES])
@@ -157,7 +165,7 @@ class Connection:
         return text
 
     def ask(
-        self, what: str, data: bytes = b"", said: Said = quiet, **words: Any
+        self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **words: Any
     ) -> tuple[dict[str, Any], bytes]:
         """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong.
 
@@ -165,11 +173,11 @@ class Connection:
         """
         with self._lock:
             if self._errors.closed:
-                raise Lost(f"{self.gateway.host}: {self._why}")
+                raise ConnectionLost(f"{self.gateway.host}: {self._why}")
             try:
                 write_word(self._in, {"what": what, **words}, data)
                 while "said" in (answer := self._heard())[0]:
-                    said(*answer[0]["said"])
+                    progress(*answer[0]["said"])
             except (OSError, EOFError, ValueError) as error:
                 raise self._lost(error) from None
             except BaseException:  # what still comes would be taken for the next answer
@@ -188,7 +196,7 @@ class Connection:
             raise ValueError(f"{said!r:.60} does not say how far it is")
         return _Answer(word), data
 
-    def _lost(self, error: Exception) -> Lost:
+    def _lost(self, error: Exception) -> ConnectionLost:
         """What the connecting program, or Python there, said last; what comes later would be no whole word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
@@ -205,7 +213,7 @@ class Connection:
         elif heard and not (said and code):
             self._why = login_words(heard, f"the connection ended (exit code {code}): " if code else "")
         self.close()
-        return Lost(f"{self.gateway.host}: {self._why}")
+        return ConnectionLost(f"{self.gateway.host}: {self._why}")
 
     def _rest(self) -> bytes:
         """Return what comes in the next moment, for a quotation."""

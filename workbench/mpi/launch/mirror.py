@@ -14,16 +14,16 @@ from typing import Any
 
 from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import open_regular, read_bytes
-from workbench.core.trace.layout import ARRIVALS, BOOKS, CHECKPOINT, ENDED, GRADIENTS, MODELS, ROWS
+from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
 PIECE = 2**20  # bytes of one file in one answer
-LOOK_EVERY = 0.15  # s between questions
+POLL_INTERVAL_S = 0.15  # s between questions
 SHARE = 0.1  # of the time may go into what is not rows
-GROWING, WHOLE = (MODELS, GRADIENTS), (CHECKPOINT, BOOKS)
+GROWING, WHOLE = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
 
 @dataclass
-class News:
+class DeltaRequest:
     """What is here already: sizes of growing files, by name, and stamps of replaced ones. `all`: not only rows."""
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class News:
         found = [piece for piece in pieces if piece is not None]
         more = any(len(text) == PIECE for _, text in found)
         found += [] if more else saved
-        found += self._replaced(folder, [BOOKS, ENDED] if ended and not more else [])
+        found += self._replaced(folder, [LEDGERS, ENDED] if ended and not more else [])
         return {"pieces": [word for word, _ in found], "more": more}, b"".join(text for _, text in found)
 
     def _piece(self, folder: Path, name: str) -> tuple[dict[str, Any], bytes] | None:
@@ -79,7 +79,7 @@ def _stamp(path: Path) -> str:
     return f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
-def grown(home: Path) -> dict[str, int]:
+def file_sizes(home: Path) -> dict[str, int]:
     """Sizes of the growing files in a folder: a mirror's bases, for the part of a run that begins now."""
     names = [name for name in (ROWS, *GROWING, *_arrivals(home)) if (home / name).is_file()]
     return {name: (home / name).stat().st_size for name in names}
@@ -89,14 +89,16 @@ class Mirror:
     """The run folder here. `bases`: sizes that its growing files had before this part of the run began."""
 
     def __init__(self, home: Path, bases: dict[str, int]) -> None:
-        self.home, self.bases, here = home, bases, grown(home)
-        self.news = News({name: here.get(name, 0) - bases.get(name, 0) for name in {**here, **bases}})
+        self.home, self.bases, here = home, bases, file_sizes(home)
+        self.deltas = DeltaRequest(
+            {name: here.get(name, 0) - bases.get(name, 0) for name in {**here, **bases}}
+        )
         self.asked = self.free = 0.0  # when there was a question last; when there is time for models again
 
     @property
     def due(self) -> bool:
         """Is it time for another question?"""
-        return time.monotonic() - self.asked > LOOK_EVERY
+        return time.monotonic() - self.asked > POLL_INTERVAL_S
 
     def hurry(self) -> None:
         """From now on everything is wanted at once."""
@@ -105,13 +107,13 @@ class Mirror:
     def question(self) -> dict[str, Any]:
         """What to ask."""
         self.asked = time.monotonic()
-        self.news.all = self.asked > self.free
-        return asdict(self.news)
+        self.deltas.all = self.asked > self.free
+        return asdict(self.deltas)
 
     def take(self, answer: dict[str, Any], data: bytes) -> None:
         """Write down what has come. Raises OSError where that cannot be."""
         now, at = time.monotonic(), 0
-        if self.news.all:
+        if self.deltas.all:
             self.free = now + (now - self.asked) * (1 / SHARE - 1)
         for word in answer["pieces"]:
             text = data[at : at + word["bytes"]]
@@ -121,7 +123,7 @@ class Mirror:
             else:
                 with atomic_write(_inside(self.home, word["name"])) as out:
                     out.write(text)
-                self.news.stamps[word["name"]] = word["stamp"]
+                self.deltas.stamps[word["name"]] = word["stamp"]
 
     def _write_at(self, name: str, offset: int, text: bytes) -> None:
         path = _inside(self.home, name)
@@ -134,7 +136,7 @@ class Mirror:
                 text, place = text[written:], place + written
         finally:
             os.close(handle)
-        self.news.sizes[name] = place - self.bases.get(name, 0)
+        self.deltas.sizes[name] = place - self.bases.get(name, 0)
 
 
 def _inside(home: Path, name: str) -> Path:

@@ -2,8 +2,9 @@
 
 ======================  ====================================================================================
 ``pool.json``           what the supervisor and rank 0 have to know, see `workbench.mpi.launch.head.pools`
-``log.txt``             what supervisor, mpiexec and ranks print; what begins with `SAY` is for the supervisor
-``nursery``             where ranks' stubs knock, see `workbench.mpi.launch.rank.nursery`
+``log.txt``             what supervisor, mpiexec and ranks print; what begins with `PROGRESS_INTERVAL_S` is for the
+supervisor
+``nursery``             where ranks' stubs knock, see `workbench.mpi.launch.rank.forkserver`
 ``progress``            how many ranks are up, while they start
 ``ready.json``          process and host of each rank, once all are up
 ``tasks/``              runs that are handed in, one file each; rank 0 takes the oldest away
@@ -27,9 +28,11 @@ from typing import Any
 
 from workbench.core.base.files import atomic_write, private_folder, write_file, write_json
 from workbench.core.base.reading import parse_json, read_bytes, read_text
-from workbench.mpi.launch.processes import Place
+from workbench.mpi.launch.processes import ProcessId
 
-SAY = "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
+PROGRESS_INTERVAL_S = (
+    "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
+)
 SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 SETTLED = 60.0  # s after which ranks have mapped one another's memory
 PREFIX = "straggler-workbench-"  # of a pool's folder there
@@ -42,7 +45,7 @@ ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 def say(*words: Any) -> None:
     """A rank's line for the supervisor: whole, as forked ranks share one pipe."""
-    os.write(1, " ".join(map(str, (SAY, *words))).encode() + b"\n")
+    os.write(1, " ".join(map(str, (PROGRESS_INTERVAL_S, *words))).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,11 @@ class PoolFolder:
         """Are all ranks up?"""
         return (self.path / "ready.json").exists()
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ProcessId]:
         """Where each rank is, once all are up; raises OSError before."""
-        return [Place(*place) for place in self._read("ready.json")["places"]]
+        return [ProcessId(*place) for place in self._read("ready.json")["places"]]
 
-    def begin(self, places: Iterable[Place]) -> None:
+    def begin(self, places: Iterable[ProcessId]) -> None:
         """All are up."""
         write_json(self.path / "ready.json", {"places": list(places)})
 

@@ -10,19 +10,19 @@ from workbench.core.base.reading import open_regular
 from workbench.core.problems.data.cache import ours as private
 from workbench.core.problems.data.cache import root
 from workbench.mpi.launch.gateway import Connection
-from workbench.mpi.launch.reports import Said
+from workbench.mpi.launch.reports import ProgressCallback
 
 CHUNK = 2**20  # bytes
 
 
-def have(key: str, make: dict[str, Any] | None = None) -> bool:
+def has(key: str, make: dict[str, Any] | None = None) -> bool:
     """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
     if not _place(key).is_dir() and make is not None:
         problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
     return _place(key).is_dir()
 
 
-def ship(link: Connection, data: Any, said: Said) -> None:
+def send(link: Connection, data: Any, progress: ProgressCallback) -> None:
     """Bring prepared data to a machine, unless they are there or can be made there."""
     if link.ask("have", **data)[0]["have"]:
         return
@@ -35,10 +35,10 @@ def ship(link: Connection, data: Any, said: Said) -> None:
             text = file.read(CHUNK)
         link.ask("put", text, key=data["key"], name=path.name, first=i == 0, last=i == len(pieces) - 1)
         done += len(text)
-        said("bringing data, KiB", done // 1024, total // 1024)
+        progress("bringing data, KiB", done // 1024, total // 1024)
 
 
-def arrive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
+def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
     """The other end of `ship`: append to a file; `first` and `last`: of the whole folder."""
     place = _place(key)
     # A process serves one connection.

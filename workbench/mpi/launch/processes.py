@@ -23,7 +23,7 @@ PATIENCE = 5.0  # s between TERM and KILL
 DIES_WITH_PARENT, TIMER_SLACK = 1, 29  # PR_SET_PDEATHSIG, PR_SET_TIMERSLACK
 
 
-class Place(NamedTuple):
+class ProcessId(NamedTuple):
     """One rank's process."""
 
     pid: int
@@ -33,9 +33,9 @@ class Place(NamedTuple):
         return f"process {self.pid} on {self.host}"
 
 
-def here() -> Place:
+def this_process() -> ProcessId:
     """The calling process."""
-    return Place(os.getpid(), socket.gethostname())
+    return ProcessId(os.getpid(), socket.gethostname())
 
 
 def exists(pid: int) -> bool:
@@ -78,7 +78,7 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
 
 
 @contextlib.contextmanager
-def drowsy(seconds: float) -> Iterator[None]:
+def set_timer_slack(seconds: float) -> Iterator[None]:
     """Let this thread's short sleeps last up to so long; on systems other than Linux, nothing.
 
     MPI_Init waits for the others by looking every 0.1 ms: 85 ranks on two cores do nothing else.
@@ -94,7 +94,7 @@ def drowsy(seconds: float) -> Iterator[None]:
         prctl(TIMER_SLACK, ctypes.c_ulong(0))  # as ever
 
 
-def tied(how: str, *command: str) -> list[str]:
+def die_with_parent_argv(how: str, *command: str) -> list[str]:
     """Command line that runs another, which gets the signal KILL, TERM or the like when whoever starts it ends."""
     return [sys.executable, "-P", "-m", "workbench.mpi.launch.processes", how, *command]
 
@@ -119,7 +119,7 @@ def _names(words: list[str], text: str) -> bool:
     return any(text in word for word in words[1:])
 
 
-def sweep_processes(pool: str, daemon: str = "") -> int:
+def kill_processes(pool: str, daemon: str = "") -> int:
     """End supervisors, daemons of MPI and ranks: TERM, 5 s, KILL; returns how many supervisors and ranks there were.
 
     `pool`: of those whose folder's path holds it, not empty; `daemon`: part of the command line of its daemons.

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-Said = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+ProgressCallback = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
-def quiet(what: str, done: int, total: int) -> None:
+def no_progress(what: str, done: int, total: int) -> None:
     """Say nothing."""
 
 
@@ -73,9 +73,9 @@ REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method
 }
 
 
-def unreached(host: str, said: str, known_hosts: str | None = None) -> Finding:
+def unreached(host: str, progress: str, known_hosts: str | None = None) -> Finding:
     """Why a host could not be talked to, from the last words of ssh or Python."""
-    text = said.removeprefix(f"{host}: ")
+    text = progress.removeprefix(f"{host}: ")
     if "shells without a terminal" in text:
         return Finding(host, "login shell", text, "a login that writes and reads nothing")
     if "on this machine's PATH" in text:

@@ -2,7 +2,7 @@
 
 A *pool* is ranks that serve run after run, so that only the first one has to wait for their start. On the machine that
 starts them it is a folder (`workbench.mpi.launch.poolfolder`), with one supervisor above one mpiexec; from elsewhere,
-an agent there is asked (`workbench.mpi.launch.client.there`).
+an agent there is asked (`workbench.mpi.launch.client.remote`).
 """
 
 from abc import ABC, abstractmethod
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.mpi.launch.processes import Place
-from workbench.mpi.launch.reports import Finding, Outputs, Said, Status, quiet
+from workbench.mpi.launch.processes import ProcessId
+from workbench.mpi.launch.reports import Finding, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.task import Task
 
 
-class Holder(ABC):
+class RunOwner(ABC):
     """The processes that have a run. Unless said otherwise its ranks write into the run folder themselves."""
 
     @property
     @abstractmethod
-    def there(self) -> bool:
+    def is_alive(self) -> bool:
         """Can they still end it?"""
 
     def look(self) -> None:
@@ -52,15 +52,15 @@ class Pool(ABC):
 
     @property
     @abstractmethod
-    def places(self) -> list[Place]:
+    def places(self) -> list[ProcessId]:
         """Process and host of each rank."""
 
     @abstractmethod
-    def await_ready(self, said: Said = quiet) -> None:
+    def await_ready(self, progress: ProgressCallback = no_progress) -> None:
         """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
 
     @abstractmethod
-    def submit(self, task: Task, said: Said = quiet) -> Holder:
+    def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
         """Hand a run in; it begins once those before it are over. Returns who has it."""
 
     @property
@@ -70,7 +70,7 @@ class Pool(ABC):
 
     @abstractmethod
     def words(self) -> dict[str, Any]:
-        """What holder.json says of the newest run: enough for `Site.holder` to find it from another process."""
+        """What owner.json says of the newest run: enough for `Site.holder` to find it from another process."""
 
     def release(self) -> None:
         """Let go of what it takes to use it; its ranks end by themselves."""
@@ -86,10 +86,10 @@ class Pool(ABC):
 
 
 class Site(ABC):
-    """Where ranks are started: this machine, as each kind of cluster does it, or `There`, where an agent does it."""
+    """Where ranks are started: this machine, or a remote head, where an agent does it."""
 
     @abstractmethod
-    def open(self, ranks: int, said: Said = quiet) -> Pool:
+    def open(self, ranks: int, progress: ProgressCallback = no_progress) -> Pool:
         """Start so many ranks and return at once (`Pool.await_ready` waits).
 
         Raises `ClusterError` where that cannot be. Whatever has to be in place on the hosts is checked, and brought
@@ -97,21 +97,21 @@ class Site(ABC):
         """
 
     @abstractmethod
-    def holder(self, words: dict[str, Any], home: Path) -> Holder:
-        """Who has the run of a folder whose holder.json says `words`; see `Pool.words`."""
+    def owner(self, words: dict[str, Any], home: Path) -> RunOwner:
+        """Who has the run of a folder whose owner.json says `words`; see `Pool.words`."""
 
     @abstractmethod
-    def check(self, said: Said = quiet) -> list[Finding]:
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """What is wrong on which host; empty: runs can start. Brings the package to the hosts on the way."""
 
     @abstractmethod
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Hosts, ranks of ours on them, and cost so far."""
 
     @abstractmethod
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """End what is ours on the hosts, and take away what was brought there; where there is nothing, do nothing."""
 
     @abstractmethod
-    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
         """Run a command on every host."""

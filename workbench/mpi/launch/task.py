@@ -14,18 +14,19 @@ from typing import Any
 
 from workbench.core import problems, schemes
 from workbench.core.base.arrays import from_bytes, to_bytes
-from workbench.core.base.byvalue import adopt, sent
+from workbench.core.base.by_value import register, sent
 from workbench.core.base.errors import ClusterError, QuorumLost, RunError
 from workbench.core.base.files import sha256
-from workbench.core.base.own import fault_of, is_own
+from workbench.core.base.older import renamed
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
+from workbench.core.base.user_code import fault_of, is_own
+from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.configurations import Configuration
 from workbench.core.contract.delays import DelayStream, law_of
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import State, optimiser_class
 from workbench.core.contract.plan import Plan
-from workbench.core.contract.steering import Steering
-from workbench.core.contract.ways import Way
 from workbench.core.experiment import Experiment
 from workbench.core.problems import OnData, problem_from
 from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
@@ -33,7 +34,7 @@ from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import SPEC, TASK
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.rank import Emulate, Setup
-from workbench.mpi.launch.processes import Place
+from workbench.mpi.launch.processes import ProcessId
 
 BACK = "put it back, or start a new run"
 RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
@@ -59,13 +60,13 @@ class Task:
     hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    vandals: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
-    steering: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
+    message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
+    controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
     code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
     # Modules of the package that have its classes: ranks need not look through all others.
     homes: Sequence[str] = ()
 
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All but the arrays, for JSON."""
         return {name: value for name, value in vars(self).items() if name != "arrays"}
 
@@ -135,7 +136,7 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
     """
     if not begun:
         return
-    before, how = Experiment(**json.loads(begun["spec"])), json.loads(begun.get("how", "{}"))
+    before, how = Experiment(**renamed(json.loads(begun["spec"]))), json.loads(begun.get("how", "{}"))
     spec = differing(before.model_dump(mode="json"), e.model_dump(mode="json"))
     task = differing(how, {name: options[name] for name in how})
     for file, changes in ((SPEC, spec), (TASK, task)):
@@ -190,29 +191,29 @@ def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
     return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
 
 
-def steering_of(
-    planned: Steering, changes: Sequence[Mapping[str, Any]], left: float | None = None
+def controller_state(
+    planned: AdaptiveController, changes: Sequence[Mapping[str, Any]], left: float | None = None
 ) -> dict[str, Any]:
     """What a task says of a plan that keeps steering, after these changes.
 
     `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
     """
     last = changes[-1] if changes else None
-    ways = [[way.name, way.numbers] for way in planned.ways]
+    ways = [[way.name, way.parameters] for way in planned.configurations]
     pause = last["seconds"] if last and left else 0.0
     known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": RESTART}
     return {**known, "memory": last and last["memory"], "pause": pause}
 
 
-def steered(task: Task, setup: Setup) -> Steering | None:
+def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
     """What re-plans a run, for the master's rank; None where nothing does."""
-    if task.steering is None:
+    if task.controller is None:
         return None
-    known, spec, plan = task.steering, task.spec, setup.plan
-    ways = [Way(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]]
+    known, spec, plan = task.controller, task.spec, setup.plan
+    ways = [Configuration(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]]
     link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
     more = {name: known[name] for name in ("row", "restart", "memory")}
-    return Steering(ways, spec["rounds"], link, setup.floats, rate, **more)
+    return AdaptiveController(ways, spec["rounds"], link, setup.floats, rate, **more)
 
 
 def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     for home in task.homes:
         import_module(home)
     if task.code:
-        adopt(task.code)
+        register(task.code)
     plan, model, state = unpack(task.arrays)
     trust(task.hashes)
     # Data by their folder in this host's cache, where a task says so.
@@ -243,7 +244,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
 
 
-def described(error: BaseException, places: Sequence[Place]) -> dict[str, Any]:
+def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, Any]:
     """An error as a word for another rank, or for a file; says where the dead were."""
     if isinstance(error, QuorumLost):
         why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
-from workbench.core.contract.steering import Change
+from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import COUNTS, Timeline
 from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
@@ -17,7 +17,7 @@ from workbench.core.trace import records
 from workbench.core.trace.assembled import changes_as_info, columns_of
 from workbench.core.trace.learning import Learnt
 from workbench.core.trace.trace import Trace, run_info
-from workbench.mpi.engine.ledger import TALLIES, Books
+from workbench.mpi.engine.ledger import COUNTERS, MergedLedgers
 
 CHUNK = 16  # models that are evaluated in one pass over the data
 Progress = Callable[[int, int], None]
@@ -38,7 +38,7 @@ def put_together(
     progress: Progress,
 ) -> Trace:
     """Trace of a real run that has ended. `losses` holds those that are known; the others are evaluated now."""
-    books = Books(records.read_books(folder))
+    books = MergedLedgers(records.read_ledgers(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
     line = _after(rows, books.timeline(zero, ended["committers"]), first, ended.get("offset"))
@@ -48,7 +48,7 @@ def put_together(
     for name in ("overrun", "rejected", "abandoned"):
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
     stretches = records.read_stretches(folder)
-    earlier = [(stretch, Books(records.read_books(folder, stretch.books))) for stretch in stretches]
+    earlier = [(stretch, MergedLedgers(records.read_ledgers(folder, stretch.books))) for stretch in stretches]
     events = _with_earlier(earlier, books.events(zero - ended.get("offset", 0.0)), columns)
     computed = sum(sum(kept.count("computed", stretch.end)) for stretch, kept in earlier)
     facts = _facts(books, ended, columns, computed)
@@ -57,7 +57,7 @@ def put_together(
 
 
 def _with_earlier(
-    earlier: Sequence[tuple[records.Stretch, Books]],
+    earlier: Sequence[tuple[records.Stretch, MergedLedgers]],
     events: dict[str, Any],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
@@ -67,7 +67,7 @@ def _with_earlier(
         found = books.events(stretch.zero)
         counts = found["round"] < stretch.end  # what is gone through again has events of its own
         parts.append({name: column[counts] for name, column in found.items()})
-        for name in TALLIES:
+        for name in COUNTERS:
             if name in columns:
                 own = slice(stretch.first, stretch.end)
                 columns[name][own] = books.count(name, stretch.end)[own]
@@ -75,7 +75,7 @@ def _with_earlier(
 
 
 def _facts(
-    books: Books, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
+    books: MergedLedgers, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
 ) -> dict[str, Any]:
     """What a run folder keeps of a real run besides the tables; `computed`: tasks of its earlier parts."""
     done = max(computed + sum(books.count("computed", len(columns["round"]))), 1)
@@ -86,7 +86,7 @@ def _facts(
         "overrun_share": float(columns["overrun"].sum()) / done,
         "busy": float(np.median(books.count("busy", len(columns["round"])) or [0])) / 1e6,
         "refused": books.refusals(),
-        "events_handled": sum(int(b["handled"]) for b in books.books),
+        "events_handled": sum(int(b["handled"]) for b in books.ledgers),
     }
 
 

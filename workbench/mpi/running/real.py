@@ -24,17 +24,17 @@ from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.text import read_json
-from workbench.core.contract.steering import Change, Steering
+from workbench.core.contract.adaptive import AdaptiveController, Change
 from workbench.core.experiment import Experiment
 from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
 from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, State, Unwanted, failing, in_background, no_rows
+from workbench.core.running.run import Rows, Run, RunCancelled, State, failing, in_background, no_rows
 from workbench.core.trace import records
 from workbench.core.trace.assembled import diverged
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
-from workbench.core.trace.layout import CHECKPOINT, ENDED, HOLDER, RUN, RUN_LOCK, STOP, TASK
+from workbench.core.trace.layout import CHECKPOINT, ENDED, OWNER, RUN, RUN_LOCK, STOP, TASK
 from workbench.core.trace.trace import Trace
 from workbench.core.trace.trust import runnable, sign_holder
 from workbench.mpi import clusters
@@ -42,18 +42,26 @@ from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.engine.rank import Emulate
-from workbench.mpi.launch.site import Holder, Pool
-from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, steering_of, task_of
+from workbench.mpi.launch.site import Pool, RunOwner
+from workbench.mpi.launch.task import (
+    Task,
+    check_begun,
+    controller_state,
+    data_of,
+    not_finite,
+    rebuilt,
+    task_of,
+)
 from workbench.mpi.running.assembled import changes_of, put_together
-from workbench.mpi.running.holding import (
+from workbench.mpi.running.ownership import (
     begun,
     check_options,
     check_whole,
     cluster_of,
     ended,
-    holder_of,
+    locked_again,
+    owner_of,
     real_folder,
-    reclaimed,
     soon,
 )
 
@@ -68,7 +76,7 @@ _turn = threading.Lock()  # real runs of one kernel go one after the other: they
 class RealRun(Run):
     """A run on real processes, or one that somebody else has started and that is followed here."""
 
-    claim: Lock | None = None  # to its folder; who merely follows a run has none
+    lock: Lock | None = None  # to its folder; who merely follows a run has none
     trust = False  # is its cluster's word taken from its folder?
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
@@ -78,7 +86,7 @@ class RealRun(Run):
         self._rows = np.zeros((0, len(records.LIVE)))
         self.pool: Pool | None = None  # whose ranks have it
         self._problem: Problem | None = None
-        self._planned: Steering | None = None
+        self._planned: AdaptiveController | None = None
         self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
         self._asked = False  # for rows, since the newest loss
 
@@ -100,7 +108,7 @@ class RealRun(Run):
 
     def watcher(self) -> Callable[[], Rows]:
         """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
-        return super().watcher() if self._trace is not None else records.Watcher(self.home)
+        return super().watcher() if self._trace is not None else records.LiveEventReader(self.home)
 
     def stop(self) -> None:
         """Ask the ranks to end the run; what was measured is kept."""
@@ -117,7 +125,7 @@ class RealRun(Run):
             with failing(self):
                 try:
                     work()
-                except Unwanted:
+                except RunCancelled:
                     self._unbegun()
 
         in_background(safely, "workbench-run")
@@ -129,10 +137,10 @@ class RealRun(Run):
             self._begin("opening the data")
             e = self.experiment
             self.warnings = lost_digits(e.built_scheme, e.workers)
-            task = task_of(e, self.home, data=self.data(), steering=self.steering([]), **options)
+            task = task_of(e, self.home, data=self.data(), controller=self._controller_state([]), **options)
             self.hand_in(task)
 
-    def go_on(self) -> None:
+    def _resume(self) -> None:
         """The same for what follows the last checkpoint."""
         with self._in_turn():
             self._begin("resuming")
@@ -140,7 +148,7 @@ class RealRun(Run):
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Wait until the runs before it are over; raises `Unwanted` where it is stopped before."""
+        """Wait until the runs before it are over; raises `RunCancelled` where it is stopped before."""
         while not _turn.acquire(timeout=LOOK_EVERY):
             self._still_wanted()
         try:
@@ -151,21 +159,21 @@ class RealRun(Run):
 
     def _still_wanted(self) -> None:
         if not self.wanted():
-            raise Unwanted
+            raise RunCancelled
 
     def _unbegun(self) -> None:
         """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
             books = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
-            records.unbegun(self.home, task["emulate"], task["first"], committers, books)
+            records.write_unstarted(self.home, task["emulate"], task["first"], committers, books)
         self._problem = self.experiment.build_problem()
         self._read()
         self._conclude()
 
     def _close(self, state: State, note: str) -> None:
-        if self.claim is not None:  # the folder is anybody's again before the run says that it is over
-            self.claim.release()
+        if self.lock is not None:  # the folder is anybody's again before the run says that it is over
+            self.lock.release()
         super()._close(state, note)
 
     def hand_in(self, task: Task) -> None:
@@ -179,7 +187,7 @@ class RealRun(Run):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
             holder = pool.submit(task, self._said)
-            write_json(self.home / HOLDER, words := pool.words())
+            write_json(self.home / OWNER, words := pool.words())
             sign_holder(self.home, words)
             self.note, self.stage = "preparing the first round", None
             try:
@@ -191,27 +199,27 @@ class RealRun(Run):
                 if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
                     task = self._without(pool.lost(), error)
 
-        if self.turning:
+        if self.changing_scheme:
             self.hand_in(self.rest(read_json(self.home / TASK), at_once=True))
         else:
             self._finish()
 
     @property
-    def turning(self) -> bool:
+    def changing_scheme(self) -> bool:
         """Has a stretch ended, after which the run goes on with another scheme?"""
-        return (ended(self.home) or {}).get("state") == records.TURNED
+        return (ended(self.home) or {}).get("state") == records.SCHEME_CHANGED
 
     @property
     def changes(self) -> list[Change]:
         """Changes of scheme so far."""
         return changes_of(self.home)
 
-    def steering(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
+    def _controller_state(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
         """What the master's rank needs to re-plan after these changes; None where the plan does not steer."""
         if not self.experiment.adaptive:
             return None
-        self._planned = self._planned or self.experiment.steering()
-        return steering_of(self._planned, changes, left)
+        self._planned = self._planned or self.experiment.adaptive_controller()
+        return controller_state(self._planned, changes, left)
 
     def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
@@ -249,7 +257,7 @@ class RealRun(Run):
             now = {name: changes[-1][name] for name in ("scheme", "scheme_args")}
             e = e.replace(**now, adaptive=False)
             options["begun"] = begun
-        options["steering"] = self.steering(changes, left)
+        options["controller"] = self._controller_state(changes, left)
         return task_of(e, self.home, model, state, data=self.data(), **options)
 
     def data(self) -> dict[str, Any] | None:
@@ -258,8 +266,8 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        apart = ("spec", "code", "steering")
-        write_json(self.home / TASK, {k: v for k, v in task.words().items() if k not in apart})
+        apart = ("spec", "code", "controller")
+        write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
         self._still_wanted()  # its job may be in a queue, for instance
@@ -269,15 +277,17 @@ class RealRun(Run):
             done / total if done else None,
         )
 
-    def follow(self, holder: Holder | None = None) -> None:
+    def follow(self, holder: RunOwner | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
         self.watch(holder)
-        while self.turning and Lock(self.home / RUN_LOCK).held:  # who has begun it hands in the next stretch
+        while (
+            self.changing_scheme and Lock(self.home / RUN_LOCK).held
+        ):  # who has begun it hands in the next stretch
             time.sleep(LOOK_EVERY)
             self.watch()
         self._finish()
 
-    def watch(self, holder: Holder | None = None) -> None:
+    def watch(self, holder: RunOwner | None = None) -> None:
         """Read on until the run, or a stretch of it, has ended."""
         if self._state == "waiting":
             self._begin("following")
@@ -286,7 +296,7 @@ class RealRun(Run):
         hasty = HASTY
         with contextlib.ExitStack() as own:
             while not (self.home / ENDED).exists():
-                if holder is None and (holder := holder_of(self.home, self.trust)) is not None:
+                if holder is None and (holder := owner_of(self.home, self.trust)) is not None:
                     own.callback(holder.release)
                 self._look(holder)
                 hasty = HASTY if self.wanted() else hasty - 1
@@ -296,9 +306,9 @@ class RealRun(Run):
         self._read()
         self._conclude()
 
-    def _look(self, holder: Holder | None) -> None:
+    def _look(self, holder: RunOwner | None) -> None:
         """One look at the run; raises `ClusterError` where nobody will end it any more."""
-        there = soon(self.home) if holder is None else holder.there
+        there = soon(self.home) if holder is None else holder.is_alive
         if holder is not None:
             holder.look()
         if not there and not (self.home / ENDED).exists():
@@ -366,8 +376,8 @@ class RealRun(Run):
 
     def _keep(self, trace: Trace) -> None:
         """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
-        lock = self.claim or Lock(self.home / RUN_LOCK)
-        if self.claim is None and ((self.home / RUN).is_file() or not lock.take()):
+        lock = self.lock or Lock(self.home / RUN_LOCK)
+        if self.lock is None and ((self.home / RUN).is_file() or not lock.take()):
             return
         try:
             records.unwatched(self.home)
@@ -385,7 +395,7 @@ def start_real(
     gradients: bool = False,
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
-    vandals: dict[str, Any] | None = None,
+    message_faults: dict[str, Any] | None = None,
     make: Callable[[Experiment, Path], RealRun] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
@@ -413,7 +423,7 @@ def start_real(
     Other Parameters
     ----------------
     vandals
-        Damage to messages, for tests; see `workbench.mpi.launch.rank.damage`.
+        Damage to messages, for tests; see `workbench.mpi.launch.rank.fault_injection`.
     make
         Makes the run; another kind hands itself to other processes than the warm ranks.
 
@@ -425,13 +435,17 @@ def start_real(
     """
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
-    options |= {"checkpoint_every": checkpoint_every, "patience": patience, "vandals": vandals or {}}
+    options |= {
+        "checkpoint_every": checkpoint_every,
+        "patience": patience,
+        "message_faults": message_faults or {},
+    }
     check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
     home = new_folder(folder)
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
-    run.claim = begun(home, experiment, options)
+    run.lock = begun(home, experiment, options)
     return run.begin(lambda: run.launch(options))
 
 
@@ -482,7 +496,7 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
     check_kind("trust", trust, bool)
     home = real_folder(folder)
     cluster = cluster_of(home, trust)
-    claim = reclaimed(home, trust)
+    claim = locked_again(home, trust)
     try:
         if (ended(home) or {}).get("state") == "finished":
             with runnable(home, trust) as e:
@@ -491,8 +505,8 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         with runnable(home, trust) as e:
             run = RealRun(e, home, cluster)
-            run.claim, run.trust = claim, trust
-            return run.begin(run.go_on)
+            run.lock, run.trust = claim, trust
+            return run.begin(run._resume)
     except BaseException:
         claim.release()
         raise

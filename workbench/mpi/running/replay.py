@@ -18,9 +18,9 @@ from workbench.core.base.settings import path_of
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER
 from workbench.core.contract.protocol import (
-    LOST,
     MODEL,
-    NOBODY,
+    NO_RANK,
+    PEER_LOST,
     AllReduce,
     Commit,
     Compute,
@@ -80,13 +80,13 @@ class _Again:
         self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
         self.learner.turn(e.plan)
         self.nodes, self.told, self.mixes = {}, {}, self.plan.versions > 1
-        if self.mixes and not self.scheme.finishes:
+        if self.mixes and not self.scheme.non_preemptive:
             why = "what workers began and left the notes of arrivals do not tell"
             raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
         if self.mixes and list(self.home.glob("books-*.npz")):
             why = "commits mix several models, and the run was resumed: no arrivals join it"
             raise RunError(f"{self.e.scheme}: {why}")
-        if self.scheme.timed:
+        if self.scheme.clock_driven:
             raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
         if self.plan.committers != (MASTER,):
             raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
@@ -157,13 +157,13 @@ class _Node:
 
     def receive(self, effect: Recv, round: int) -> Message | None:
         """The next noted answer of the round that is gathered, or the model of the round that is wanted."""
-        gathered = [first for kind, first in effect.match.items() if kind not in (MODEL, LOST)]
+        gathered = [first for kind, first in effect.match.items() if kind not in (MODEL, PEER_LOST)]
         if gathered and max(gathered) >= round:
             answers, k = self.arrivals.get(max(gathered), []), self.taken.get(max(gathered), 0)
             if k < len(answers):
                 self.taken[max(gathered)] = k + 1
                 of, src, number = answers[k]
-                if src == NOBODY and effect.until is not None:
+                if src == NO_RANK and effect.until is not None:
                     self.run.time = max(self.run.time, effect.until)
                     return None
                 if src not in self.run.plan.children[self.rank]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from workbench.core.contract.delays import Keyed
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.experiment import Experiment
 from workbench.core.schemes import names
 from workbench.core.theory._quadrature import NODES, WEIGHTS
@@ -84,13 +84,13 @@ def data(of: set[str]) -> dict[str, Any]:
 
 def draws() -> dict[str, Any]:
     """Standard exponentials of seed 0: worker i's number in a round is its own, however many there are."""
-    keyed = Keyed(0)
+    keyed = CounterRNG(0)
     return {"draws": [keyed.rng(r).standard_exponential(WORKERS).tolist() for r in range(ROUNDS)]}
 
 
 def uniforms() -> dict[str, Any]:
     """By which workers become slow for a run, seed by seed."""
-    return {"uniforms": [Keyed(seed).rng(-1).random(14).tolist() for seed in range(31)]}
+    return {"uniforms": [CounterRNG(seed).rng(-1).random(14).tolist() for seed in range(31)]}
 
 
 def residuals() -> dict[str, Any]:

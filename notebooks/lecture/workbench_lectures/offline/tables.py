@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.running.start import start_all
-from workbench.lab.figures.meanings import metric_words
+from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.speedups import AXES, speedups
 from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.plots.liveplot import _cumulative, curves_of, look

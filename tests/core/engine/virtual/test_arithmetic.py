@@ -23,7 +23,7 @@ EARLIER: dict[str, tuple[dict[str, Any], int]] = {  # numbers; by how many commi
 BURSTS = {
     "kind": "markov",
     "factor": 10.0,
-    "enter": 0.1,
+    "p_slow": 0.1,
     "shift": 2e-4,
 }  # with seed 2 both schemes repeat jobs
 

@@ -15,7 +15,7 @@ from tests.lab.figures.gallery.conftest import RATES
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import bands, convergence_bands, scheme_style
-from workbench.lab.figures.meanings import axis
+from workbench.lab.figures.labels import axis
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 
 import workbench as wb
 from tests.analysis.recordings.made import healthy, recording
-from workbench.analysis.recordings.doctor import Diagnosis
+from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.lab.figures.gallery.culprits import MOST
 from workbench.lab.figures.style import GREY, VERMILLION
 

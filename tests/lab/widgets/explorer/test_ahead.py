@@ -1,4 +1,4 @@
-"""Forecasts before a run, and the map of winners."""
+"""Forecasts before a run, and the phase diagram."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.lab.widgets.explorer.ahead import (
 from workbench.lab.widgets.forms.setup import Entry, Setup, Shape, setup_of
 
 LINK = {"latency": 1e-3, "bandwidth": 8e5}
-RIVALS = wb.rivals(3, 2, 1, rounds=5, link=LINK)
+RIVALS = wb.baselines(3, 2, 1, rounds=5, link=LINK)
 
 
 def test_forecasts_are_those_of_wb_forecast() -> None:
@@ -57,7 +57,7 @@ def test_every_cell_of_the_map_is_a_forecast() -> None:
     assert found.seconds.shape == (3, len(LATENCIES), 5)
     for i, late in enumerate(alphas_of(shape)):
         for j in (0, 5, len(LATENCIES) - 1):
-            rivals = wb.rivals(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
+            rivals = wb.baselines(3, 2, late, rounds=5, link={**LINK, "latency": LATENCIES[j]})
             expected = [wb.forecast(e, rounds=CONTEST_ROUNDS).mean for e in rivals]
             np.testing.assert_allclose(found.seconds[i, j], expected, rtol=1e-12)
 
@@ -84,7 +84,7 @@ def test_a_map_that_nobody_wants_any_more_is_given_up() -> None:
 def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
     """Stragglers change neither UMW nor RAR; every forecast is what a fresh one says."""
     before = look_ahead(RIVALS)
-    moved = wb.rivals(3, 2, 0, rounds=5, link=LINK)
+    moved = wb.baselines(3, 2, 0, rounds=5, link=LINK)
     after = look_ahead(moved, known=before)
     assert [a.name for a, b in zip(after, before, strict=True) if a.forecast is b.forecast] == ["UMW", "RAR"]
     for kept, fresh in zip(after, look_ahead(moved), strict=True):

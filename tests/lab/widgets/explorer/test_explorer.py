@@ -19,7 +19,7 @@ from workbench.lab.figures.decoding import decode_weights
 from workbench.lab.widgets.explorer import tabs
 from workbench.lab.widgets.explorer.explorer import EXAMPLE, Explorer, explore
 
-SMALL = wb.rivals(
+SMALL = wb.baselines(
     3, 2, 1, rounds=12, problem_args={"samples": 120, "features": 4}, link={"latency": 1e-3, "bandwidth": 1e4}
 )
 
@@ -79,7 +79,7 @@ def test_one_experiment_and_the_default(tmp_path: Path) -> None:
 
 def test_stragglers_are_what_one_sees_first() -> None:
     """Half of the rounds lie far apart; SGD alone is quicker than its stragglers: the port is what it waits for."""
-    for e in wb.rivals(4, 3, 1, **EXAMPLE):
+    for e in wb.baselines(4, 3, 1, **EXAMPLE):
         seconds = np.concatenate([wb.forecast(e.replace(seed=seed)).seconds for seed in range(5)])
         low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
         assert high - low > 0.15 * middle or e.scheme == "SGD"
@@ -269,7 +269,7 @@ def test_before_any_run_there_is_a_sentence(explorer: Explorer) -> None:
 
 def keep_tab(explorer: Explorer) -> Any:
     explorer.tabs.selected_index = 0
-    explorer.tabs.selected_index = explorer.tabs.titles.index("Keep")
+    explorer.tabs.selected_index = explorer.tabs.titles.index("Save / export")
     return explorer.keeping
 
 

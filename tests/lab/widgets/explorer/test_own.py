@@ -14,11 +14,11 @@ from tests.lab.widgets.page import types
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Exponential
-from workbench.core.contract.odds import Draws, Odds, star_odds
 from workbench.core.contract.optimisers import GradientDescent
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.programs import at_least, child_program, parent_program, plain_sum
 from workbench.core.contract.protocol import Node, Program
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.schemes.uncoded import UMW
@@ -44,8 +44,8 @@ def define_scheme(least: float = 0.5) -> type[UMW]:
             rule = at_least(self.wait(len(node.children)))
             return (parent_program if node.rank == MASTER else child_program)(node, rule, summed)
 
-        def odds(self, draws: Draws, workers: int) -> Odds:
-            return star_odds(draws, self.wait(workers))
+        def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
+            return star_round_times(draws, self.wait(workers))
 
     return Half
 

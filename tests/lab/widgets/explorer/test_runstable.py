@@ -18,7 +18,7 @@ from workbench.core.running.run import Run
 from workbench.lab.widgets.explorer import runstable
 from workbench.lab.widgets.explorer.runstable import RunsTable
 
-SMALL = wb.rivals(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
+SMALL = wb.baselines(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def bad(table: RunsTable) -> str:
     text: str = table.message.value
-    table.tell("")
+    table.report("")
     return text
 
 
@@ -218,15 +218,15 @@ def test_rows_are_shown_while_others_are_read(
     table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Event()
-    read = runstable.Reading.__iter__
+    read = runstable.LazyRuns.__iter__
 
-    def slowly(reading: runstable.Reading) -> Iterator[int]:
+    def slowly(reading: runstable.LazyRuns) -> Iterator[int]:
         for count in read(reading):
             yield count
             if count == 3:
                 assert gate.wait(30)
 
-    monkeypatch.setattr(runstable.Reading, "__iter__", slowly)
+    monkeypatch.setattr(runstable.LazyRuns, "__iter__", slowly)
     monkeypatch.setattr(runstable, "SOON", 0.0)
     other = RunsTable(tmp_path)
     while not (len(other.runs) and other.bar.value):
@@ -261,7 +261,7 @@ def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Tra
     for trace in traces:
         assert float(sent[trace.label.lower()]) == pytest.approx(trace.time_to(target), rel=1e-4, nan_ok=True)
     table.target.value = "soon"
-    assert ": is no number; write a loss such as 0.1" in bad(table)
+    assert ": is not a number; write a loss such as 0.1" in bad(table)
     table.target.value = ""
     assert "time_to" not in table.grid.df
 

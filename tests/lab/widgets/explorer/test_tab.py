@@ -53,7 +53,7 @@ def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             "One round",
             "Who is late?",
             "Runs",
-            "Keep",
+            "Save / export",
         )
         explorer.run(60)
         explorer.tabs.selected_index = 3
@@ -75,7 +75,7 @@ def test_tabs_stand_where_they_always_did(tmp_path: Path) -> None:
         "One round",
         "Who is late?",
         "Runs",
-        "Keep",
+        "Save / export",
     )
     keys = ["preview", "running", "stream", "round", "lateness", "history", "keeping"]
     assert [tab.key for tab in explorer.desk.tabs] == keys

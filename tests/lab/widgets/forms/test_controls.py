@@ -16,7 +16,7 @@ from workbench.lab.widgets.forms.controls import Controls, preset_of, preset_tit
 from workbench.lab.widgets.forms.fields import fields_of
 from workbench.lab.widgets.forms.setup import reaches
 
-RIVALS = wb.rivals(4, 3, 1, rounds=20)
+RIVALS = wb.baselines(4, 3, 1, rounds=20)
 
 
 class Told:
@@ -88,7 +88,7 @@ def test_a_preset_that_was_changed_is_no_longer_one(controls: Controls) -> None:
 def test_the_tree_gives_its_numbers_to_every_scheme_that_has_them(controls: Controls) -> None:
     types(controls.shapes.form, children="12", layers="2")
     types(controls.shapes.form, stragglers="3")
-    assert same(valid(controls), wb.rivals(12, 2, 3, rounds=20))
+    assert same(valid(controls), wb.baselines(12, 2, 3, rounds=20))
     assert "α = s/n = 1/4" in controls.shapes.alpha.value
     assert controls.shapes.form.values["workers"] == "156"
 
@@ -103,7 +103,7 @@ def test_workers_that_make_no_tree_are_refused_in_words_and_trees_are_offered(co
     offered = controls.shapes.nearest.lines[0].choices
     assert "12,2" in offered
     types(controls.shapes.nearest, trees="12,2")
-    assert same(valid(controls), wb.rivals(12, 2, 1, rounds=20))
+    assert same(valid(controls), wb.baselines(12, 2, 1, rounds=20))
     assert not reasons(controls)
 
 
@@ -186,7 +186,7 @@ def test_schemes_are_added_changed_and_taken_out(controls: Controls) -> None:
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_every_scheme_has_a_form_without_code_of_its_own(scheme: str) -> None:
-    controls = Controls(wb.rivals(4, 3, 1, problem="least_squares"), Told())
+    controls = Controls(wb.baselines(4, 3, 1, problem="least_squares"), Told())
     types(controls.schemes.further, scheme=scheme)
     form = controls.schemes.forms[-1].form
     assert {spec["name"] for spec in wb.schemes.get(scheme).fields()} <= {line.name for line in form.lines}
@@ -209,7 +209,7 @@ def test_a_scheme_may_differ_in_fields_of_the_experiment(controls: Controls) -> 
 
 def test_a_click_on_the_map_sets_both(controls: Controls) -> None:
     controls.set_alpha_and_latency(2, 3.16e-4)
-    assert same(valid(controls), wb.rivals(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))
+    assert same(valid(controls), wb.baselines(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))
 
 
 def test_sliders_reach_what_the_cluster_allows(controls: Controls) -> None:

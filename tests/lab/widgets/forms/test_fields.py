@@ -132,5 +132,5 @@ def test_an_empty_field_that_needs_a_value_says_so() -> None:
 
 
 def test_a_menu_has_words() -> None:
-    line = menu("preset", "published", {"": "choose", "fig8": "Figure 8"})
+    line = menu("preset", "Preset", {"": "choose", "fig8": "Figure 8"})
     assert (line.choices, line.words) == (("", "fig8"), ("choose", "Figure 8"))

@@ -84,8 +84,8 @@ def test_a_choice_shows_the_fields_of_what_is_chosen() -> None:
     assert heard[-1] == {"kind"}
     types(delays, kind="two_part")
     assert delays.settings() == {}
-    delays.choose("markov", {"enter": 0.5})
-    assert (delays.chosen, delays.settings()) == ("markov", {"enter": 0.5})
+    delays.choose("markov", {"p_slow": 0.5})
+    assert (delays.chosen, delays.settings()) == ("markov", {"p_slow": 0.5})
 
 
 def test_suggestions_are_given_to_texts_only() -> None:

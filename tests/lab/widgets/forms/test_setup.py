@@ -41,9 +41,9 @@ def test_a_shape_gives_back_the_published_numbers(preset: wb.published.Preset) -
 def test_every_shape_is_what_rivals_have(children: int, layers: int, data: st.DataObject) -> None:
     late = data.draw(st.integers(0, children - 1))
     shape = Shape(children=children, layers=layers, stragglers=late)
-    before = setup_of(wb.rivals(3, 2, 1, rounds=5))
+    before = setup_of(wb.baselines(3, 2, 1, rounds=5))
     after = [verdict.experiment for verdict in judge(with_shape(before, shape))]
-    assert after == list(wb.rivals(children, layers, late, rounds=5))
+    assert after == list(wb.baselines(children, layers, late, rounds=5))
     assert shape_of([e for e in after if e is not None]) == shape
 
 
@@ -58,7 +58,7 @@ def test_stragglers_are_shared_out_among_those_who_are_decoded_together() -> Non
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_every_scheme_can_be_added_and_fits_or_says_why_not(scheme: str) -> None:
-    setup = setup_of(wb.rivals(4, 3, 1, problem="least_squares"))
+    setup = setup_of(wb.baselines(4, 3, 1, problem="least_squares"))
     entry = added(setup, scheme, Shape())
     (verdict,) = judge(Setup((entry,), setup.common))
     assert verdict.experiment is not None, verdict.reason
@@ -75,7 +75,7 @@ TYPED = {
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_an_optimiser_of_its_own_takes_what_it_has_of_the_typed_numbers(scheme: str) -> None:
-    setup = setup_of(wb.rivals(4, 3, 1, problem="least_squares"))
+    setup = setup_of(wb.baselines(4, 3, 1, problem="least_squares"))
     fitting = added(setup, scheme, Shape())
     for common, typed in TYPED.items():
         of_all = Setup((), {**setup.common, "optimiser": common, "optimiser_args": typed})
@@ -101,7 +101,7 @@ def test_a_problem_of_its_own_takes_what_it_has_of_the_typed_numbers() -> None:
 
 
 def test_a_scheme_that_bears_the_fraction_bears_it_when_added() -> None:
-    entry = added(setup_of(wb.rivals(4, 3, 1)), "GC", Shape())
+    entry = added(setup_of(wb.baselines(4, 3, 1)), "GC", Shape())
     assert entry.args["stragglers"] == 21
 
 

@@ -48,4 +48,4 @@ def ended(run: RealRun) -> wb.Trace:
 def job_of(run: RealRun) -> str:
     """Number of its job."""
     assert isinstance(run.pool, SlurmPool)
-    return run.pool.ticket.number
+    return run.pool.job_status.number

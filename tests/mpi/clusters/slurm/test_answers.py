@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.slurm.kind import Slurm
-from workbench.mpi.clusters.slurm.queue import Ticket, look_up, node_names
+from workbench.mpi.clusters.slurm.queue import JobStatusCache, look_up, node_names
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel")
 PAGE = b"<html><body>Wartungsarbeiten bis 12 Uhr: \xe4\xf6\xfc</body></html>\n"
@@ -77,7 +77,7 @@ def test_a_page_is_not_taken_for_an_answer(slurm: Commands) -> None:
 
 
 def test_a_page_does_not_end_a_job_that_runs(slurm: Commands) -> None:
-    ticket = Ticket("7")
+    ticket = JobStatusCache("7")
     slurm.answer(ROW, 0, "squeue")
     assert ticket.job(fresh=True).state == "RUNNING"
     slurm.answer(PAGE)

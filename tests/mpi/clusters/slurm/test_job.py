@@ -16,7 +16,7 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters.slurm.job import (
     ENDINGS,
     Job,
-    Wish,
+    JobSpec,
     check_directive,
     queue,
     refusal,
@@ -25,7 +25,7 @@ from workbench.mpi.clusters.slurm.job import (
     submitted,
 )
 from workbench.mpi.clusters.slurm.kind import Slurm
-from workbench.mpi.clusters.slurm.queue import Ticket
+from workbench.mpi.clusters.slurm.queue import JobStatusCache
 
 WISH: dict[str, Any] = {
     "name": "workbench-lab",
@@ -48,7 +48,7 @@ def runs(text: str, folder: Path) -> str:
 
 
 def test_every_field_stands_in_the_script_once() -> None:
-    wish = Wish(
+    wish = JobSpec(
         **WISH, partition="gpu", account="maths", modules=("gcc/12", "openmpi"), directives=("--qos=high",)
     )
     lines = script(wish).splitlines()
@@ -87,27 +87,27 @@ def test_the_command_arrives_as_it_was_meant(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]
 ) -> None:
     command = ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words)
-    wish = Wish(**{**WISH, "command": command}, path="/a folder/with 'quotes'")
+    wish = JobSpec(**{**WISH, "command": command}, path="/a folder/with 'quotes'")
     assert runs(script(wish), tmp_path_factory.mktemp("job")).strip() == ascii(words)
 
 
 def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
     command = ("python3", "-c", "import os; print(os.environ['PYTHONPATH'])")
     assert (
-        runs(script(Wish(**{**WISH, "command": command}, path="/opt/it's here")), tmp_path)
+        runs(script(JobSpec(**{**WISH, "command": command}, path="/opt/it's here")), tmp_path)
         == "/opt/it's here\n"
     )
 
 
 def test_modules_are_loaded_where_the_system_defines_them_late(tmp_path: Path) -> None:
-    text = script(Wish(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
+    text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
     profile = tmp_path / "profile"
     profile.write_text('echo "$not_set"; module() { echo "loaded $2"; }')
     assert runs(text.replace("/etc/profile", str(profile)), tmp_path).split() == ["loaded", "gcc", "begun"]
 
 
 def test_a_module_that_is_not_there_ends_the_job(tmp_path: Path) -> None:
-    text = script(Wish(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
+    text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
     profile = tmp_path / "profile"
     profile.write_text('module() { echo "no $2"; return 1; }')
     assert runs(text.replace("/etc/profile", str(profile)), tmp_path).split() == ["no", "gcc"]
@@ -279,7 +279,7 @@ def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> Non
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
+def test_what_sbatch_refuses_names_the_field(progress: str, words: str) -> None:
     fields = {
         "partition": "gpu",
         "account": "maths",
@@ -288,7 +288,7 @@ def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
         "directives": ("--foo=abc",),
     }
     with pytest.raises(SettingError, match=words):
-        raise refusal(said, fields)
+        raise refusal(progress, fields)
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
@@ -302,8 +302,8 @@ def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int
 @pytest.mark.parametrize(
     ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
 )
-def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
-    assert submitted(said) == number
+def test_the_jobs_number_is_found(progress: str, number: str | None) -> None:
+    assert submitted(progress) == number
 
 
 def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:
@@ -319,7 +319,7 @@ def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:
             raise answer
         return answer
 
-    ticket = Ticket("5", ask)
+    ticket = JobStatusCache("5", ask)
     assert ticket.job(fresh=True).state == "RUNNING"
     assert (ticket.job(fresh=True).state, ticket.trouble) == ("RUNNING", "squeue: no contact")
     assert (ticket.job(fresh=True).state, ticket.trouble) == ("TIMEOUT", "")
@@ -333,7 +333,7 @@ def test_a_job_is_not_looked_up_at_every_glance() -> None:
         asked.append(number)
         return Job(number, "RUNNING")
 
-    ticket = Ticket("5", ask)
+    ticket = JobStatusCache("5", ask)
     for _ in range(1000):
         ticket.job()
     assert len(asked) < 100

@@ -103,7 +103,7 @@ def test_where_it_is_forbidden_mpiexec_starts_all_the_same(
     def forbidden() -> None:
         raise PermissionError
 
-    monkeypatch.setattr(supervisor, "enclose", forbidden)
+    monkeypatch.setattr(supervisor, "unshare_network", forbidden)
     folder = pools.make_folder(2, lambda _: ["echo", "started"], os.getpid(), within=tmp_path, alone=True)
     above = supervisor.Supervisor(folder)
     with above.pool.log.open("ab", buffering=0) as log:

@@ -19,7 +19,7 @@ from workbench.mpi.clusters.warm import Pools
 from workbench.mpi.launch import poolfolder
 from workbench.mpi.launch.head import pools
 from workbench.mpi.launch.poolfolder import SHARED, PoolFolder, shared
-from workbench.mpi.launch.processes import Place, here, is_alive
+from workbench.mpi.launch.processes import ProcessId, is_alive, this_process
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_only_what_is_over_is_swept_away(
         PoolFolder(folder).end()
     if ranks is not None:
         pid = os.getpid() if ranks == "alive" else dead
-        place = Place(pid, here().host if host == "here" else "another-host")
+        place = ProcessId(pid, this_process().host if host == "here" else "another-host")
         PoolFolder(folder).begin([place, place])
-    pools.sweep()
+    pools.remove_stale()
     assert folder.exists() == stays
 
 
@@ -76,7 +76,7 @@ def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
     if host == "elsewhere":
         (folder / "pool.json").write_text(json.dumps({**settings, "host": "another-host"}))
     folder = folder.rename(folder.with_name(f"{dead}-abc"))
-    pools.sweep()
+    pools.remove_stale()
     assert folder.exists() == stays
 
 
@@ -96,7 +96,7 @@ def test_what_killed_pools_left_in_memory_is_swept_away(
     )
     for folder in (left, used, others):
         folder.mkdir()
-    pools.sweep()
+    pools.remove_stale()
     assert [folder.exists() for folder in (left, used, others)] == [False, True, True]
 
 
@@ -130,7 +130,7 @@ def test_a_start_is_given_up_once_no_further_process_comes(
             if up < come:
                 pool.files.count(up + 1)
             elif come:
-                pool.files.begin([here()] * 4)
+                pool.files.begin([this_process()] * 4)
 
         try:
             if come:
@@ -156,7 +156,7 @@ def test_memory_that_killed_ranks_shared_goes_once_nobody_has_it_mapped(
     fresh = tmp_path / f"sm_segment.host.{os.getuid()}.4.0"
     fresh.touch()
     with held.open("r+b") as file, mmap.mmap(file.fileno(), 0):
-        pools.sweep()
+        pools.remove_stale()
         assert {*tmp_path.iterdir()} == {held, others, fresh}
 
 

@@ -26,8 +26,8 @@ from workbench.lab.notebooks import execute
 from workbench.mpi.launch.poolfolder import kept_in, shared
 from workbench.mpi.launch.processes import is_alive
 from workbench.mpi.running.ipyparallel import engines as keeping
-from workbench.mpi.running.ipyparallel.inside import Inside
 from workbench.mpi.running.ipyparallel.interactive import Interactive
+from workbench.mpi.running.ipyparallel.snapshot import RankSnapshot
 from workbench.mpi.running.real import RealRun, attach, resume
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
@@ -90,8 +90,8 @@ def all_gone(pids: list[int]) -> bool:
 
 def processes_of(engines: Interactive) -> list[int]:
     """Engines, whoever watches them, mpiexec, the controller and its children."""
-    assert engines.keeper is not None
-    return [*engines.keeper.pids(), *(place.pid for place in engines.places)]
+    assert engines.engine_cluster is not None
+    return [*engines.engine_cluster.pids(), *(place.pid for place in engines.places)]
 
 
 # ---------------------------------------------------------------- runs
@@ -161,7 +161,7 @@ def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
 # ---------------------------------------------------------------- looking inside
 
 
-def coded_gradient(part: Inside, e: wb.Experiment) -> np.ndarray[Any, Any]:
+def coded_gradient(part: RankSnapshot, e: wb.Experiment) -> np.ndarray[Any, Any]:
     """What a rank should have computed from what it held, part by part."""
     problem, bounds = e.build_problem(), e.plan.bounds
     total = np.zeros(problem.size)
@@ -208,8 +208,8 @@ def test_what_the_user_leaves_on_an_engine_stays(engines: Interactive) -> None:
 
 @slow
 def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Interactive) -> None:
-    assert engines.keeper is not None
-    folder = Path(engines.keeper.folder.name)
+    assert engines.engine_cluster is not None
+    folder = Path(engines.engine_cluster.folder.name)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for path in folder.rglob("ipcontroller*.json"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -226,8 +226,8 @@ def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Inter
 def test_without_the_key_there_is_no_answer(engines: Interactive, tmp_path: Path) -> None:
     import ipyparallel
 
-    assert engines.keeper is not None
-    (path,) = Path(engines.keeper.folder.name).rglob("ipcontroller*-client.json")
+    assert engines.engine_cluster is not None
+    (path,) = Path(engines.engine_cluster.folder.name).rglob("ipcontroller*-client.json")
     info = json.loads(path.read_text())
     del info["curve_serverkey"]
     (tmp_path / "client.json").write_text(json.dumps(info))
@@ -263,7 +263,7 @@ def test_engines_apart_are_refused(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     with (
-        ipyparallel.Cluster(n=2, log=keeping.quiet(), profile_dir=str(tmp_path)) as client,
+        ipyparallel.Cluster(n=2, log=keeping.no_progress(), profile_dir=str(tmp_path)) as client,
         pytest.raises(SettingError, match="2 engines, 1 in the MPI world of the first"),
     ):
         wb.interactive(1, client=client)
@@ -306,7 +306,7 @@ def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: 
     config = keeping.settings(4, str(tmp_path))
     config.MPIEngineSetLauncher.mpi_args = []
     cluster = ipyparallel.Cluster(
-        engines="mpi", n=4, config=config, log=keeping.quiet(), profile_dir=str(tmp_path)
+        engines="mpi", n=4, config=config, log=keeping.no_progress(), profile_dir=str(tmp_path)
     )
     cluster.start_cluster_sync()
     try:
@@ -371,7 +371,7 @@ def test_without_its_master_a_run_ends_and_goes_on_elsewhere() -> None:
 def test_a_part_that_breaks_off_ends_the_run(engines: Interactive) -> None:
     with wb.interactive(2, progress=False) as owner:
         owner.at(2).execute(
-            "import workbench.mpi.running.ipyparallel.seat as seat; seat.follow_one = None"
+            "import workbench.mpi.running.ipyparallel.engine_side as seat; seat.run_worker = None"
         ).get(PATIENCE)
         borrowed = wb.interactive(2, client=owner.client)
         run = borrowed.start(wb.Experiment(**{**GC, "workers": 2}))

@@ -27,7 +27,7 @@ class _Inert:
         """What NumPy's scalars are: a type's name ("i4") and bytes."""
         dtype, data = self.given
         if not isinstance(data, bytes) or not str(dtype.given[0]).startswith("i"):
-            raise ValueError("is no whole number")
+            raise ValueError("is not a whole number")
         return int.from_bytes(data, "little", signed=True)
 
 

@@ -11,9 +11,9 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
 from workbench.core.trace import records
-from workbench.core.trace.layout import BOOKS, RUN
+from workbench.core.trace.layout import LEDGERS, RUN
 from workbench.core.trace.trace import Trace
-from workbench.mpi.engine.ledger import Books
+from workbench.mpi.engine.ledger import MergedLedgers
 
 SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
 
@@ -66,13 +66,13 @@ def processor_of(trace: Trace) -> Array | None:
         "cpu" if type(spec).__module__.startswith("workbench.") else ""
     )  # of another's problem nobody knows
     real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
-    if not real or folder is None or not (folder / BOOKS).is_file():
+    if not real or folder is None or not (folder / LEDGERS).is_file():
         return None
     star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
     first, rounds = int(trace.columns["round"][0]), len(trace.columns["round"])
     found, none = np.zeros((rounds, e.workers)), np.zeros(0)
     try:
-        books = Books(records.read_books(folder)).books
+        books = MergedLedgers(records.read_ledgers(folder)).ledgers
     except SettingError:  # damaged: the events are not
         return None
     for book in books:

@@ -12,11 +12,11 @@ and schemes that are compared on a seed share it. Where no times are equal it is
 """
 
 from workbench.core.contract.delays.base import (
-    KEPT,
+    CACHED_ROUNDS,
+    CounterRNG,
     DelayModel,
     Delays,
     DelayStream,
-    Keyed,
     delay_models,
     law_of,
 )
@@ -28,11 +28,27 @@ from workbench.core.contract.delays.independent import (
     ShiftedExponential,
     TwoPart,
 )
-from workbench.core.contract.delays.replay import Replay, drawn_again, recorded, resampled
+from workbench.core.contract.delays.replay import Replay, recorded, resampled, resampled_indices
 from workbench.core.contract.delays.two_state import Heterogeneous, Markov
 
 __all__ = [
-    "KEPT", "Changing", "Constant", "DelayModel", "DelayStream", "Delays", "Exponential", "Heterogeneous", "Keyed",
-    "Markov", "Pareto", "Replay", "ShiftedExponential", "TwoPart", "delay_models", "drawn_again", "law_of",
-    "recorded", "resampled",
+    "CACHED_ROUNDS",
+    "Changing",
+    "Constant",
+    "CounterRNG",
+    "DelayModel",
+    "DelayStream",
+    "Delays",
+    "Exponential",
+    "Heterogeneous",
+    "Markov",
+    "Pareto",
+    "Replay",
+    "ShiftedExponential",
+    "TwoPart",
+    "delay_models",
+    "law_of",
+    "recorded",
+    "resampled",
+    "resampled_indices",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a delay law is, random numbers of a round and seconds that follow from them; and the draws of one run."""
+"""What a delay model is, random numbers of a round and seconds that follow from them; and the draws of one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench.core.contract.plan import Plan
 TIES = 5  # random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
 
 
-class Keyed:
+class CounterRNG:
     """Counter-based random numbers: a fresh generator for every (round, slot) of a seed."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
@@ -43,8 +43,8 @@ class DelayModel(Family):
     catalogue: ClassVar[Catalogue[DelayModel]] = Catalogue(
         "delays.kind", "workbench.core.contract.delays", "workbench.delays"
     )
-    memory: ClassVar[bool] = False  # does a round's draw depend on the round before?
-    lasting: ClassVar[bool] = False  # are some workers slower than others for a whole run?
+    markovian: ClassVar[bool] = False  # does a round's draw depend on the round before?
+    per_run: ClassVar[bool] = False  # are some workers slower than others for a whole run?
 
     kind: str = ""
 
@@ -55,7 +55,7 @@ class DelayModel(Family):
         return {**found, "kind": self.__dict__["written"]} if "written" in self.__dict__ else found
 
     @abstractmethod
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Random numbers of a round, shape (k, workers); `before` is the last round's, for models with memory."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ def delay_models() -> Catalogue[DelayModel]:
     return DelayModel.catalogue
 
 
-KEPT = 4  # rounds whose draws are at hand
+CACHED_ROUNDS = 4  # rounds whose draws are at hand
 
 
 class DelayStream:
@@ -139,9 +139,11 @@ class DelayStream:
     `first`: it goes on after so many rounds of others, on the same workers.
     """
 
-    def __init__(self, model: DelayModel, seed: int, workers: int, keep: int = KEPT, first: int = 0) -> None:
+    def __init__(
+        self, model: DelayModel, seed: int, workers: int, keep: int = CACHED_ROUNDS, first: int = 0
+    ) -> None:
         self.model, self.workers, self.keep, self.first = model, workers, keep, first
-        self.keyed, self._tie_keys = Keyed(seed), Keyed(seed, TIES)
+        self.keyed, self._tie_keys = CounterRNG(seed), CounterRNG(seed, TIES)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
         self._ties: dict[int, Array] = {}
@@ -174,7 +176,7 @@ class DelayStream:
         return self._draws[round, slot]
 
     def _before(self, round: int) -> Array | None:
-        if not self.model.memory or round == 0:
+        if not self.model.markovian or round == 0:
             return None
         start = max((r for r, _ in self._draws if r < round), default=-1) + 1
         for r in range(start, round):

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.core.base.kinds import there_are
 from workbench.core.base.settings import SettingError, setting, within
+from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import DelayModel, Delays, Keyed
+from workbench.core.contract.delays.base import CounterRNG, DelayModel, Delays
 from workbench.core.contract.delays.independent import ShiftedExponential
 
 
@@ -18,12 +18,12 @@ class Changing(DelayModel):
 
     >>> from workbench.core.contract.delays import Constant
     >>> law = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
-    >>> [law.compute(law.draw(Keyed(0), r, 3, 0, None), np.full(3, 10)).round(6).tolist() for r in (2, 3)]
+    >>> [law.compute(law.draw(CounterRNG(0), r, 3, 0, None), np.full(3, 10)).round(6).tolist() for r in (2, 3)]
     [[0.0005, 0.0005, 0.0005], [0.0005, 0.002, 0.0005]]
     """
 
-    memory: ClassVar[bool] = True  # the laws may have one
-    lasting: ClassVar[bool] = True
+    markovian: ClassVar[bool] = True  # the laws may have one
+    per_run: ClassVar[bool] = True
     kind: Literal["changing"] = "changing"
     before: Delays = setting(ShiftedExponential(), "law of the first rounds")
     after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "law of the others")
@@ -50,7 +50,7 @@ class Changing(DelayModel):
         for law in (self.before, self.after):
             law.check_loads(loads)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draws of both laws, one above the other, and in the first row which of them counts for whom."""
         _, *own = (None, None, None) if before is None else self._each(before)
         one = self.before.draw(keyed, round, workers, slot, own[0])

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import DelayModel, Keyed, PerSample
+from workbench.core.contract.delays.base import CounterRNG, DelayModel, PerSample
 
 
 class ShiftedExponential(PerSample):
     """Paper 1, section III-C: samples * shift + Exp(mean samples / rate); paper 5 draws one X a worker too.
 
     >>> model = ShiftedExponential(shift=1e-3, rate=1e3)
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -25,7 +25,7 @@ class ShiftedExponential(PerSample):
         "worker", "one draw for a worker's whole round, or an independent one for each of its parts"
     )
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -42,14 +42,14 @@ class Exponential(DelayModel):
     """Paper 3: a worker's answer takes Exp(mean) seconds, whatever its load.
 
     >>> model = Exponential(mean=1e-3)
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
     kind: Literal["exponential"] = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return keyed.rng(round, slot).standard_exponential((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -69,7 +69,7 @@ class TwoPart(DelayModel):
     The second part is the sending of a message, `share` = its length over the model's (1/m).
 
     >>> model = TwoPart()
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -79,7 +79,7 @@ class TwoPart(DelayModel):
     t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
     lambda2: float = setting(0.1, "rate of the sending time's exponential part", "1/s", gt=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Two standard exponentials per worker: computing, sending."""
         rng = keyed.rng(round, slot)
         return rng.standard_exponential((workers, 2)).T
@@ -103,14 +103,14 @@ class Constant(PerSample):
     """No randomness: samples * shift.
 
     >>> model = Constant(shift=0.5)
-    >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([10, 20])).tolist()
+    >>> model.compute(model.draw(CounterRNG(0), 0, 2, 0, None), np.array([10, 20])).tolist()
     [5.0, 10.0]
     """
 
     kind: Literal["constant"] = "constant"
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         return np.zeros((1, workers))
 
     def compute(self, draw: Array, samples: NDArray[Any]) -> Array:
@@ -127,7 +127,7 @@ class Pareto(PerSample):
     """Heavy tail: samples * shift * U^(-1/shape); infinite variance for shape <= 2.
 
     >>> model = Pareto()
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
@@ -135,7 +135,7 @@ class Pareto(PerSample):
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
     shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """One Pareto variate >= 1 per worker (through an exponential, so that no U is 0)."""
         return np.exp(keyed.rng(round, slot).standard_exponential((1, workers)) / self.shape)
 

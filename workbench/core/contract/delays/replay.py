@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, setting, user_path
 from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import Keyed, PerSample
+from workbench.core.contract.delays.base import CounterRNG, PerSample
 from workbench.core.contract.recorded import ENDINGS, own_times, place, read_times
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Replay(PerSample):
     >>> table = Path(tempfile.mkdtemp()) / "times.csv"
     >>> _ = table.write_text("worker,step,seconds\n1,0,0.5\n1,1,0.7\n")
     >>> model = Replay(path=str(table))
-    >>> model.compute(model.draw(Keyed(0), 0, 2, 0, None), np.array([1, 1])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 2, 0, None), np.array([1, 1])).shape
     (2,)
     """
 
-    lasting = True
+    per_run = True
     kind: Literal["replay"] = "replay"
     path: str = setting(description="table of recorded times: .csv or .parquet with worker, step, seconds")
     experiment: str | None = setting(None, "take this recording of the table only; empty = all")
@@ -60,15 +60,15 @@ class Replay(PerSample):
         "iterations that are taken in one go; then others are drawn; empty = all of them, in order",
         ge=1,
     )
-    again: int | None = setting(
+    resample_seed: int | None = setting(
         None,
         "seed by which iterations are drawn again first, as another recording may have them; empty = as recorded",
         ge=0,
     )
-    together: bool = setting(
+    common_start: bool = setting(
         False, "all workers begin at one recorded iteration: what held all of them up at once does so again"
     )
-    placed: bool = setting(
+    same_workers: bool = setting(
         False, "worker i takes the times of the i-th recorded one, from a drawn start: the very workers again"
     )
     as_recorded: bool = setting(
@@ -81,7 +81,7 @@ class Replay(PerSample):
         ge=0,
     )
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Recorded seconds, one per worker."""
         times, lengths, _ = self._times()
         if self.as_recorded:
@@ -89,15 +89,15 @@ class Replay(PerSample):
         rng = keyed.rng(-1)
         repeats = -(-workers // len(times))
         row = np.concatenate([rng.permutation(len(times)) for _ in range(repeats)])[:workers]
-        row = np.arange(workers) % len(times) if self.placed else row
+        row = np.arange(workers) % len(times) if self.same_workers else row
         share = rng.random(workers)
         if self.block is not None:
             number, round = divmod(round, self.block)
             share = keyed.rng(-1, number + 1).random(workers)
-        start = np.floor((share[0] if self.together else share) * lengths[row]).astype(int)
+        start = np.floor((share[0] if self.common_start else share) * lengths[row]).astype(int)
         place = (start + round) % lengths[row]
-        if self.again is not None:
-            place = drawn_again(times.shape[1], self.again)[place] % lengths[row]
+        if self.resample_seed is not None:
+            place = resampled_indices(times.shape[1], self.resample_seed)[place] % lengths[row]
         return times[row, place][None]
 
     def _times(self) -> Times:
@@ -127,7 +127,7 @@ class Replay(PerSample):
 
     def check_loads(self, loads: NDArray[Any]) -> None:
         """Read the table, and refuse workers or loads that it has no times for."""
-        self.compute(self.draw(Keyed(0), 0, len(loads), 0, None), loads)
+        self.compute(self.draw(CounterRNG(0), 0, len(loads), 0, None), loads)
 
     def recorded_samples(self, loads: NDArray[Any]) -> float:
         """How many samples a recorded time is for."""
@@ -150,7 +150,7 @@ def resampled(rounds: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=64)
-def drawn_again(rounds: int, seed: int) -> NDArray[np.int64]:
+def resampled_indices(rounds: int, seed: int) -> NDArray[np.int64]:
     """Which of so many recorded iterations stand for them in another recording: see `resampled`."""
     return resampled(rounds, np.random.default_rng(seed))
 

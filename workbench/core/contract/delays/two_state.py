@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
-from workbench.core.base.kinds import there_are
 from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.type_checks import there_are
 from workbench.core.base.types import Array
-from workbench.core.contract.delays.base import Keyed, PerSample
+from workbench.core.contract.delays.base import CounterRNG, PerSample
 
 
 class _Slower(PerSample):
@@ -41,15 +41,15 @@ class Heterogeneous(_Slower):
     """Paper 4, section II: a worker is slow for the whole run; slow and active ones straggle per iteration.
 
     >>> model = Heterogeneous()
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
-    lasting = True
+    per_run = True
     kind: Literal["heterogeneous"] = "heterogeneous"
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
-    who: tuple[int, ...] | None = setting(
+    slow_workers: tuple[int, ...] | None = setting(
         None, "ranks of the slow workers, from 1, whatever the share is; empty = drawn once a run"
     )
     slow_straggles: float = setting(
@@ -60,33 +60,35 @@ class Heterogeneous(_Slower):
     )
     factor: float = setting(10.0, "how many times longer a straggling worker takes", ge=1)
 
-    @field_validator("who")
+    @field_validator("slow_workers")
     @classmethod
     def _ranks(cls, who: tuple[int, ...] | None) -> tuple[int, ...] | None:
         if who is not None and (min(who, default=1) < 1 or len(set(who)) < len(who)):
-            raise SettingError(f"who = {list(who)}: take different ranks, from 1")
+            raise SettingError(f"slow_workers = {list(who)}: take different ranks, from 1")
         return who
 
     def check(self, workers: int) -> None:
-        if max(self.who or (), default=0) > workers:
-            raise SettingError(f"who = {list(self.who or ())}: {there_are('worker', 1, workers)}")
+        if max(self.slow_workers or (), default=0) > workers:
+            raise SettingError(
+                f"slow_workers = {list(self.slow_workers or ())}: {there_are('worker', 1, workers)}"
+            )
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Straggle or not (1 or 0), slow or not, per worker."""
-        if self.who is None:
+        if self.slow_workers is None:
             slow = keyed.rng(-1).random(workers) < self.slow
         else:
-            slow = np.isin(np.arange(1, workers + 1), self.who)
+            slow = np.isin(np.arange(1, workers + 1), self.slow_workers)
         chance = np.where(slow, self.slow_straggles, self.active_straggles)
         return np.stack([keyed.rng(round, slot).random(workers) < chance, slow]).astype(float)
 
     def expected(self, samples: int) -> float | None:
         """Of those who are given the share hangs on how many workers there are."""
-        return None if self.who is not None else super().expected(samples)
+        return None if self.slow_workers is not None else super().expected(samples)
 
     def quantile(self, q: float, samples: int) -> float | None:
         """Likewise."""
-        return None if self.who is not None else super().quantile(q, samples)
+        return None if self.slow_workers is not None else super().quantile(q, samples)
 
     @property
     def _share(self) -> float:
@@ -97,25 +99,25 @@ class Markov(_Slower):
     """A worker that turns slow stays slow for a while: on/off chain over the rounds, started stationary.
 
     >>> model = Markov()
-    >>> model.compute(model.draw(Keyed(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
+    >>> model.compute(model.draw(CounterRNG(0), 0, 3, 0, None), np.array([10, 10, 20])).shape
     (3,)
     """
 
-    memory: ClassVar[bool] = True
+    markovian: ClassVar[bool] = True
     kind: Literal["markov"] = "markov"
     shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
-    enter: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
-    leave: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
+    p_slow: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
+    p_recover: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)
     factor: float = setting(10.0, "how many times longer a slow worker takes", ge=1)
 
-    def draw(self, keyed: Keyed, round: int, workers: int, slot: int, before: Array | None) -> Array:
+    def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """State per worker: 1 slow, 0 fast."""
         u = keyed.rng(round, slot).random((1, workers))
         if before is None:
-            return (u < self.enter / (self.enter + self.leave)).astype(float)
-        return np.where(before > 0, u >= self.leave, u < self.enter).astype(float)
+            return (u < self.p_slow / (self.p_slow + self.p_recover)).astype(float)
+        return np.where(before > 0, u >= self.p_recover, u < self.p_slow).astype(float)
 
     @property
     def _share(self) -> float:
         """In the long run and, as chains start stationary, from the first round."""
-        return self.enter / (self.enter + self.leave)
+        return self.p_slow / (self.p_slow + self.p_recover)

@@ -15,16 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
-from workbench.core.contract.delays import Keyed
-from workbench.core.contract.mixed import STRIDE, Decoding, Few, Stale
+from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import Blend, Plan, Work
 from workbench.core.contract.problem import in_round, rows_of
 from workbench.core.contract.programs import plain_sum
 from workbench.core.contract.protocol import Compute
+from workbench.core.contract.weights import STRIDE, Decoding, SparseWeights, VersionedWeights
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
-MANY = 2**26  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
+MIN_DENSE_PARTS = (
+    2**26
+)  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
 EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
 BATCHES = 1  # random stream of mini-batches; delays have stream 0
 
@@ -59,7 +61,7 @@ class Coefficients:
         self.plan = plan
         self._rows: dict[int, tuple[Work, Array]] = {}
         self._own = plan.versions == 1  # every message is of its round's own model
-        self._thin = not self._own or (plan.ranks * plan.parts > MANY and plan.coordinates == 1)
+        self._thin = not self._own or (plan.ranks * plan.parts > MIN_DENSE_PARTS and plan.coordinates == 1)
         self._residual = 0.0  # of the newest round
         m = plan.coordinates
         self._ones = np.ones(plan.parts) if m == 1 else np.tile(np.eye(m), plan.parts)
@@ -91,8 +93,8 @@ class Coefficients:
         self._rows[id(work)] = (work, spread)
         return spread
 
-    def _few(self, model: int, job: int, parts: NDArray[np.int64], coefficients: Array) -> Few:
-        return Few(
+    def _few(self, model: int, job: int, parts: NDArray[np.int64], coefficients: Array) -> SparseWeights:
+        return SparseWeights(
             parts if self._own else (job - model) * STRIDE + model * self.plan.parts + parts, coefficients
         )
 
@@ -123,8 +125,8 @@ class Coefficients:
         """
         if round == len(self.weights):
             total, parts, stale = gradient, self.plan.parts, None
-            if isinstance(gradient, Few):
-                stale = None if self._own else Stale.of(gradient, parts)
+            if isinstance(gradient, SparseWeights):
+                stale = None if self._own else VersionedWeights.of(gradient, parts)
                 total = stale.total(parts) if stale else gradient.dense(parts)
             own = stale is None or stale.of_round(round)
             value = np.broadcast_to(total, self._ones.shape)
@@ -150,7 +152,7 @@ class Numbers:
         self.models = [problem.start()]
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
-        self._keyed = Keyed(seed, BATCHES)
+        self._keyed = CounterRNG(seed, BATCHES)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
 
     def turn(self, plan: Plan) -> None:

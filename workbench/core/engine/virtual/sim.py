@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from workbench.core.base.errors import QuorumLost, RunError, Stalled
+from workbench.core.base.errors import Deadlock, QuorumLost, RunError
+from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.links import Link
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.protocol import (
-    LOST,
     MODEL,
-    NEAR,
+    PEER_LOST,
+    REL_TOL,
     AllReduce,
     Close,
     Commit,
@@ -37,26 +38,25 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.ring import bytes_sent, ring_finish
 from workbench.core.contract.scheme import Scheme
-from workbench.core.contract.steering import Steering
-from workbench.core.engine.blame import blame, interrupted, program_of
+from workbench.core.engine.compute_times import ComputeTimes
 from workbench.core.engine.inbox import Inbox
-from workbench.core.engine.pace import Pace
 from workbench.core.engine.timeline import Timeline
+from workbench.core.engine.user_errors import note_interrupt, program_of, reraise_as_user_error
 from workbench.core.engine.virtual.arithmetic import Arithmetic
-from workbench.core.engine.virtual.moments import (
+from workbench.core.engine.virtual.event_order import (
     ARRIVED,
     COMPUTED,
-    RUNG,
-    TOLD,
+    MODEL_ARRIVED,
+    TIMER,
     TRANSFERRED,
+    EventOrder,
     Queued,
-    Turn,
-    Turns,
+    SortKey,
 )
 
 
 @dataclass(frozen=True)
-class World:
+class SimSetup:
     """All that a simulated run needs besides the scheme and its plan."""
 
     rounds: int
@@ -67,7 +67,7 @@ class World:
     deaths: Mapping[int, int] = field(default_factory=dict)  # rank -> round in which it dies
     record: bool = True  # keep the events
     watch: Callable[[Timeline], None] | None = None  # called after every round; what it raises ends the run
-    steering: Steering | None = None  # sees who takes how long
+    controller: AdaptiveController | None = None  # sees who takes how long
     start: float = 0.0  # when it begins, s
 
 
@@ -90,14 +90,14 @@ class _Rank:
 
 
 def simulate(
-    scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic, line: Timeline | None = None
+    scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, line: Timeline | None = None
 ) -> Timeline:
     """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on.
 
     `line`: rounds of this run that are over already, which goes on after them.
     """
     with _uncollected():  # nothing here is cyclic garbage, and looking for it costs a third of the time
-        return _Simulation(scheme, plan, world, arithmetic, line or Timeline()).run()
+        return _Simulation(scheme, plan, setup, arithmetic, line or Timeline()).run()
 
 
 @contextmanager
@@ -113,32 +113,32 @@ def _uncollected() -> Iterator[None]:
 
 class _Simulation:
     def __init__(
-        self, scheme: Scheme, plan: Plan, world: World, arithmetic: Arithmetic, line: Timeline
+        self, scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, line: Timeline
     ) -> None:
-        self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, world, arithmetic
-        self.now, self.serial = world.start, 0
-        self.last = world.rounds - 1  # what follows on the last commit's round counts as of that round
+        self.scheme, self.plan, self.world, self.arithmetic = scheme, plan, setup, arithmetic
+        self.now, self.serial = setup.start, 0
+        self.last = setup.rounds - 1  # what follows on the last commit's round counts as of that round
         self.heap: list[Queued] = []
-        self.turn = Turns(plan, world.delays).key
-        self.due: list[Turn] | None = None  # what is left of this moment, if there are several events
-        self.soon: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
+        self.event_order = EventOrder(plan, setup.delays).key
+        self.due: list[SortKey] | None = None  # what is left of this moment, if there are several events
+        self.ready: deque[tuple[int, Message, float, int]] = deque()  # deliveries at this very time
         self.line, first = line, len(line.times)
         if not first:
-            line.open(world.rounds)
-        self.log = self.line.events.append if world.record else (lambda row: None)
+            line.open(setup.rounds)
+        self.log = self.line.events.append if setup.record else (lambda row: None)
         self.open = len(plan.committers)
-        self.committed = [0] * world.rounds
+        self.committed = [0] * setup.rounds
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
-        self.port_free = np.full(plan.workers, world.start)
-        self.latency, self.width = world.link.latency, world.link.width
-        self.instant = world.delays.sending(0, 1.0) is None  # sending takes no time of its own
+        self.port_free = np.full(plan.workers, setup.start)
+        self.latency, self.width = setup.link.latency, setup.link.width
+        self.instant = setup.delays.sending(0, 1.0) is None  # sending takes no time of its own
         self.transfers: dict[int, float] = {}  # seconds by floats
-        self.pace = Pace(scheme, plan, world.delays)
+        self.compute_times = ComputeTimes(scheme, plan, setup.delays)
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
         nodes = [
-            Node(r, plan, world.rounds, world.floats, model, clock, *facts, first) for r in range(plan.ranks)
+            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first) for r in range(plan.ranks)
         ]
         self.ranks = [_Rank(program_of(scheme, node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
@@ -156,9 +156,9 @@ class _Simulation:
     def run(self) -> Timeline:
         for r in range(self.plan.ranks):
             self._resume(r, None)
-        heap, soon = self.heap, self.soon
+        heap, soon = self.heap, self.ready
         # In a ring every message has one possible sender.
-        near = NEAR if self.plan.parent.max() >= 0 else -1.0
+        near = REL_TOL if self.plan.parent.max() >= 0 else -1.0
         while self.open:
             if soon:
                 self._deliver(*soon.popleft())
@@ -166,7 +166,7 @@ class _Simulation:
                 event = heappop(heap)
                 self.now = now = event[0]
                 if heap and heap[0][0] <= now * near:
-                    self._moment(event)
+                    self._simultaneous(event)
                 else:
                     event[3](*event[4])
             else:
@@ -174,30 +174,30 @@ class _Simulation:
         self.line.close()
         return self.line
 
-    def _moment(self, first: Queued) -> None:
+    def _simultaneous(self, first: Queued) -> None:
         """Go through several events of one moment, and through what they cause at it."""
-        heap, limit = self.heap, first[0] * NEAR
+        heap, limit = self.heap, first[0] * REL_TOL
         due = self.due = []
         heappush(heap, first)
         while heap and heap[0][0] <= limit:
             event = heappop(heap)
             if event[2] == COMPUTED and not self.plan.children[event[4][0]]:
-                self._happen(event)  # a leaf has computed: nothing else of this moment comes before that
+                self._fire(event)  # a leaf has computed: nothing else of this moment comes before that
             else:
-                heappush(due, self.turn(event))
+                heappush(due, self.event_order(event))
         while due and self.open:
-            self._happen(heappop(due)[4])
+            self._fire(heappop(due)[4])
             while heap and heap[0][0] <= limit:
-                heappush(due, self.turn(heappop(heap)))
+                heappush(due, self.event_order(heappop(heap)))
         self.due = None
 
-    def _happen(self, event: Queued) -> None:
+    def _fire(self, event: Queued) -> None:
         time, _, _, what, args = event
         if time > self.now:
             self.now = time
         what(*args)
-        while self.soon and self.open:
-            self._deliver(*self.soon.popleft())
+        while self.ready and self.open:
+            self._deliver(*self.ready.popleft())
 
     def _at(self, time: float, stage: int, what: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.serial += 1
@@ -214,10 +214,10 @@ class _Simulation:
             if r in self.plan.committers:
                 self.open -= 1
         except Exception as error:
-            blame(error, self.scheme, r, len(self.line.times))
+            reraise_as_user_error(error, self.scheme, r, len(self.line.times))
             raise
         except KeyboardInterrupt as error:
-            interrupted(error, self.scheme, r, len(self.line.times))
+            note_interrupt(error, self.scheme, r, len(self.line.times))
             raise
 
     def _wake(self, r: int, ticket: int, answer: Any) -> None:
@@ -239,7 +239,7 @@ class _Simulation:
         if effect.batch:
             samples = min(effect.batch, samples)
         self.line.started[round if round < self.last else self.last] += samples
-        end = self.pace.end(self.now, r, effect, samples)
+        end = self.compute_times.end(self.now, r, effect, samples)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
 
@@ -255,8 +255,8 @@ class _Simulation:
         line.handled += 1
         line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
-        if self.world.steering is not None:
-            self.world.steering.took(round, r, self.now - start, samples)
+        if self.world.controller is not None:
+            self.world.controller.took(round, r, self.now - start, samples)
         self._resume(r, self.arithmetic.compute(r, effect))
 
     def _decode(self, r: int, rank: _Rank, effect: Decode) -> Any:
@@ -265,7 +265,7 @@ class _Simulation:
         end = self.now + effect.floats / self.world.decode_rate
         round = max(rank.floor.values(), default=1) - 1
         self.log((round, r, "decode", self.now, self.now, end, -1, 0, 0))
-        self._at(end, RUNG, self._wake, (r, rank.ticket, None))
+        self._at(end, TIMER, self._wake, (r, rank.ticket, None))
         return _BLOCKED
 
     def _die(self, r: int, rank: _Rank) -> Any:
@@ -273,7 +273,7 @@ class _Simulation:
         rank.done = True
         parent = int(self.plan.parent[r])
         if parent >= 0:
-            self.soon.append((parent, Message(r, LOST, 0, 0, None), self.now, 0))
+            self.ready.append((parent, Message(r, PEER_LOST, 0, 0, None), self.now, 0))
         elif self.plan.committers != (0,):
             raise QuorumLost(parent, self.world.deaths[r], [r])
         return _BLOCKED
@@ -299,24 +299,24 @@ class _Simulation:
                 self._arrive(*args)
             else:
                 self.serial += 1
-                heappush(self.due, self.turn((self.now, self.serial, ARRIVED, self._arrive, args)))
+                heappush(self.due, self.event_order((self.now, self.serial, ARRIVED, self._arrive, args)))
         return None
 
     def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
         """What comes from above has a way of its own: it never queues behind what comes from below."""
         link = self.world.link
         if not link.downloads:
-            self.soon.extend((to, message, self.now, floats) for to in targets)
+            self.ready.extend((to, message, self.now, floats) for to in targets)
             return
         if to := tuple(targets):
             arrives = self.now + link.latency + link.transfer(floats)
-            self._at(arrives, TOLD, self._deliver_all, (message.src, to, message, self.now, floats))
+            self._at(arrives, MODEL_ARRIVED, self._deliver_all, (message.src, to, message, self.now, floats))
 
     def _deliver_all(
         self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
     ) -> None:
         """What a node has told others."""
-        self.soon.extend((to, message, sent, floats) for to in targets)
+        self.ready.extend((to, message, sent, floats) for to in targets)
 
     def _sending(self, r: int, round: int, share: float) -> float:
         key = (round, share)
@@ -342,7 +342,7 @@ class _Simulation:
         if seconds is None:
             seconds = self.transfers[floats] = self.world.link.transfer(floats)
         if seconds == 0.0:
-            self.soon.append((to, message, sent, floats))
+            self.ready.append((to, message, sent, floats))
             return
         rank.port = current = (message, sent, floats, self.now)
         self._at(self.now + seconds, TRANSFERRED, self._transferred, (to, current))
@@ -374,8 +374,8 @@ class _Simulation:
             return
         begun = self.now if begun is None else begun
         self._count(to, message, sent, floats, begun)
-        if self.world.steering is not None and to == 0 and kind != LOST:
-            self.world.steering.received(message.src, floats / self.world.floats, sent, begun, self.now)
+        if self.world.controller is not None and to == 0 and kind != PEER_LOST:
+            self.world.controller.received(message.src, floats / self.world.floats, sent, begun, self.now)
         if rank.waits is not None and round >= rank.waits.get(kind, round + 1):
             rank.ticket += 1
             rank.waits = None
@@ -388,7 +388,7 @@ class _Simulation:
             self._resume(to, None)
 
     def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
-        if message.kind == LOST or (message.kind == MODEL and message.round > self.last):
+        if message.kind == PEER_LOST or (message.kind == MODEL and message.round > self.last):
             return
         line, round = self.line, message.round if message.round < self.last else self.last
         line.handled += 2  # a send and its receipt
@@ -400,7 +400,7 @@ class _Simulation:
         self.log((round, message.src, "send", sent, begun, self.now, to, self.width * floats, 1))
 
     def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
-        if message.kind not in (MODEL, LOST):
+        if message.kind not in (MODEL, PEER_LOST):
             self.line.handled += 1
             round = min(message.round, self.last)
             self.line.stale[round] += 1
@@ -415,9 +415,9 @@ class _Simulation:
                 (message,) = inbox.pop(i)
             return message
         if effect.until is not None:
-            if effect.until * NEAR < self.now:
+            if effect.until * REL_TOL < self.now:
                 return None
-            self._at(max(effect.until, self.now), RUNG, self._wake, (r, rank.ticket, None))
+            self._at(max(effect.until, self.now), TIMER, self._wake, (r, rank.ticket, None))
         rank.waits = effect.match
         return _BLOCKED
 
@@ -455,7 +455,7 @@ class _Simulation:
             end = float(finish[i])
             start = float(entry[i])
             self.log((round, r, "send", start, start, end, order[(i + 1) % n], sent[i], steps))
-            self._at(end, RUNG, self._wake, (r, self.ranks[r].ticket, total))
+            self._at(end, TIMER, self._wake, (r, self.ranks[r].ticket, total))
 
     def _commit(self, r: int, rank: _Rank, effect: Commit) -> Any:
         model, residual = self.arithmetic.commit(effect.round, effect.gradient, effect.residual)
@@ -473,7 +473,7 @@ class _Simulation:
         dead = [r for r, rank in enumerate(self.ranks) if not rank.alive]
         blocked = [r for r, rank in enumerate(self.ranks) if not rank.done]
         waiting = f"ranks {_some(blocked)} wait; dead: {_some(dead)}"
-        return Stalled(round, waiting)
+        return Deadlock(round, waiting)
 
 
 def _some(ranks: list[int]) -> str:

@@ -51,7 +51,7 @@ def root() -> Path:
 
 def ours(folder: Path) -> Path:
     """Make a folder of the cache, for this user alone; in one that the user chose, what is there stays as is."""
-    return private_folder(folder, mend="WORKBENCH_CACHE" not in os.environ)
+    return private_folder(folder, fix="WORKBENCH_CACHE" not in os.environ)
 
 
 def stored(room: str, content: bytes, ending: str) -> Path:

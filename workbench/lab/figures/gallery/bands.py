@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
+from workbench.lab.figures.labels import axis, result, setting, upper
 from workbench.lab.figures.lines import Line, about, draw, scale_y
-from workbench.lab.figures.meanings import axis, result, setting, upper
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
 _RATIO, _RATIO_TIME = 20.0, 6.0  # beyond them, ratios say more than differences: logarithmic axis

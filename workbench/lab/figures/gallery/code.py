@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.base.kinds import span
+from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 from workbench.core.experiment import Experiment

@@ -12,7 +12,7 @@ from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.types import Array
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import Series, named, shared
-from workbench.lab.figures.meanings import metric_words, short, upper
+from workbench.lab.figures.labels import metric_words, short, upper
 from workbench.lab.figures.speedups import (
     AXES,
     RISING,
@@ -45,7 +45,7 @@ def convergence(
     time is logarithmic where runs differ widely. `target`: the legend says where each run meets it, and in what
     multiple of CR's (or the fastest's) time.
 
-    Raises `SettingError`: metric, x or theme is unknown, the target is no number, or there are no traces.
+    Raises `SettingError`: metric, x or theme is unknown, the target is not a number, or there are no traces.
 
     >>> import workbench as wb
     >>> [curve.name for curve in convergence([wb.run(wb.Experiment(rounds=20))]).data]

@@ -14,8 +14,8 @@ from workbench.core.base.types import Array
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.convergence import RATIO_Y, log_x, title
 from workbench.lab.figures.inputs import named, plural, shared
+from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.lines import Line, about, draw, scale_y
-from workbench.lab.figures.meanings import metric_words
 from workbench.lab.figures.speedups import AXES, abscissa, column
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from workbench.analysis.tables.importance import importance as shares
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
-from workbench.lab.figures.meanings import result, setting, upper
+from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, Theme, new_figure
 
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
-from workbench.lab.figures.meanings import result, setting, upper
+from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _RATIO = 20.0

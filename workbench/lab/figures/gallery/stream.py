@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.core.base.kinds import span
 from workbench.core.base.settings import SettingError
+from workbench.core.base.type_checks import span
 from workbench.core.trace.stream import STATES, Stream
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import check_traces, plural

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.core.base.kinds import span
+from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.experiment import Experiment

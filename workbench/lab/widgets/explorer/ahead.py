@@ -8,8 +8,8 @@ import numpy as np
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
-from workbench.lab.figures.contest import Contest
 from workbench.lab.figures.inputs import labels
+from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
 DRAWS = 4_000  # computing times drawn for a forecast, rounds times workers: a slider waits for it
@@ -91,7 +91,7 @@ def alphas_of(shape: Shape) -> list[int]:
 
 def contest(
     setup: Setup, shape: Shape, workers: int, told: Callable[[float], bool] = lambda share: True
-) -> Contest | None:
+) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
 
     `told` is called with the share that is done; when it answers False, that is the end of it: None.
@@ -112,7 +112,7 @@ def contest(
             there = Setup(here.entries, {**here.common, "link": {**link, "latency": latency}, "faults": ()})
             seconds[i, j] = list(_means(there))
     alphas = tuple(shape.replace(stragglers=s).alpha for s in tried)
-    return Contest(tuple(names), alphas, LATENCIES, seconds)
+    return SchemeGrid(tuple(names), alphas, LATENCIES, seconds)
 
 
 def _means(setup: Setup) -> Iterator[float]:

@@ -13,17 +13,17 @@ from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
 from workbench.core.experiment import Experiment
-from workbench.core.presets.codedreduce import rivals
+from workbench.core.presets.codedreduce import baselines
 from workbench.core.problems import ProblemArgs
 from workbench.core.running.run import checked
 from workbench.core.trace.trace import Trace
 from workbench.lab.widgets.assets import Sheet
+from workbench.lab.widgets.callbacks import guarded
 from workbench.lab.widgets.explorer import tabs
-from workbench.lab.widgets.explorer.tab import Desk, Tab
+from workbench.lab.widgets.explorer.tab import ExplorerState, Tab
 from workbench.lab.widgets.explorer.tabs.preview import Preview
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.controls import Controls, preset_of
-from workbench.lab.widgets.guard import guarded
 from workbench.lab.widgets.plots.plot import Stills
 
 EXAMPLE: dict[str, Any] = {
@@ -45,7 +45,7 @@ class Explorer(w.VBox):
         for module in iter_modules(tabs.__path__):
             import_module(f"{tabs.__name__}.{module.name}")
         self.controls = Controls(experiments, self.refresh, name)
-        self.desk = Desk(self.controls, folder)
+        self.desk = ExplorerState(self.controls, folder)
         for tab in self.desk.tabs:
             setattr(self, tab.key, tab)
         self.tabs = w.Tab(self.desk.tabs, titles=[tab.title for tab in self.desk.tabs])
@@ -58,9 +58,9 @@ class Explorer(w.VBox):
         for family in (Scheme, DelayModel, ProblemArgs, Optimiser):
             family.catalogue.on_change(self._defined)
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Say what went wrong where the user looks first."""
-        self.desk.tabs[0].tell(text)
+        self.desk.tabs[0].report(text)
 
     @guarded
     def refresh(self) -> None:
@@ -121,6 +121,6 @@ def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str |
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
     if isinstance(setting, str):
-        chosen: Sequence[Experiment] = preset_of(setting) if setting else rivals(4, 3, 1, **EXAMPLE)
+        chosen: Sequence[Experiment] = preset_of(setting) if setting else baselines(4, 3, 1, **EXAMPLE)
         return Explorer(chosen, setting, folder)
     return Explorer(checked(setting), "", folder)

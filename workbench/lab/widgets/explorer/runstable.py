@@ -13,10 +13,10 @@ import pandas as pd
 
 from workbench.analysis.tables.about import delete, describe
 from workbench.analysis.tables.status import Status
-from workbench.analysis.tables.table import Reading, Runs
-from workbench.core.base.kinds import span
+from workbench.analysis.tables.table import LazyRuns, Runs
 from workbench.core.base.settings import SettingError
 from workbench.core.base.text import duration
+from workbench.core.base.type_checks import span
 from workbench.core.experiment import Experiment, described
 from workbench.core.running.run import Run, recorded
 from workbench.core.running.start import start
@@ -26,11 +26,7 @@ from workbench.core.trace.trust import runnable
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.widgets.assets import Sheet
-from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
-from workbench.lab.widgets.explorer.grid import Grid
-from workbench.lab.widgets.explorer.tables import table
-from workbench.lab.widgets.forms.fields import number
-from workbench.lab.widgets.guard import (
+from workbench.lab.widgets.callbacks import (
     Pane,
     button,
     fields_about,
@@ -41,6 +37,10 @@ from workbench.lab.widgets.guard import (
     seen,
     sentence,
 )
+from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
+from workbench.lab.widgets.explorer.grid import Grid
+from workbench.lab.widgets.explorer.tables import table
+from workbench.lab.widgets.forms.fields import number
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
@@ -75,7 +75,7 @@ class RunsTable(Pane):
         self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
     ) -> None:
         super().__init__()
-        self.runs = runs if isinstance(runs, Runs) else Reading(runs).runs()
+        self.runs = runs if isinstance(runs, Runs) else LazyRuns(runs).runs()
         self._lock, self._turn, self._filling = RLock(), 0, False
         self._thread: Thread | None = None
         self._offered = set[str]()  # columns that were shown without being asked for
@@ -104,7 +104,7 @@ class RunsTable(Pane):
     def _columns(self) -> w.Widget:
         self.columns = w.SelectMultiple(description="Columns", rows=8)
         self.pinned = w.SelectMultiple(description="Pinned", rows=8)
-        self.archived = w.Checkbox(description="archived ones too", indent=False, layout={"width": "160px"})
+        self.archived = w.Checkbox(description="Show archived", indent=False, layout={"width": "160px"})
         for part in (self.columns, self.pinned, self.archived):
             part.observe(lambda _: self._draw(), "value")
         lists = row(self.columns, self.pinned)
@@ -116,7 +116,7 @@ class RunsTable(Pane):
         self.target.tooltip = "adds time_to: when the loss was first at or below this"
         self.target.value = "" if self.runs.target is None else str(self.runs.target)
         self.target.observe(lambda _: self._aim(), "value")
-        again = button("Look again", self.again, "read the folders again")
+        again = button("Refresh", self.again, "read the folders again")
         return w.VBox([row(again, self.choose, self.target, self.archived), lists])
 
     @property
@@ -174,8 +174,8 @@ class RunsTable(Pane):
         """Read when the loss was first at or below what was typed."""
         target = number(text) if (text := self.target.value.strip()) else None
         if isinstance(target, str):
-            raise SettingError(f"target = {text!r}: is no number; write a loss such as 0.1, or nothing")
-        self.tell("")
+            raise SettingError(f"target = {text!r}: is not a number; write a loss such as 0.1, or nothing")
+        self.report("")
         self.runs = replace(self.runs, target=target)
         self.again()
 
@@ -185,7 +185,7 @@ class RunsTable(Pane):
         if self.runs.root is None:
             return
         self._turn += 1
-        reading = Reading(self.runs.root, self.runs.target, self.runs.metric)
+        reading = LazyRuns(self.runs.root, self.runs.target, self.runs.metric)
         work = (reading, self._turn)
         self._thread = Thread(target=self._follow, args=work, name="workbench-table", daemon=True)
         self._thread.start()
@@ -198,7 +198,7 @@ class RunsTable(Pane):
         return self._thread is None or not self._thread.is_alive()
 
     @guarded
-    def _follow(self, reading: Reading, turn: int) -> None:
+    def _follow(self, reading: LazyRuns, turn: int) -> None:
         """Read in a thread, say how far it is, and show what is read where that is more than is shown."""
         began = told = time.monotonic()
         due = began + SOON
@@ -218,7 +218,7 @@ class RunsTable(Pane):
             if turn == self._turn:
                 self.bar.value = ""
 
-    def _take(self, reading: Reading, turn: int) -> None:
+    def _take(self, reading: LazyRuns, turn: int) -> None:
         found = reading.runs()
         with self._lock:
             if turn == self._turn:
@@ -255,22 +255,22 @@ class RunsTable(Pane):
 
     def _actions(self) -> w.Widget:
         offered = {
-            "Mark all found": (
+            "Select all filtered": (
                 self.grid.mark_found,
                 "mark all runs that the search and the conditions leave",
             ),
-            "Unmark": (self.mark, "mark none"),
-            "Look into a round": (self.look, "one round of the marked run in slow motion"),
-            "Show on the live plot": (self.show, "the marked runs beside those that run"),
-            "Run again": (self.rerun, "start the marked runs' experiments anew"),
-            "Go on": (self.resume, "resume the marked real run, or follow it if it is under way"),
-            "What differs": (self.differ, "settings and results in which two marked runs differ"),
-            "As text": (self.copy, "the marked run as YAML and as a papermill line"),
-            "Archive": (self.archive, "put the marked runs away, or bring them back; nothing is deleted"),
+            "Clear selection": (self.mark, "mark none"),
+            "Look into a round": (self.look, "one round of the selected run in slow motion"),
+            "Show on the live plot": (self.show, "the selected runs beside those that run"),
+            "Run again": (self.rerun, "start the selected runs' experiments anew"),
+            "Resume": (self.resume, "resume the selected real run, or follow it if it is under way"),
+            "What differs": (self.differ, "settings and results in which two selected runs differ"),
+            "As text": (self.copy, "the selected run as YAML and as a papermill line"),
+            "Archive": (self.archive, "put the selected runs away, or bring them back; nothing is deleted"),
             "Delete": (self.ask, "asks before it deletes"),
         }
         self.question = w.HTML()
-        answers = self._button("Delete for good", self.delete), self._button("Keep them", self.forget)
+        answers = self._button("Delete for good", self.delete), self._button("Cancel", self.forget)
         self.confirm = row(self.question, *answers)
         self.forget()
         return w.VBox([row(*(self._button(words, *how) for words, how in offered.items())), self.confirm])
@@ -279,7 +279,7 @@ class RunsTable(Pane):
         """A button; what an earlier one complained about is over."""
 
         def press() -> None:
-            self.tell("")
+            self.report("")
             call()
 
         return button(words, press, tooltip)
@@ -298,7 +298,7 @@ class RunsTable(Pane):
     @guarded
     def _plot(self) -> None:
         """Draw the curves of what is marked, at once."""
-        self.tell("")
+        self.report("")
         if found := self.traces():
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if not (rows := self.chosen):
@@ -309,7 +309,7 @@ class RunsTable(Pane):
         self._say("; ".join(said[:4]))
 
     def traces(self) -> list[Trace]:
-        """Those of the marked runs that have rounds, at most so many; says which cannot be read."""
+        """Those of the selected runs that have rounds, at most so many; says which cannot be read."""
         found, bad = [], []
         for line in [each for each in self.chosen if each["state"] == "done"][:MOST]:
             try:
@@ -317,12 +317,12 @@ class RunsTable(Pane):
             except SettingError as error:
                 bad.append(str(error))
         if bad:
-            self.tell("; ".join(bad))
+            self.report("; ".join(bad))
         return found
 
     @guarded
     def look(self) -> None:
-        """Show a round of the marked run in slow motion."""
+        """Show a round of the selected run in slow motion."""
         self._some(1)
         trace = next(iter(self.traces()), None)
         if trace is None:
@@ -339,7 +339,7 @@ class RunsTable(Pane):
 
     @guarded
     def show(self) -> None:
-        """Show the marked runs on the live plot."""
+        """Show the selected runs on the live plot."""
         self._some(MOST)
         self._show([recorded(trace) for trace in self.traces()])
 
@@ -349,19 +349,19 @@ class RunsTable(Pane):
 
     @guarded
     def rerun(self) -> None:
-        """Start the experiments of the marked runs again; they are shown as they go on."""
+        """Start the experiments of the selected runs again; they are shown as they go on."""
         self._show([_again(row) for row in self._some(MOST)])
 
     @guarded
     def resume(self) -> None:
-        """Go on with the marked run."""
+        """Go on with the selected run."""
         (line,) = self._some(1)
         self._show([resume(line["folder"])])
         self._say(f"goes on in {line['folder']}")
 
     @guarded
     def differ(self) -> None:
-        """Show in what the two marked runs differ, and nothing else."""
+        """Show in what the two selected runs differ, and nothing else."""
         one, other = (row["run"] for row in self._some(2, least=2))
         found = self.runs.diff(one, other)
         rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
@@ -369,7 +369,7 @@ class RunsTable(Pane):
 
     @guarded
     def copy(self) -> None:
-        """Show the marked run as YAML, and the papermill line that runs it."""
+        """Show the selected run as YAML, and the papermill line that runs it."""
         (line,) = self._some(1)
         e = _experiment(line)
         cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
@@ -378,7 +378,7 @@ class RunsTable(Pane):
 
     @guarded
     def archive(self) -> None:
-        """Put the marked runs away; those that are away come back."""
+        """Put the selected runs away; those that are away come back."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
         self._write(rows, lambda _: {"archived": away}, "archived" if away else "brought back")
@@ -398,7 +398,7 @@ class RunsTable(Pane):
 
     @guarded
     def delete(self) -> None:
-        """Delete the marked runs, after the question."""
+        """Delete the selected runs, after the question."""
         if self.confirm.layout.display == "none":
             raise SettingError("runs: nothing was asked; press Delete first")
         rows = self._some()
@@ -414,11 +414,11 @@ class RunsTable(Pane):
 
     def _words(self) -> w.Widget:
         self.name, self.about, self.tags = fields = fields_about()
-        return row(*fields, self._button("Write", self.write, "into the marked runs' folders"))
+        return row(*fields, self._button("Write", self.write, "into the selected runs' folders"))
 
     @guarded
     def write(self) -> None:
-        """Write name, note and tags into the marked run; into several: the tags, beside those they have."""
+        """Write name, note and tags into the selected run; into several: the tags, beside those they have."""
         rows = self._some()
         if len(rows) == 1:
             name = {"name": self.name.value} if self.name.value.strip() else {}
@@ -443,12 +443,12 @@ class RunsTable(Pane):
         hint = "a new file, or a folder"
         self.path = w.Text(description="to", placeholder=hint, continuous_update=False)
         group = self._button("Group", self.group, "mean and band over the runs of each group")
-        export = self._button("Export", self.export, "write the marked runs, or all where none is marked")
+        export = self._button("Export", self.export, "write the selected runs, or all where none is marked")
         return w.VBox([row(self.of, self.by, group), row(self.form, self.path, export)])
 
     @guarded
     def export(self) -> None:
-        """Write the marked runs, or all that are shown, in the chosen form."""
+        """Write the selected runs, or all that are shown, in the chosen form."""
         if not (text := self.path.value.strip()):
             raise SettingError("to: nothing is written there; name a new file, or a folder, such as runs.csv")
         path = Path(text).expanduser()

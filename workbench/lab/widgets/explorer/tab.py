@@ -14,9 +14,9 @@ import plotly.graph_objects as go
 
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.style import Theme
+from workbench.lab.widgets.callbacks import Pane
 from workbench.lab.widgets.forms.controls import Controls
 from workbench.lab.widgets.forms.setup import Setup
-from workbench.lab.widgets.guard import Pane
 from workbench.lab.widgets.plots.plot import Plot
 
 Drawing = Callable[[Theme], "go.Figure | None"]
@@ -35,7 +35,7 @@ class Tab(Pane):
         super().__init_subclass__(**options)
         Tab.catalogue[cls.key] = cls
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ExplorerState) -> None:
         self.desk = desk
         super().__init__()
         self.children = [self.message, *self.parts()]
@@ -58,7 +58,7 @@ class Tab(Pane):
         return {}
 
 
-class Desk:
+class ExplorerState:
     """What is set, and the tabs that make something of it."""
 
     def __init__(self, controls: Controls, folder: str | Path) -> None:

@@ -68,7 +68,7 @@ def may_be_late(e: Experiment) -> str:
     >>> may_be_late(Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3, "stragglers": 1}))
     '1 of 4 children (25 %)'
     """
-    found, names = e.built_scheme.may_be_late(e.workers), type(e.built_scheme).model_fields
+    found, names = e.built_scheme.tolerated(e.workers), type(e.built_scheme).model_fields
     if found is None:
         return "–"
     whom = " children" if "children" in names else " in a group" if "groups" in names else ""

@@ -16,6 +16,7 @@ from workbench.core.presets.codedreduce import Preset, presets
 from workbench.core.presets.others import others
 from workbench.core.problems import ProblemArgs
 from workbench.core.problems.data import catalogue
+from workbench.lab.widgets.callbacks import button, sentence
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 from workbench.lab.widgets.forms.setup import (
@@ -33,7 +34,6 @@ from workbench.lab.widgets.forms.setup import (
     shape_of,
     with_shape,
 )
-from workbench.lab.widgets.guard import button, sentence
 
 _RUN = ("rounds", "seed", "decode_rate", "faults")
 Reasons = dict[str, str]  # by field
@@ -45,7 +45,7 @@ class Controls(w.VBox):
     def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
         self._told = changed
         titles = {"": "your own setting", **preset_titles()}
-        published = menu("preset", "published", titles, "an experiment of the papers")
+        published = menu("preset", "Preset", titles, "an experiment of the papers")
         self.preset = Form("", [published], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
         self.schemes = Entries(
@@ -96,7 +96,7 @@ class Controls(w.VBox):
         self.schemes.show(with_shape(self.setup(), shape, workers).entries)
 
     def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
-        """Set both, as a click on the map of winners does."""
+        """Set both, as a click on the phase diagram does."""
         self.link.fill({"latency": show(latency)})
         self.shapes.set_stragglers(stragglers)
         self._changed()

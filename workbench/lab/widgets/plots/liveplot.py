@@ -18,11 +18,11 @@ import traitlets as t
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
-from workbench.core.contract.steering import Change
+from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import COUNTS
 from workbench.core.running.run import Rows, Run
 from workbench.lab.figures.inputs import labels
-from workbench.lab.figures.meanings import metric_words
+from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.speedups import AXES
 from workbench.lab.figures.style import Theme, new_figure, palette, styles
 from workbench.lab.widgets.assets import script, style

@@ -24,7 +24,7 @@ from workbench.core.trace.stream import AGAIN, STATES, Stream
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.stream import colors
 from workbench.lab.widgets.assets import script, style
-from workbench.lab.widgets.guard import Pane, guarded
+from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Drawn, Stills
 from workbench.mpi.running.real import attach
@@ -240,7 +240,7 @@ class Rounds(Pane):
         self.round = round
         self.player.play(trace, round)
         self.children = [self.message, self.stream, self.player]
-        self.tell("")
+        self.report("")
 
 
 def stream(run: Run | Trace | str | Path) -> Rounds:

@@ -15,10 +15,10 @@ from workbench.lab.batch.background import Progress, SweepRun
 from workbench.lab.figures.gallery.bands import bands
 from workbench.lab.figures.gallery.importance import importance
 from workbench.lab.figures.gallery.parallel import parallel
-from workbench.lab.figures.meanings import result
+from workbench.lab.figures.labels import result
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import Sheet
-from workbench.lab.widgets.guard import Pane, button, guarded, offered, progress, row, sentence
+from workbench.lab.widgets.callbacks import Pane, button, guarded, offered, progress, row, sentence
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
 PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
@@ -47,14 +47,14 @@ class SweepPlot(Pane):
         self.plot = Plot()
         self.bar, self.failures = w.HTML(), w.HTML()
         self.stop_button = button("Stop", sweep.stop, "end the sweep; what is done stays")
-        self.go_button = button("Go on", self._go_on, "do what is missing, interrupted or failed")
+        self.resume_button = button("Resume", self._resume, "do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
-        self.view = w.Dropdown(description="Picture", options=list(VIEWS.items()))
-        self.along = w.Dropdown(description="Along", options=[ALL])
+        self.view = w.Dropdown(description="Figure", options=list(VIEWS.items()))
+        self.along = w.Dropdown(description="Parameter", options=[ALL])
         self.stop_button.add_class("wb-stop")
         for menu in (self.of, self.view, self.along):
             menu.observe(lambda _: self._draw(), "value")
-        buttons = w.HBox([self.stop_button, self.go_button])
+        buttons = w.HBox([self.stop_button, self.resume_button])
         buttons.add_class("wb")  # menus keep the page's own look
         every = row(buttons, self.view, self.of, self.along)
         super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
@@ -67,9 +67,9 @@ class SweepPlot(Pane):
         self._thread.start()
 
     @guarded
-    def _go_on(self) -> None:
-        self.sweep.go_on()
-        self.tell("")
+    def _resume(self) -> None:
+        self.sweep.resume()
+        self.report("")
         if not self._thread.is_alive():
             self._begin()
 
@@ -97,7 +97,7 @@ class SweepPlot(Pane):
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
         self.failures.value = _failures(p)
         over = p.state in OVER
-        self.stop_button.disabled, self.go_button.disabled = (
+        self.stop_button.disabled, self.resume_button.disabled = (
             over or p.state == "stopping",
             not over or p.state == "done",
         )
@@ -132,11 +132,11 @@ class SweepPlot(Pane):
         self.along.layout.display = "" if self.view.value == "bands" else "none"
         if self.table is None or not len(self.table.done):
             return
-        self.tell("")
+        self.report("")
         try:
             self.plot.show(self._drawn)
         except SettingError as error:
-            self.tell(f"{result(self.of.value)[0]}: {error}")
+            self.report(f"{result(self.of.value)[0]}: {error}")
 
 
 def _failures(p: Progress) -> str:

@@ -23,7 +23,7 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import read_text
 from workbench.core.base.text import dump
 from workbench.mpi.launch.package import tarred
-from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 # Files of the private halves.
 OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
@@ -100,7 +100,9 @@ def _common(user: str, key: str, known: str) -> str:
 """
 
 
-def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet) -> None:
+def deliver(
+    folder: Path, user: str, workers: Sequence[str], progress: ProgressCallback = no_progress
+) -> None:
     """Give the head what opens the workers, and wait until all machines are reached and will end themselves.
 
     Raises `ClusterError` where one is not; it is asked for 15 minutes.
@@ -113,12 +115,12 @@ def deliver(folder: Path, user: str, workers: Sequence[str], said: Said = quiet)
         lines = answer.stderr.decode(errors="replace").strip().splitlines()
         last = lines[-1] if lines else f"ssh ended with {answer.returncode}"
         _wait(end, f"the head cannot be reached ({last})")
-        said("reaching machines", 0, total)
+        progress("reaching machines", 0, total)
     while waiting := _unready(folder, workers):
         who = f"{len(waiting)} of {total} cannot be reached, or would not end themselves"
         _wait(end, f"{who}: {', '.join(waiting[:5])}")
-        said("reaching machines", total - len(waiting), total)
-    said("reaching machines", total, total)
+        progress("reaching machines", total - len(waiting), total)
+    progress("reaching machines", total, total)
 
 
 def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:

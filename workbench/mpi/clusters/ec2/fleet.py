@@ -20,8 +20,17 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import requests
 from workbench.mpi.clusters.ec2.aws import client, code, handled, interrupt, slices, spoken
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
-from workbench.mpi.clusters.ec2.requests import CLUSTER, HEAD, LAUNCH, Order, part_of, state, tagged, tags
-from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.clusters.ec2.requests import (
+    CLUSTER,
+    HEAD,
+    LAUNCH,
+    LaunchRequest,
+    part_of,
+    state,
+    tagged,
+    tags,
+)
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 AT_ONCE = 100  # machines in one call, as EC2's documentation advises
 PAGE = 500  # answers on a page
@@ -89,7 +98,7 @@ class Fleet:
         pages = self.ec2.get_paginator(operation).paginate(**only, PaginationConfig={"PageSize": PAGE})
         return [each for page in pages for each in page[key]]
 
-    def down(self, said: Said = quiet) -> int:
+    def down(self, progress: ProgressCallback = no_progress) -> int:
         """End everything that carries the cluster's tag, wait until it is gone; returns how many machines there were.
 
         Does nothing where there is nothing. Raises `ClusterError` with a list of what is left.
@@ -100,7 +109,7 @@ class Fleet:
             if left := self.left():
                 alive = len(left.get("machine", []))
                 most, looks = max(most, alive), 2  # what was made a moment ago may show itself late
-                said("ending machines", most - alive, most)
+                progress("ending machines", most - alive, most)
                 with spoken():
                     refused = self._strike(left)
                 if time.monotonic() > end or not _HOPELESS.isdisjoint(refused.values()):
@@ -110,7 +119,7 @@ class Fleet:
                 looks -= 1
             if looks:
                 time.sleep(PAUSE)
-        said("ending machines", most, most)
+        progress("ending machines", most, most)
         return most
 
     def _strike(self, left: dict[str, list[str]]) -> dict[str, str]:
@@ -135,7 +144,13 @@ class Fleet:
             return "" if "NotFound" in code(error) else code(error) or "no answer of AWS"
         return ""
 
-    def up(self, order: Order, said: Said, finish: Callable[[list[Machine]], None], keep: bool) -> None:
+    def up(
+        self,
+        order: LaunchRequest,
+        progress: ProgressCallback,
+        finish: Callable[[list[Machine]], None],
+        keep: bool,
+    ) -> None:
         """Have the machines of an order run; starts those that are not there yet.
 
         When it raises, for a Ctrl-C too, all that carries the cluster's tag is ended. Machines of somebody else's
@@ -160,24 +175,24 @@ class Fleet:
             The order names an image or a subnet that is not there.
         """
         there = self._there(order, keep)
-        with nullcontext() if keep else self._or_nothing(said):
-            finish(self._start(order, there, said))
+        with nullcontext() if keep else self._or_nothing(progress):
+            finish(self._start(order, there, progress))
 
     @contextmanager
-    def _or_nothing(self, said: Said) -> Iterator[None]:
+    def _or_nothing(self, progress: ProgressCallback) -> Iterator[None]:
         """End everything when something goes wrong; then, a second Ctrl-C does not come in between."""
         with handled(interrupt, "SIGTERM", "SIGHUP"):
             try:
                 yield
             except BaseException as error:
                 with handled(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP"):
-                    if second := self._down_at_last(said):
+                    if second := self._down_at_last(progress):
                         both = f"{str(error) or type(error).__name__}; moreover, {second}"
                         ends = "machines may be running: workbench cluster down ends them"
                         raise ClusterError(f"{both}; {ends}") from error
                 raise
 
-    def _down_at_last(self, said: Said) -> str:
+    def _down_at_last(self, progress: ProgressCallback) -> str:
         """End everything, in several attempts: one answer that is not AWS's must not leave machines running.
 
         Returns why that failed, empty if it did not.
@@ -186,13 +201,13 @@ class Fleet:
         for attempt in range(DOWN_ATTEMPTS):
             try:
                 time.sleep(PAUSE if attempt else 0.0)
-                self.down(said)
+                self.down(progress)
                 return ""
             except ClusterError as error:
                 why = str(error)
         return why
 
-    def _there(self, order: Order, keep: bool) -> set[str]:
+    def _there(self, order: LaunchRequest, keep: bool) -> set[str]:
         """Which parts are there; raises where machines are not of this order, or some are gone."""
         found = self.machines()
         if any(tags(m).get(LAUNCH) != order.launch for m in found):
@@ -207,8 +222,8 @@ class Fleet:
             raise ClusterError(f"{self!r}: {gone} of {order.count} are gone; {why}")
         return set(counts)
 
-    def _start(self, order: Order, there: set[str], said: Said) -> list[Machine]:
-        said("asking EC2", 0, order.count)
+    def _start(self, order: LaunchRequest, there: set[str], progress: ProgressCallback) -> list[Machine]:
+        progress("asking EC2", 0, order.count)
         with spoken():
             subnet, network = self._place(order)
             root = self._root(order)
@@ -222,12 +237,12 @@ class Fleet:
                 self._rehearse(call)
             for call in calls:
                 self._settled(self.ec2.run_instances, **call)
-        machines = self._await_running(order, said)
+        machines = self._await_running(order, progress)
         with spoken():
             self._inspect(order, machines, group)
         return machines
 
-    def _place(self, order: Order) -> tuple[str, str]:
+    def _place(self, order: LaunchRequest) -> tuple[str, str]:
         """Subnet and network. All machines are in one zone, so that all links are alike."""
         default = [{"Name": "default-for-az", "Values": ["true"]}]
         subnet = order.wanted.subnet
@@ -239,7 +254,7 @@ class Fleet:
         first = min(found, key=lambda each: str(each["AvailabilityZone"]))
         return first["SubnetId"], first["VpcId"]
 
-    def _root(self, order: Order) -> str:
+    def _root(self, order: LaunchRequest) -> str:
         """Name of the image's root disk: only who names it can say how large it is to be."""
         image, disk = order.wanted.image, order.wanted.disk
         found = self.ec2.describe_images(ImageIds=[image])["Images"]
@@ -250,7 +265,7 @@ class Fleet:
             raise SettingError(f"disk = {disk}: this image needs {needed} GB")
         return str(found[0]["RootDeviceName"])
 
-    def _group(self, order: Order, network: str) -> str:
+    def _group(self, order: LaunchRequest, network: str) -> str:
         """The security group, with the rules that it should have and no others."""
         found = self._all("describe_security_groups", "SecurityGroups")
         if not found:
@@ -287,7 +302,7 @@ class Fleet:
                     raise
             time.sleep(PAUSE)
 
-    def _await_running(self, order: Order, said: Said) -> list[Machine]:
+    def _await_running(self, order: LaunchRequest, progress: ProgressCallback) -> list[Machine]:
         end = time.monotonic() + PATIENCE
         while True:
             found = [m for m in self.machines(ended=True) if tags(m).get(LAUNCH) == order.launch]
@@ -295,14 +310,14 @@ class Fleet:
                 why = lost[0].get("StateReason", {}).get("Message") or "EC2 does not say why"
                 raise ClusterError(f"{self!r}: {len(lost)} of {order.count} ended while starting ({why})")
             running = [m for m in found if state(m) == "running"]
-            said("starting machines", len(running), order.count)
+            progress("starting machines", len(running), order.count)
             if len(running) >= order.count:
                 return running
             if time.monotonic() > end:
                 raise ClusterError(f"{self!r}: {len(running)} of {order.count} are up after {PATIENCE:g} s")
             time.sleep(PAUSE)
 
-    def _inspect(self, order: Order, machines: list[Machine], group: str) -> None:
+    def _inspect(self, order: LaunchRequest, machines: list[Machine], group: str) -> None:
         """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
         for m in machines:
             public = part_of(m) != HEAD and m.get("PublicIpAddress")

@@ -27,11 +27,11 @@ from workbench.mpi.clusters.ec2.aws import spoken, whose
 from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
 from workbench.mpi.clusters.ec2.notes import Notes
 from workbench.mpi.clusters.ec2.prices import LATE, bursts, credit_note
-from workbench.mpi.clusters.ec2.requests import HEAD, Order, Part, part_of, state
+from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, Part, part_of, state
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.gateway import Gateway
-from workbench.mpi.launch.reports import HostState, Said, Status, quiet
+from workbench.mpi.launch.reports import HostState, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
 _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
@@ -61,7 +61,7 @@ class Ec2(Ec2Settings):
         letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # those that a tag may have
         return Fleet(f"{self.owner or letters}/{self.name}", self.region)
 
-    def up(self, said: Said = quiet) -> None:
+    def up(self, progress: ProgressCallback = no_progress) -> None:
         """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
 
         Where they are up, it only opens ssh for the present address. When it raises, for a Ctrl-C too, nothing is left
@@ -73,9 +73,11 @@ class Ec2(Ec2Settings):
         >>> cluster.down()  # doctest: +SKIP
         """
         with ec2_notes.alone(self.folder):
-            notes = self._noted(said) or self._agreed()
+            notes = self._noted(progress) or self._agreed()
             try:
-                self.fleet.up(self._order(notes), said, lambda m: self._reach(notes, m, said), notes.complete)
+                self.fleet.up(
+                    self._order(notes), progress, lambda m: self._reach(notes, m, progress), notes.complete
+                )
             except BaseException:
                 with contextlib.suppress(ClusterError):
                     if not notes.complete and not self.fleet.left():
@@ -83,20 +85,20 @@ class Ec2(Ec2Settings):
                 raise
         print(f"log in to the head: ssh -F {shlex.quote(str(self.folder / access.CONFIG))} head")
 
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """End all machines, and all that came with them; raises `ClusterError` if anything is left."""
         with ec2_notes.alone(self.folder):
             with contextlib.suppress(ec2_notes.Damaged):
                 self._moved(ec2_notes.read(self.folder))
-            self.fleet.down(said)
+            self.fleet.down(progress)
             ec2_notes.forget(self.folder)
 
-    def _noted(self, said: Said) -> Notes | None:
+    def _noted(self, progress: ProgressCallback) -> Notes | None:
         """Notes of machines that are up, or were on their way when this program was killed; None: start anew."""
         notes = ec2_notes.read(self.folder)
         self._moved(notes)
         if notes is not None and not self.fleet.machines():
-            self.fleet.down(said)  # they ended themselves, the group and the key are still there
+            self.fleet.down(progress)  # they ended themselves, the group and the key are still there
             ec2_notes.forget(self.folder)
             return None
         if notes is None:
@@ -140,7 +142,7 @@ class Ec2(Ec2Settings):
         ec2_notes.write(self.folder, notes)
         return notes
 
-    def _order(self, notes: Notes) -> Order:
+    def _order(self, notes: Notes) -> LaunchRequest:
         """What EC2 is asked for: the same words for the same notes, so that asking twice starts nothing twice."""
         access.make_keys(self.folder)
         words = access.user_data(self.folder, access.HEAD_HOST, notes.deadline)
@@ -151,9 +153,9 @@ class Ec2(Ec2Settings):
             count, name = min(AT_ONCE, self.workers - first), f"workers-{k:03}"
             parts.append(Part(name, self.worker_type, count, worker, f"{notes.launch}-{name}"))
         key = access.public(self.folder, access.OWN)
-        return Order(self.fleet.tag, notes.launch, tuple(parts), key, self)
+        return LaunchRequest(self.fleet.tag, notes.launch, tuple(parts), key, self)
 
-    def _reach(self, notes: Notes, machines: list[Machine], said: Said) -> None:
+    def _reach(self, notes: Notes, machines: list[Machine], progress: ProgressCallback) -> None:
         """Have ssh reach all machines, see that runs can start, and write down where they are."""
         with spoken():
             head = next(m for m in machines if part_of(m) == HEAD)
@@ -162,10 +164,10 @@ class Ec2(Ec2Settings):
             workers = tuple(m["PrivateIpAddress"] for m in machines if part_of(m) != HEAD)
             private = head["PrivateIpAddress"]
         access.write_access(self.folder, self.user, address, private, workers)
-        access.deliver(self.folder, self.user, workers, said)
+        access.deliver(self.folder, self.user, workers, progress)
         notes = replace(notes, address=address, head=private, workers=workers)
         if workers:
-            self._ssh(notes).checked("runs cannot start", said)
+            self._ssh(notes).checked("runs cannot start", progress)
         ec2_notes.write(self.folder, notes)
 
     @property
@@ -202,7 +204,7 @@ class Ec2(Ec2Settings):
     def here(self) -> Site:
         return self.machines.here()
 
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Machines, what they cost so far at most, when they end, and their CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
         kinds = [f"{m['InstanceId']}, {m['InstanceType']}" for m in found]
@@ -214,7 +216,7 @@ class Ec2(Ec2Settings):
             return Status(rows, note=f"not up, but there are: {left}" if left else nothing)
         if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
             known = {row.host: row.note for row in rows}
-            seen = super().status(said).hosts  # by ssh: ranks, cores and memory
+            seen = super().status(progress).hosts  # by ssh: ranks, cores and memory
             rows = tuple(replace(host, note=host.note or known.get(host.host, "")) for host in seen)
         hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
         burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]

@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchRequest:
     """What to start. `launch`: who starts them, as a tag; `wanted`: what the machines are to be."""
 
     tag: str
@@ -46,7 +46,7 @@ class Order:
         return sum(part.count for part in self.parts)
 
 
-def tagged(order: Order, *sorts: str, part: str = "") -> list[dict[str, Any]]:
+def tagged(order: LaunchRequest, *sorts: str, part: str = "") -> list[dict[str, Any]]:
     """Tags that things of these sorts have from the moment they exist."""
     words = {"Name": f"{order.label}-{part}".rstrip("-"), CLUSTER: order.tag, LAUNCH: order.launch}
     words |= {PART: part} if part else {}
@@ -54,7 +54,7 @@ def tagged(order: Order, *sorts: str, part: str = "") -> list[dict[str, Any]]:
     return [{"ResourceType": sort, "Tags": listed} for sort in sorts]
 
 
-def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[str, Any]:
+def start(order: LaunchRequest, part: Part, subnet: str, group: str, root: str) -> dict[str, Any]:
     """The call that starts all machines of a part, or none; `root` names the image's root disk."""
     spot = order.wanted.spot and part.name != HEAD
     disk = {"VolumeSize": order.wanted.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
@@ -76,7 +76,7 @@ def start(order: Order, part: Part, subnet: str, group: str, root: str) -> dict[
     return call
 
 
-def _port(order: Order, part: Part, subnet: str, group: str) -> dict[str, Any]:
+def _port(order: LaunchRequest, part: Part, subnet: str, group: str) -> dict[str, Any]:
     """A machine's network interface: only the head can be reached from outside, at an address like the caller's."""
     six = ipaddress.ip_network(order.wanted.ssh_from).version == 6
     public: dict[str, Any] = {"AssociatePublicIpAddress": part.name == HEAD and not six}

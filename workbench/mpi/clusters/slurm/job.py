@@ -56,7 +56,7 @@ _GOES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"
 
 
 @dataclass(frozen=True)
-class Wish:
+class JobSpec:
     """What a job asks for. `folder`: where its log goes, a path on the shared file system."""
 
     name: str
@@ -72,13 +72,13 @@ class Wish:
     path: str = ""  # folder with the package, where the job's Python does not have it
 
 
-def script(wish: Wish) -> str:
+def script(spec: JobSpec) -> str:
     """Text of the job's script.
 
     A job that lost a node is not put into the queue again: its ranks are gone, and the run goes on from its checkpoint
     elsewhere.
 
-    >>> print(script(Wish("pool", "/shared/pool", ("python3", "-m", "this"), "1:00:00", 2, 4)))
+    >>> print(script(JobSpec("pool", "/shared/pool", ("python3", "-m", "this"), "1:00:00", 2, 4)))
     #!/bin/bash
     #SBATCH --job-name=pool
     #SBATCH --nodes=2
@@ -91,15 +91,15 @@ def script(wish: Wish) -> str:
     exec python3 -m this
     <BLANKLINE>
     """
-    options = {"job-name": wish.name, "partition": wish.partition, "account": wish.account}
-    options |= {"nodes": str(wish.nodes), "ntasks-per-node": str(wish.tasks), "time": wish.time}
-    options |= {"output": f"{wish.folder}/log.txt", "open-mode": "append"}
+    options = {"job-name": spec.name, "partition": spec.partition, "account": spec.account}
+    options |= {"nodes": str(spec.nodes), "ntasks-per-node": str(spec.tasks), "time": spec.time}
+    options |= {"output": f"{spec.folder}/log.txt", "open-mode": "append"}
     lines = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    lines = [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *wish.directives)]
-    lines = ["#!/bin/bash", *lines, "set -euo pipefail", *_loading(wish.modules)]
-    if wish.path:
-        lines.append(f"export PYTHONPATH={shlex.quote(wish.path)}${{PYTHONPATH:+:$PYTHONPATH}}")
-    return "\n".join([*lines, f"exec {shlex.join(wish.command)}", ""])
+    lines = [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *spec.directives)]
+    lines = ["#!/bin/bash", *lines, "set -euo pipefail", *_loading(spec.modules)]
+    if spec.path:
+        lines.append(f"export PYTHONPATH={shlex.quote(spec.path)}${{PYTHONPATH:+:$PYTHONPATH}}")
+    return "\n".join([*lines, f"exec {shlex.join(spec.command)}", ""])
 
 
 def _loading(modules: Sequence[str]) -> list[str]:

@@ -25,20 +25,28 @@ from workbench.core.base.errors import ClusterError, quoted
 from workbench.core.base.files import private_folder
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, setting
-from workbench.core.trace.layout import HOLDER
+from workbench.core.trace.layout import OWNER
 from workbench.mpi.clusters.base import Cluster, HostName, Word, matching
 from workbench.mpi.clusters.slurm import pool as jobs
-from workbench.mpi.clusters.slurm.job import TIME, Job, Wish, check_directive, refusal, script, submitted
+from workbench.mpi.clusters.slurm.job import TIME, Job, JobSpec, check_directive, refusal, script, submitted
 from workbench.mpi.clusters.slurm.pool import CANCELLING, NUMBER, SCRIPT, SlurmPool
-from workbench.mpi.clusters.slurm.queue import Refused, Ticket, call, look_up, node_names, ours, ticket
+from workbench.mpi.clusters.slurm.queue import (
+    CommandRejected,
+    JobStatusCache,
+    call,
+    look_up,
+    node_names,
+    ours,
+    status_of_job,
+)
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.gateway import Gateway
 from workbench.mpi.launch.head.pools import make_folder
 from workbench.mpi.launch.hosts.host import Host
 from workbench.mpi.launch.poolfolder import PoolFolder
-from workbench.mpi.launch.processes import RANKS, SUPERVISOR, here
-from workbench.mpi.launch.reports import Finding, HostState, Outputs, Said, Status, quiet
+from workbench.mpi.launch.processes import RANKS, SUPERVISOR, this_process
+from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
 CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
@@ -152,7 +160,7 @@ class Slurm(Cluster):
             )
         return self.nodes, self.tasks_per_node
 
-    def wish(self, ranks: int, folder: Path) -> Wish:
+    def job_spec(self, ranks: int, folder: Path) -> JobSpec:
         """The job for so many ranks."""
         nodes, tasks = self.shape(ranks)
         command = (self.interpreter, "-P", "-m", SUPERVISOR, str(folder))
@@ -160,7 +168,7 @@ class Slurm(Cluster):
         root = Path(__file__).resolve().parents[4]
         installed = root.name in ("site-packages", "dist-packages")  # then a Python has it by itself
         path = "" if installed else str(root)
-        return Wish(self.label, str(folder), command, nodes=nodes, tasks=tasks, path=path, **same)
+        return JobSpec(self.label, str(folder), command, nodes=nodes, tasks=tasks, path=path, **same)
 
     @property
     def interpreter(self) -> str:
@@ -188,41 +196,43 @@ class Login(Site):
     cluster: Slurm
 
     @override
-    def open(self, ranks: int, said: Said = quiet) -> SlurmPool:
+    def open(self, ranks: int, progress: ProgressCallback = no_progress) -> SlurmPool:
         cluster = self.cluster
         nodes, tasks = cluster.shape(ranks)
         private_folder(cluster.pools)
-        jobs.sweep(cluster.pools)
+        jobs.remove_stale(cluster.pools)
         jobs.free(cluster.pools)
-        more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": here()}
+        more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": this_process()}
         caches = {name: os.environ[name] for name in CACHES if name in os.environ}
         more |= {"keep": 60.0 * cluster.idle, "environment": mpiexec.settings("self,sm,tcp") | caches}
         command = partial(cluster.mpiexec, nodes * tasks, tasks)
         folder = make_folder(nodes * tasks, command, None, **more)
         try:
-            number = numbered(self._submit(folder, cluster.wish(ranks, folder)))
+            number = numbered(self._submit(folder, cluster.job_spec(ranks, folder)))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         (folder / NUMBER).write_text(number)
-        return SlurmPool(cluster.model_dump(mode="json"), folder, nodes * tasks, ticket=Ticket(number))
+        return SlurmPool(
+            cluster.model_dump(mode="json"), folder, nodes * tasks, job_status=JobStatusCache(number)
+        )
 
-    def _submit(self, folder: Path, wish: Wish, *options: str) -> str:
+    def _submit(self, folder: Path, wish: JobSpec, *options: str) -> str:
         """Hand a job in; what sbatch answers. Raises `SettingError` with the field that it does not like."""
         (folder / SCRIPT).write_text(script(wish))
         try:
             return call("sbatch", "--parsable", *options, str(folder / SCRIPT))
-        except Refused as refused:
+        except CommandRejected as refused:
             raise refusal(refused.said, self.cluster.model_dump()) from None
 
     @override
-    def holder(self, words: dict[str, Any], home: Path) -> SlurmPool:
+    def owner(self, words: dict[str, Any], home: Path) -> SlurmPool:
         settings, job = self.cluster.model_dump(mode="json"), str(words["job"])
         if not job.replace("_", "").isalnum():  # it becomes a word of squeue's and scancel's command lines
-            raise SettingError(f"{home / HOLDER}: job = {job!r}: is not the number of a job")
-        return SlurmPool(settings, Path(words["pool"]), 0, ticket=ticket(job))
+            raise SettingError(f"{home / OWNER}: job = {job!r}: is not the number of a job")
+        return SlurmPool(settings, Path(words["pool"]), 0, job_status=status_of_job(job))
 
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Nodes of our jobs, and what is in the queue; node-hours of the jobs that run now."""
         found, price = ours(self.cluster.label), self.cluster.price
         pools = self.cluster.pools.glob(f"*/{NUMBER}")
@@ -232,15 +242,15 @@ class Login(Site):
         cost = None if price is None else hours * price
         return Status(rows, hours, cost, "" if rows else "no job of ours is there")
 
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """Cancel our jobs, also those of other notebooks, and take their folders away.
 
         Raises `ClusterError` for a job that stays.
         """
         found = ours(self.cluster.label)
         for i, job in enumerate(found):
-            said("cancelling jobs", i, len(found))
-            Ticket(job.number).cancel(CANCELLING)
+            progress("cancelling jobs", i, len(found))
+            JobStatusCache(job.number).cancel(CANCELLING)
         for path in self.cluster.pools.glob(f"*/{NUMBER}"):
             if look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
@@ -248,7 +258,7 @@ class Login(Site):
         if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
             Host().do_clear(b"")
 
-    def check(self, said: Said = quiet) -> list[Finding]:
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """What would keep a job from starting: the shared folder, the Python, or what Slurm says to a trial."""
         host, found = socket.gethostname(), []
         try:
@@ -266,14 +276,14 @@ class Login(Site):
             shutil.rmtree(folder)
         return found
 
-    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
         """Run a command once on each node of a job of its own. Ctrl-C cancels the job."""
         folder = self._folder()
         srun = ("srun", f"--output={folder}/%N.out", "bash", "-c", EACH, str(folder), *command)
         try:
             wish = replace(self._all_nodes(folder), tasks=1, command=srun)
-            job = Ticket(numbered(self._submit(folder, wish)))
-            _await_over(job, said)
+            job = JobStatusCache(numbered(self._submit(folder, wish)))
+            _await_over(job, progress)
             written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}
             codes = {node: int(code) for node, code in written.items() if code.isdigit()}
             if not codes:
@@ -288,14 +298,14 @@ class Login(Site):
         private_folder(self.cluster.pools)
         return Path(tempfile.mkdtemp(dir=self.cluster.pools))
 
-    def _all_nodes(self, folder: Path) -> Wish:
-        return self.cluster.wish((self.cluster.nodes or 1) * self.cluster.tasks_per_node, folder)
+    def _all_nodes(self, folder: Path) -> JobSpec:
+        return self.cluster.job_spec((self.cluster.nodes or 1) * self.cluster.tasks_per_node, folder)
 
 
-def numbered(said: str) -> str:
+def numbered(progress: str) -> str:
     """The new job's number."""
-    if (number := submitted(said)) is None:
-        raise ClusterError(f"sbatch: answered without a job's number ({quoted(said, 200) or 'nothing'})")
+    if (number := submitted(progress)) is None:
+        raise ClusterError(f"sbatch: answered without a job's number ({quoted(progress, 200) or 'nothing'})")
     return number
 
 
@@ -320,11 +330,11 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
-def _await_over(ticket: Ticket, said: Said) -> None:
+def _await_over(ticket: JobStatusCache, progress: ProgressCallback) -> None:
     try:
         while not (job := ticket.job()).final and ticket.never is None:
-            said(job.waiting() if job.waits else "running", 0, 0)
-            time.sleep(jobs.LOOK_EVERY)
+            progress(job.waiting() if job.waits else "running", 0, 0)
+            time.sleep(jobs.POLL_INTERVAL_S)
     except BaseException:
         ticket.cancel(CANCELLING)
         raise

@@ -12,18 +12,18 @@ from typing_extensions import override
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import read_text
 from workbench.core.trace.layout import ENDED
-from workbench.mpi.clusters.slurm.queue import Ticket, call
+from workbench.mpi.clusters.slurm.queue import JobStatusCache, call
 from workbench.mpi.launch.head.pools import FolderPool
 from workbench.mpi.launch.poolfolder import PoolFolder
-from workbench.mpi.launch.processes import here, is_alive
-from workbench.mpi.launch.reports import Said, quiet
-from workbench.mpi.launch.site import Holder
+from workbench.mpi.launch.processes import is_alive, this_process
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
+from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import Task
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
 CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
-LOOK_EVERY = 0.2  # s between looks into the pool's folder while the job is in the queue
+POLL_INTERVAL_S = 0.2  # s between looks into the pool's folder while the job is in the queue
 OLD = 86400.0  # s after which a folder that nobody has cleared away is
 
 
@@ -31,30 +31,30 @@ OLD = 86400.0  # s after which a folder that nobody has cleared away is
 class SlurmPool(FolderPool):
     """A pool whose supervisor is a Slurm job; `ranks` is 0 where only the job is known."""
 
-    ticket: Ticket = field(kw_only=True)
+    job_status: JobStatusCache = field(kw_only=True)
 
     @property
     @override
     def running(self) -> bool:
-        return not self.ticket.job().over
+        return not self.job_status.job().over
 
     @override
     def wait(self, seconds: float) -> bool:
-        return self.ticket.await_end(seconds)
+        return self.job_status.await_end(seconds)
 
     @override
     def kill(self) -> None:
-        self.ticket.cancel(CANCELLING)
+        self.job_status.cancel(CANCELLING)
 
     def close(self) -> None:
         """See `FolderPool.close`. A job that is still in the queue is cancelled at once."""
-        if self.ticket.job(fresh=True).waits:
+        if self.job_status.job(fresh=True).waits:
             self.kill()
         super().close()
 
     @override
-    def submit(self, task: Task, said: Said = quiet) -> Holder:
-        holder = super().submit(task, said)
+    def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
+        holder = super().submit(task, progress)
         (self.folder / RUN).write_text(task.folder)
         return holder
 
@@ -65,56 +65,56 @@ class SlurmPool(FolderPool):
 
     @override
     def words(self) -> dict[str, Any]:
-        return {**super().words(), "job": self.ticket.number}
+        return {**super().words(), "job": self.job_status.number}
 
     @property
     def alive(self) -> bool:
         """See `Pool.alive`; a job that will never start is not."""
-        return super().alive and self.ticket.never is None
+        return super().alive and self.job_status.never is None
 
     @property
     def start_patience(self) -> float:
         """See `FolderPool.start_patience`: endless while the job is in the queue."""
-        return float("inf") if self.ticket.job().waits else super().start_patience
+        return float("inf") if self.job_status.job().waits else super().start_patience
 
     @property
     @override
     def up_note(self) -> str:
-        job = self.ticket.job()
-        return self.ticket.trouble or (job.waiting() if job.waits else super().up_note)
+        job = self.job_status.job()
+        return self.job_status.trouble or (job.waiting() if job.waits else super().up_note)
 
-    def await_ready(self, said: Said = quiet) -> None:
+    def await_ready(self, progress: ProgressCallback = no_progress) -> None:
         """See `Pool.await_ready`; however long the job is in the queue, unless it could never start.
 
         When it is broken off (`said` raises, Ctrl-C), the job is cancelled.
         """
         try:
-            while self.alive and self.ticket.job().waits and not self.files.log.exists():
-                said(self.up_note, 0, 0)
-                time.sleep(LOOK_EVERY)
-            self.ticket.job(fresh=True)  # the log is there before Slurm is asked again
-            super().await_ready(said)
+            while self.alive and self.job_status.job().waits and not self.files.log.exists():
+                progress(self.up_note, 0, 0)
+                time.sleep(POLL_INTERVAL_S)
+            self.job_status.job(fresh=True)  # the log is there before Slurm is asked again
+            super().await_ready(progress)
         except BaseException:
             if not self.files.ready:
                 with contextlib.suppress(ClusterError):
-                    self.ticket.cancel(CANCELLING)
+                    self.job_status.cancel(CANCELLING)
             raise
 
     def reason(self) -> str | None:
-        """See `Holder.reason`: the ranks' own, else what Slurm says became of the job."""
+        """See `RunOwner.reason`: the ranks' own, else what Slurm says became of the job."""
         return super().reason() or self._ending()
 
     def _ending(self) -> str | None:
-        job = self.ticket.job(fresh=True)
+        job = self.job_status.job(fresh=True)
         return job.ending() if job.over and job.state != "COMPLETED" else None
 
     def why_not(self) -> str:
         """See `FolderPool.why_not`: Slurm's word, and the end of the log. Withdraws a job that could never start."""
-        if (never := self.ticket.never) is not None:
+        if (never := self.job_status.never) is not None:
             self.close()
             return never
         own = super().reason()
-        why = own or self._ending() or f"job {self.ticket.number}: it ended before its ranks were up"
+        why = own or self._ending() or f"job {self.job_status.number}: it ended before its ranks were up"
         return f"{why} ({last_line(self.files)}){self.files.kept_log()}"
 
 
@@ -136,13 +136,13 @@ def free(pools: Path) -> None:
     """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
     for path in pools.glob(f"*/{NUMBER}"):
         pid, host = PoolFolder(path.parent).settings()["by"]
-        if host == here().host and not is_alive(pid) and idle(path.parent):
+        if host == this_process().host and not is_alive(pid) and idle(path.parent):
             with contextlib.suppress(ClusterError):
                 call("scancel", read_text(path))
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def sweep(pools: Path) -> None:
+def remove_stale(pools: Path) -> None:
     """Remove the folders of jobs that ended long ago."""
     for folder in pools.iterdir():
         with contextlib.suppress(OSError):

@@ -15,17 +15,17 @@ from workbench.mpi.launch.processes import awaited
 PATIENCE = 120.0  # s for one command: a busy controller takes its time
 SOON, RUNNING, WAITING = 1.0, 5.0, 15.0  # s between looks at a job: at first, while it runs, while it waits
 SLOWER = 1.3  # times, each
-LOOK_EVERY = 0.5  # s, while somebody waits for a job's end
+POLL_INTERVAL_S = 0.5  # s, while somebody waits for a job's end
 NOT_SLURM = "it answered with something that Slurm does not print"
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ", "SLURM_CONF")
 
 
-class Refused(ClusterError):
+class CommandRejected(ClusterError):
     """A command of Slurm has failed; `said`: what it said."""
 
-    def __init__(self, command: str, said: str) -> None:
-        super().__init__(f"{command}: {quoted(said) or 'failed without a word'}")
-        self.said = said
+    def __init__(self, command: str, progress: str) -> None:
+        super().__init__(f"{command}: {quoted(progress) or 'failed without a word'}")
+        self.said = progress
 
 
 def call(*command: str) -> str:
@@ -44,10 +44,10 @@ def call(*command: str) -> str:
     except OSError as error:
         raise ClusterError(f"{command[0]}: cannot be run on this machine ({reason(error)})") from None
     except subprocess.TimeoutExpired:
-        raise Refused(command[0], f"no answer within {PATIENCE:g} s") from None
+        raise CommandRejected(command[0], f"no answer within {PATIENCE:g} s") from None
     output, errors = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
     if done.returncode:
-        raise Refused(command[0], errors + output)
+        raise CommandRejected(command[0], errors + output)
     return output
 
 
@@ -55,14 +55,14 @@ def jobs(*which: str) -> list[Job]:
     """Return the jobs that squeue lists, by its own words for which; raise `Refused` where it lists something else."""
     if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
         return found
-    raise Refused("squeue", f"{NOT_SLURM} ({quoted(answer, 100)})")
+    raise CommandRejected("squeue", f"{NOT_SLURM} ({quoted(answer, 100)})")
 
 
 def look_up(number: str) -> Job:
     """One job, also after its end; raises `Refused` if Slurm cannot be asked."""
     try:
         found = jobs("-t", "all", "-j", number)
-    except Refused as refused:
+    except CommandRejected as refused:
         if "Invalid job id" not in refused.said:
             raise
         found = []
@@ -88,11 +88,11 @@ def node_names(text: str) -> list[str]:
     """Return names of nodes, written out: n[1-3] is n1, n2, n3; raise `Refused` where scontrol lists others."""
     names = (answer := call("scontrol", "show", "hostnames", text)).split() if text else []
     if text and not (names and all(re.fullmatch(r"[\w.-]+", name) for name in names)):
-        raise Refused("scontrol", f"{NOT_SLURM} ({quoted(answer, 100)})")
+        raise CommandRejected("scontrol", f"{NOT_SLURM} ({quoted(answer, 100)})")
     return names
 
 
-class Ticket:
+class JobStatusCache:
     """A job of ours, looked up no more often than is polite: less and less while nothing changes."""
 
     def __init__(self, number: str, ask: Callable[[str], Job] = look_up) -> None:
@@ -119,7 +119,7 @@ class Ticket:
 
     def await_end(self, seconds: float) -> bool:
         """Wait until nothing of it is left on any node, so long at most; says whether that is so."""
-        return awaited(lambda: self.job(fresh=True).final, seconds, LOOK_EVERY)
+        return awaited(lambda: self.job(fresh=True).final, seconds, POLL_INTERVAL_S)
 
     def cancel(self, seconds: float) -> None:
         """End it; raises `ClusterError` unless squeue says that it has gone."""
@@ -133,6 +133,6 @@ class Ticket:
 
 
 @cache
-def ticket(number: str) -> Ticket:
+def status_of_job(number: str) -> JobStatusCache:
     """The one ticket of a job in this process, so that nobody asks Slurm more often than it."""
-    return Ticket(number)
+    return JobStatusCache(number)

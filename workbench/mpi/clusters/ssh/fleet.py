@@ -12,8 +12,8 @@ from workbench.core.base.errors import ClusterError
 from workbench.mpi.launch.gateway import HOST, Connection, Gateway
 from workbench.mpi.launch.hosts.host import Host
 from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK, files_needed
-from workbench.mpi.launch.prepared import have, ship
-from workbench.mpi.launch.reports import Finding, Said, quiet, unreached
+from workbench.mpi.launch.prepared import has, send
+from workbench.mpi.launch.reports import Finding, ProgressCallback, no_progress, unreached
 
 AT_ONCE = 32  # connections that are opened at the same time
 SKEW = 2.0  # s that wall clocks may differ by
@@ -29,15 +29,17 @@ class Fleet:
     ways: dict[str, Gateway]
     cache: str | None = None
 
-    def visit(self, work: Callable[[Connection], Any], said: Said, what: str) -> dict[str, Any]:
+    def visit(
+        self, work: Callable[[Connection], Any], progress: ProgressCallback, what: str
+    ) -> dict[str, Any]:
         """Connect to each host and do something there; its result, or the `ClusterError` that came of it, by host."""
         found: dict[str, Any] = dict.fromkeys(self.ways)
-        said(what, 0, len(found))
+        progress(what, 0, len(found))
         with ThreadPoolExecutor(AT_ONCE) as threads:
             waiting = {threads.submit(self._one, way, work): host for host, way in self.ways.items()}
             for done, future in enumerate(as_completed(waiting), 1):
                 found[waiting[future]] = future.result()
-                said(what, done, len(found))
+                progress(what, done, len(found))
         return found
 
     def _one(self, way: Gateway, work: Callable[[Connection], Any]) -> Any:
@@ -47,17 +49,19 @@ class Fleet:
         except ClusterError as error:
             return error
 
-    def each(self, question: str, said: Said, what: str, **words: Any) -> dict[str, dict[str, Any]]:
+    def each(
+        self, question: str, progress: ProgressCallback, what: str, **words: Any
+    ) -> dict[str, dict[str, Any]]:
         """Ask each host the same; answers of those that are reached."""
-        found = self.visit(lambda link: link.ask(question, **words)[0], said, what)
+        found = self.visit(lambda link: link.ask(question, **words)[0], progress, what)
         return {host: answer for host, answer in found.items() if not isinstance(answer, ClusterError)}
 
-    def bring(self, data: Any, said: Said) -> None:
+    def bring(self, data: Any, progress: ProgressCallback) -> None:
         """Have prepared data on this host and on all others; raises `ClusterError`."""
-        if not have(**data):
+        if not has(**data):
             why = "they should have been brought here"
             raise ClusterError(f"the data are not on this host ({data['key']}); {why}")
-        found = self.visit(lambda link: ship(link, data, quiet), said, "bringing data to hosts")
+        found = self.visit(lambda link: send(link, data, no_progress), progress, "bringing data to hosts")
         for host, error in found.items():
             if isinstance(error, ClusterError):
                 raise ClusterError(f"the data could not be brought to {host} ({error})")
@@ -96,10 +100,10 @@ class Survey:
         return found
 
 
-def survey(fleet: Fleet, first: str, said: Said, known_hosts: str | None) -> Survey:
+def survey(fleet: Fleet, first: str, progress: ProgressCallback, known_hosts: str | None) -> Survey:
     """Look at all hosts; bring the package to those that lack it."""
     head = {**Host().do_facts(b""), "skew": 0.0}
-    answers = fleet.visit(_facts, said, "checking hosts")
+    answers = fleet.visit(_facts, progress, "checking hosts")
     facts: dict[str, Facts] = {first: head}
     findings = [*_wrong(first, head, head)]
     for host, answer in answers.items():

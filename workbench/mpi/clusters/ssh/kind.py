@@ -32,12 +32,21 @@ from workbench.mpi.clusters.base import Cluster, HostName, Word, placed
 from workbench.mpi.clusters.ssh.fleet import Fleet, survey
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.gateway import Connection, Gateway
-from workbench.mpi.launch.head.pools import ChildPool, StartedBefore, make_folder, supervised, sweep
+from workbench.mpi.launch.head.pools import AttachedPool, ChildPool, make_folder, remove_stale, supervised
 from workbench.mpi.launch.hosts.host import Host
 from workbench.mpi.launch.package import START, Package, packed
 from workbench.mpi.launch.processes import RANKS
-from workbench.mpi.launch.reports import Finding, HostState, Outputs, Said, Status, quiet, table, unreached
-from workbench.mpi.launch.site import Holder, Site
+from workbench.mpi.launch.reports import (
+    Finding,
+    HostState,
+    Outputs,
+    ProgressCallback,
+    Status,
+    no_progress,
+    table,
+    unreached,
+)
+from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
 HERE = "here"  # a head that is this machine
@@ -55,7 +64,7 @@ def _quoted(path: str) -> str:
     return '"' + path.replace('"', "") + '"' if " " in path else path
 
 
-class Member(Settings):
+class HostSpec(Settings):
     """One host and its share of the workers."""
 
     host: HostName = setting(..., "name or address")
@@ -66,7 +75,7 @@ class Ssh(Cluster):
     """Hosts that are reached by ssh."""
 
     kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
-    hosts: tuple[Member, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
+    hosts: tuple[HostSpec, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
     hostfile: str | None = setting(None, "instead of hosts: a file with lines such as 'NAME slots=4'")
     head: HostName | None = setting(
         None, "the host of the master; by default the first of hosts; 'here' is this machine"
@@ -139,7 +148,7 @@ class Ssh(Cluster):
         return self.head or self.hosts[0].host
 
     @property
-    def others(self) -> tuple[Member, ...]:
+    def others(self) -> tuple[HostSpec, ...]:
         """The hosts besides the head."""
         return tuple(member for member in self.hosts if member.host != self.first)
 
@@ -213,29 +222,29 @@ class Ssh(Cluster):
     def here(self) -> Site:
         return Head(self)
 
-    def up(self, said: Said = quiet) -> None:
+    def up(self, progress: ProgressCallback = no_progress) -> None:
         """Check all hosts and bring the package there."""
         opened = self._since is None
         writable_folder(self._noted.parent, "XDG_STATE_HOME")
         try:
-            super().up(said)
+            super().up(progress)
             if opened:
                 private_folder(self._noted.parent)
                 write_json(self._noted, {"since": time.time()})
         except BaseException:
             if opened:
                 with contextlib.suppress(ClusterError):
-                    self.down(said)
+                    self.down(progress)
             raise
 
     @override
-    def down(self, said: Said = quiet) -> None:
-        super().down(said)
+    def down(self, progress: ProgressCallback = no_progress) -> None:
+        super().down(progress)
         self._noted.unlink(missing_ok=True)
 
     @override
-    def status(self, said: Said = quiet) -> Status:
-        found = super().status(said)
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
+        found = super().status(progress)
         if (since := self._since) is None:
             return replace(found, note="is not up: nothing is counted")
         hours = len(found.hosts) * max(time.time() - since, 0.0) / 3600
@@ -291,10 +300,10 @@ class SpreadPool(ChildPool):
     fleet: Fleet = field(kw_only=True)
     brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
 
-    def submit(self, task: Task, said: Said = quiet) -> Holder:
+    def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
         """See `Pool.submit`; the data are brought to all hosts first."""
         if task.data is not None and task.data["key"] not in self.brought:
-            self.fleet.bring(task.data, said)
+            self.fleet.bring(task.data, progress)
             self.brought.add(task.data["key"])
         return super().submit(task)
 
@@ -312,12 +321,15 @@ class Head(Site):
         return Fleet({member.host: cluster.way(member.host) for member in cluster.others}, cluster.cache)
 
     @override
-    def open(self, ranks: int, said: Said = quiet) -> SpreadPool:
+    def open(self, ranks: int, progress: ProgressCallback = no_progress) -> SpreadPool:
         cluster = self.cluster
-        found, places = survey(self.fleet, cluster.first, said, cluster.known_hosts), cluster.placed(ranks)
+        found, places = (
+            survey(self.fleet, cluster.first, progress, cluster.known_hosts),
+            cluster.placed(ranks),
+        )
         if findings := [*found.findings, *found.room(places)]:
             raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
-        sweep()
+        remove_stale()
         ways = {host: way for host, way in self.fleet.ways.items() if host in places}
         more: dict[str, Any] = {"environment": mpiexec.settings("self,sm,tcp"), "mark": cluster.mark}
         more["ways"] = [{"gateway": way.words(), "cache": cluster.cache} for way in ways.values()]
@@ -352,21 +364,21 @@ class Head(Site):
         ]
 
     @override
-    def holder(self, words: dict[str, Any], home: Path) -> StartedBefore:
-        return StartedBefore.of(words)
+    def owner(self, words: dict[str, Any], home: Path) -> AttachedPool:
+        return AttachedPool.of(words)
 
     @override
-    def check(self, said: Said = quiet) -> list[Finding]:
-        return survey(self.fleet, self.cluster.first, said, self.cluster.known_hosts).findings
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
+        return survey(self.fleet, self.cluster.first, progress, self.cluster.known_hosts).findings
 
-    def status(self, said: Said = quiet) -> Status:
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Each host and how many ranks of ours it has."""
         here, mark = Host(), self.cluster.mark
 
         def ask(link: Connection) -> tuple[Any, Any]:
             return link.ask("facts")[0], link.ask("ranks", pool=mark)[0]
 
-        answers = self.fleet.visit(ask, said, "asking hosts")
+        answers = self.fleet.visit(ask, progress, "asking hosts")
         mine, rows = (here.do_facts(b""), here.do_ranks(b"", mark)), []
         for host, answer in {self.cluster.first: mine, **answers}.items():
             if isinstance(answer, ClusterError):
@@ -377,17 +389,17 @@ class Head(Site):
                 rows.append(HostState(host, "up", ranks["ranks"], *seen))
         return Status(tuple(rows))
 
-    def down(self, said: Said = quiet) -> None:
+    def down(self, progress: ProgressCallback = no_progress) -> None:
         """End our processes on all hosts, then take away what was brought there."""
         here, mark = Host(), self.cluster.mark
         here.do_sweep(b"", mark)
-        self.fleet.each("sweep", said, "ending processes", pool=mark)
-        self.fleet.each("clear", said, "clearing up")
+        self.fleet.each("sweep", progress, "ending processes", pool=mark)
+        self.fleet.each("clear", progress, "clearing up")
         here.do_clear(b"")
 
     @override
-    def run(self, command: Sequence[str], said: Said = quiet) -> Outputs:
-        found = self.fleet.each("run", said, "running", command=list(command))
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
+        found = self.fleet.each("run", progress, "running", command=list(command))
         here = Host().do_run(b"", list(command))
         results = {self.cluster.first: here, **found}
         return {host: (answer["code"], answer["output"]) for host, answer in results.items()}

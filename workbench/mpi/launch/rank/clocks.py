@@ -11,17 +11,17 @@ from typing import Any
 from workbench.core.base.arrays import from_bytes, joined
 from workbench.core.contract.plan import MASTER
 from workbench.mpi.engine.control import Control
-from workbench.mpi.engine.post import Post
+from workbench.mpi.engine.transport import Transport
 from workbench.mpi.engine.wire import Envelope
-from workbench.mpi.launch.processes import Place
+from workbench.mpi.launch.processes import ProcessId
 
 EXCHANGES = 12
 PATIENCE = 5.0  # s for one exchange: a rank may be asleep when the first comes
 Word = tuple[int, dict[str, Any], bytes]  # sender, word, bytes behind it
-Ahead = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
+ClockOffsets = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
 
 
-def measured(control: Control, places: Sequence[Place]) -> Ahead:
+def measured(control: Control, places: Sequence[ProcessId]) -> ClockOffsets:
     """Rank 0: by how much each host's clock is ahead, from the quickest of some exchanges with one rank of it."""
     first: dict[str, int] = {}
     for rank, place in enumerate(places):
@@ -75,7 +75,7 @@ def answer(control: Control, words: list[Word]) -> list[Word]:
     return []
 
 
-def carried(office: type[Post], ahead: float) -> type[Post]:
+def carried(office: type[Transport], ahead: float) -> type[Transport]:
     """A kind of post office whose messages tell the master's time, on a host whose clock is so far ahead."""
 
     class Carried(office):  # type: ignore[valid-type,misc]

@@ -1,7 +1,7 @@
 """What every process of a pool runs: `python -m workbench.mpi.launch.rank.main FOLDER [MPIEXEC ...]`.
 
 Rank 0 takes tasks out of the pool's folder, one after the other, and tells the others; the ranks stay for the next.
-With mpiexec's command line it starts that, and forks the ranks, see `workbench.mpi.launch.rank.nursery`.
+With mpiexec's command line it starts that, and forks the ranks, see `workbench.mpi.launch.rank.forkserver`.
 """
 
 import faulthandler
@@ -18,7 +18,7 @@ from types import ModuleType
 
 from workbench.mpi.launch.poolfolder import say
 from workbench.mpi.launch.processes import RANKS, die_with_parent
-from workbench.mpi.launch.rank.nursery import Nursery
+from workbench.mpi.launch.rank.forkserver import RankForkServer
 
 
 def main(folder: Path) -> None:
@@ -37,13 +37,13 @@ def main(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank; one that exits, it does not
 
 
-def imported(rehearse: bool = False) -> ModuleType:
+def imported(preload: bool = False) -> ModuleType:
     """What serves runs, for ranks that are still to be forked with a rehearsal; MPI waits until it is told to begin."""
     try:
         import_module("mpi4py").rc.initialize = False
         serving = import_module("workbench.mpi.launch.rank.serving")
-        if rehearse:
-            serving.rehearse()
+        if preload:
+            serving.preload()
         return serving
     except BaseException as error:
         say("failed", json.dumps(f"a rank cannot import what it needs ({type(error).__name__}: {error})"))
@@ -56,9 +56,9 @@ if __name__ == "__main__":
     if command:
         faulthandler.register(signal.SIGUSR1)
         try:
-            nursery = Nursery(Path(folder), lambda: main(Path(folder)))
+            nursery = RankForkServer(Path(folder), lambda: main(Path(folder)))
         except OSError:  # no sockets in this folder: every rank imports for itself
             start = command[: command.index("-n") + 2]
             os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS, folder])
-        sys.exit(nursery.run(command, partial(imported, rehearse=True)))
+        sys.exit(nursery.run(command, partial(imported, preload=True)))
     main(Path(folder))

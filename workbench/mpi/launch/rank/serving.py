@@ -21,23 +21,23 @@ from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import MASTER
 from workbench.core.contract.scheme import Scheme
-from workbench.core.engine.timeline import Turned
+from workbench.core.engine.timeline import SchemeChanged
 from workbench.core.problems import ProblemArgs
 from workbench.core.trace.layout import ENDED
-from workbench.core.trace.records import TURNED, Record
-from workbench.mpi.engine.bell import Bell
+from workbench.core.trace.records import SCHEME_CHANGED, RunRecorder
 from workbench.mpi.engine.control import Control
 from workbench.mpi.engine.ledger import Ledger
+from workbench.mpi.engine.wakeup import WakeupPipe
 from workbench.mpi.launch.poolfolder import ARRAYS, PoolFolder, say
-from workbench.mpi.launch.processes import Place, awaited, drowsy, here, is_alive
+from workbench.mpi.launch.processes import ProcessId, awaited, is_alive, set_timer_slack, this_process
 from workbench.mpi.launch.rank.clocks import answer, measured
-from workbench.mpi.launch.rank.part import Over, Part, Stopped, part_of
+from workbench.mpi.launch.rank.rank_run import RankRun, RunFinished, RunStopped, make_rank_run
 from workbench.mpi.launch.task import Task, described
 
 UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
-NAP, LONG_NAP, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
+POLL_INTERVAL_S, LONG_POLL_INTERVAL_S, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
 LAZY = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
-RUNG_NAP = 0.5  # s, of who is rung when there is something
+WAKEABLE_POLL_INTERVAL_S = 0.5  # s, of who is rung when there is something
 
 
 def serve(folder: Path) -> None:
@@ -45,15 +45,15 @@ def serve(folder: Path) -> None:
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
     near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
-    with drowsy(LAZY * int(sizes[1] or 1)):
+    with set_timer_slack(LAZY * int(sizes[1] or 1)):
         MPI.Init_thread()
-    control = Control(MPI.COMM_WORLD, Bell(folder if near else None, MPI.COMM_WORLD.rank))
-    (lead if control.rank == MASTER else follow)(PoolFolder(folder), control)
+    control = Control(MPI.COMM_WORLD, WakeupPipe(folder if near else None, MPI.COMM_WORLD.rank))
+    (serve_master if control.rank == MASTER else serve_worker)(PoolFolder(folder), control)
     say("done")
     os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
 
 
-def rehearse() -> None:
+def preload() -> None:
     """Do once what every rank of a nursery would do when its first run begins.
 
     Nothing of other packages is imported: it may start threads, of which a forked process has none.
@@ -64,7 +64,7 @@ def rehearse() -> None:
     Ledger(MASTER, 1).pack()
 
 
-def lead(pool: PoolFolder, control: Control) -> None:
+def serve_master(pool: PoolFolder, control: Control) -> None:
     """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
     settings, places = pool.settings(), _places(control)
     pool.begin(places)
@@ -83,34 +83,36 @@ def lead(pool: PoolFolder, control: Control) -> None:
         if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
             break
         control.poll()
-        control.bell.sleep(NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP)
+        control.wakeup.sleep(
+            POLL_INTERVAL_S if time.monotonic() - last < LONG_AFTER else LONG_POLL_INTERVAL_S
+        )
     control.send(range(1, control.size), {"what": "quit"})
-    awaited(lambda: control.quiet, 1.0, 1e-3)
+    awaited(lambda: control.drained, 1.0, 1e-3)
 
 
-def _places(control: Control) -> list[Place]:
-    places = {MASTER: here()}
+def _places(control: Control) -> list[ProcessId]:
+    places = {MASTER: this_process()}
     while len(places) < control.size:
         for sender, word, _ in control.poll():
-            places[sender] = Place(*word["place"])
+            places[sender] = ProcessId(*word["place"])
         time.sleep(1e-3)
     return [places[rank] for rank in range(control.size)]
 
 
-def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[Place]) -> bool:
+def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[ProcessId]) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
         words = read_json(path)
         arrays = read_bytes(Path(words["folder"]) / ARRAYS)
         path.unlink()  # taken: what becomes of it now stands in the run folder
     except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
-        time.sleep(NAP)
+        time.sleep(POLL_INTERVAL_S)
         return not _unseen(path)
     ahead = measured(control, places)
     known = {"what": "run", "task": words, "places": places, "ahead": ahead}
     control.send(range(1, control.size), known, arrays)
     errors = [error for _, error in ahead.values()]
-    return conduct(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
+    return run_master(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
 
 
 def _unseen(path: Path) -> bool:
@@ -122,16 +124,16 @@ def _unseen(path: Path) -> bool:
     if Path(folder).is_dir() or time.time() - since < UNSEEN:
         return False
     path.unlink()
-    why = f"folder = {folder!r}: not there on {here().host}; take one that all hosts share"
+    why = f"folder = {folder!r}: not there on {this_process().host}; take one that all hosts share"
     say("failed", json.dumps(why))
     return True
 
 
-def conduct(
+def run_master(
     task: Task,
     control: Control,
-    places: Sequence[Place],
-    joined: Callable[[Part], None] = lambda part: None,
+    places: Sequence[ProcessId],
+    joined: Callable[[RankRun], None] = lambda part: None,
     pool: PoolFolder | None = None,
     errors: Sequence[float] = (),
 ) -> bool:
@@ -143,14 +145,14 @@ def conduct(
     state, error, part, change = "finished", None, None, None
     began = time.monotonic()
     try:
-        part = part_of(task, control, places, pool=pool)
+        part = make_rank_run(task, control, places, pool=pool)
         assert part is not None
         joined(part)
         part.go()
-    except Stopped:
+    except RunStopped:
         state = "stopped"
-    except Turned as turned:
-        state, change = TURNED, turned.change
+    except SchemeChanged as turned:
+        state, change = SCHEME_CHANGED, turned.change
     except Exception as raised:
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
@@ -158,8 +160,8 @@ def conduct(
     hosts = [place.host for place in places]
     words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
     words |= {"places": hosts} if len(set(hosts)) > 1 else {}
-    if change is not None and part is not None and part.steering is not None:
-        words |= {"change": change._asdict(), "memory": part.steering.words(), "left": time.time()}
+    if change is not None and part is not None and part.controller is not None:
+        words |= {"change": change._asdict(), "memory": part.controller.words(), "left": time.time()}
     if part is not None and part.record is not None:
         words["offset"] = part.record.offset
     if part is None or part.record is None:
@@ -170,7 +172,9 @@ def conduct(
     return _end(part, part.record, words, began, pool)
 
 
-def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: PoolFolder | None) -> bool:
+def _end(
+    part: RankRun, record: RunRecorder, words: dict[str, Any], began: float, pool: PoolFolder | None
+) -> bool:
     """Last words and books, then the word that says how it ended."""
     clean = part.leave()
     with contextlib.suppress(RunError, OSError):
@@ -179,7 +183,7 @@ def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: 
     books = part.collect()
     plan, places = part.setup.plan, part.places
     clean = clean and len(books) == plan.ranks and not part.halfway
-    dead = sorted(r for r in part.post.dead | part.control.dead if r < plan.ranks)
+    dead = sorted(r for r in part.transport.dead | part.control.dead if r < plan.ranks)
     words |= {"clean": clean, "zero": part.zero, "rounds": record.round, "committers": list(plan.committers)}
     words |= {"dead": {str(r): str(places[r]) for r in dead}}
     words |= {"setup": (part.zero or time.monotonic()) - began}
@@ -193,9 +197,9 @@ def _end(part: Part, record: Record, words: dict[str, Any], began: float, pool: 
     return clean
 
 
-def follow(pool: PoolFolder, control: Control) -> None:
+def serve_worker(pool: PoolFolder, control: Control) -> None:
     """Do as rank 0 says, as long as it is there, which shows on its own host."""
-    place = here()
+    place = this_process()
     control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None
     while True:
@@ -207,19 +211,19 @@ def follow(pool: PoolFolder, control: Control) -> None:
             if word["what"] == "clock":
                 words = answer(control, words)
             if word["what"] == "run":
-                places = [Place(*place) for place in word["places"]]
+                places = [ProcessId(*place) for place in word["places"]]
                 master = places[MASTER]
                 ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
-                follow_one(Task(**word["task"], arrays=data), control, places, ahead=ahead)
+                run_worker(Task(**word["task"], arrays=data), control, places, ahead=ahead)
                 last = time.monotonic()
         master = master or _master(pool)
         if master is not None and master.host == place.host and not is_alive(master.pid):
             return
-        soon = NAP if time.monotonic() - last < LONG_AFTER else LONG_NAP
-        control.bell.sleep(RUNG_NAP if control.bell.hangs else soon)
+        soon = POLL_INTERVAL_S if time.monotonic() - last < LONG_AFTER else LONG_POLL_INTERVAL_S
+        control.wakeup.sleep(WAKEABLE_POLL_INTERVAL_S if control.wakeup.enabled else soon)
 
 
-def _master(pool: PoolFolder) -> Place | None:
+def _master(pool: PoolFolder) -> ProcessId | None:
     """Rank 0's process, once all are up; None where that is not to be seen."""
     try:
         return pool.places()[MASTER]
@@ -227,11 +231,11 @@ def _master(pool: PoolFolder) -> Place | None:
         return None
 
 
-def follow_one(
+def run_worker(
     task: Task,
     control: Control,
-    places: Sequence[Place],
-    joined: Callable[[Part], None] = lambda part: None,
+    places: Sequence[ProcessId],
+    joined: Callable[[RankRun], None] = lambda part: None,
     ahead: float = 0.0,
 ) -> None:
     """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins.
@@ -240,12 +244,12 @@ def follow_one(
     """
     part = None
     try:
-        part = part_of(task, control, places, ahead)
+        part = make_rank_run(task, control, places, ahead)
         if part is None:
             return
         joined(part)
         part.go()
-    except Over:
+    except RunFinished:
         pass
     except Exception as error:
         control.send(MASTER, {"what": "failed", "run": task.run, "error": described(error, places)})
@@ -255,12 +259,12 @@ def follow_one(
         part.hand_in()
 
 
-def _until_over(task: Task, part: Part | None, control: Control) -> None:
+def _until_over(task: Task, part: RankRun | None, control: Control) -> None:
     until = time.monotonic() + 10.0
     while time.monotonic() < until:
         for _, word, _ in control.poll():
             if word["what"] == "over" and word["run"] == task.run:
                 return
         if part is not None:
-            part.post.poll()
+            part.transport.poll()
         time.sleep(1e-3)

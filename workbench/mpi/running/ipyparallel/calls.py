@@ -15,8 +15,8 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import MASTER
 from workbench.core.trace.layout import CHECKPOINT
-from workbench.mpi.launch.processes import Place, awaited, is_alive
-from workbench.mpi.launch.site import Holder
+from workbench.mpi.launch.processes import ProcessId, awaited, is_alive
+from workbench.mpi.launch.site import RunOwner
 
 STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
 
@@ -42,7 +42,7 @@ def client_of(given: Any) -> tuple[Any, bool]:
     return client, True
 
 
-def ranks_of(client: Any, needed: int) -> tuple[list[int], list[Place]]:
+def ranks_of(client: Any, needed: int) -> tuple[list[int], list[ProcessId]]:
     """Numbers of the engines and their processes, in the order of the ranks.
 
     Raises `SettingError` where they are fewer than needed, or not all the ranks of one world.
@@ -51,7 +51,7 @@ def ranks_of(client: Any, needed: int) -> tuple[list[int], list[Place]]:
     world = _ask(client, first)[0][1]
     ids = _ids(client, world)
     answers = zip(ids, _ask(client, ids), strict=True)
-    found = {rank: (id, Place(pid, host)) for id, (rank, _, pid, host) in answers}
+    found = {rank: (id, ProcessId(pid, host)) for id, (rank, _, pid, host) in answers}
     if sorted(found) != list(range(len(ids))) or len(ids) < needed:
         raise SettingError(
             f"client: {len(ids)} engines, {world} in the MPI world of the first; {needed} in one world are needed, as"
@@ -91,9 +91,9 @@ def unsigned() -> Iterator[None]:
 
 def on_engine(what: str, *args: Any) -> Any:
     """Runs on an engine: only there may MPI be started."""
-    from workbench.mpi.running.ipyparallel import seat
+    from workbench.mpi.running.ipyparallel import engine_side
 
-    return getattr(seat, what)(*args)
+    return getattr(engine_side, what)(*args)
 
 
 def call(client: Any, ids: Sequence[int], what: str, *args: Any) -> list[Any]:
@@ -121,7 +121,7 @@ def failure(result: Any) -> str | None:
     return None
 
 
-def died(places: Sequence[Place]) -> str | None:
+def died(places: Sequence[ProcessId]) -> str | None:
     """Who of this machine's ranks is not there any more."""
     host = socket.gethostname()
     gone = [rank for rank, place in enumerate(places) if place.host == host and not is_alive(place.pid)]
@@ -130,17 +130,17 @@ def died(places: Sequence[Place]) -> str | None:
     return ", ".join(f"rank {rank} ({places[rank]})" for rank in gone) + " died" if gone else None
 
 
-class Calls(Holder):
+class Calls(RunOwner):
     """One run's calls, one to each engine, in the order of the ranks."""
 
     def __init__(
-        self, client: Any, ids: Sequence[int], words: dict[str, Any], arrays: bytes, places: list[Place]
+        self, client: Any, ids: Sequence[int], words: dict[str, Any], arrays: bytes, places: list[ProcessId]
     ):
         self.places, self.folder = places, words["folder"]
         self.results = call(client, ids, "serve", json.dumps(words), arrays, json.dumps(places))
 
     @property
-    def there(self) -> bool:
+    def is_alive(self) -> bool:
         """Can the run still end by itself? Not without the master, nor after a part broke off."""
         master = self.results[MASTER]
         return is_alive(self.places[MASTER].pid) and not master.ready() and self._broken() is None

@@ -23,25 +23,25 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import read_text
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.mpi.launch.processes import awaited, end_ours, is_alive, tied
+from workbench.mpi.launch.processes import awaited, die_with_parent_argv, end_ours, is_alive
 from workbench.mpi.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2  # open at the same time, measured: 59, and 2 for each engine
 HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
-LOOK_EVERY, SAY_EVERY = 0.05, 1.0  # s
+POLL_INTERVAL_S, SAY_EVERY = 0.05, 1.0  # s
 CONTROLLER = "ipyparallel.controller"
 FOLDER = "workbench-engines-"  # names of folders begin so; the owner's process follows
-Said = Callable[[int], None]  # how many engines are up
+ProgressCallback = Callable[[int], None]  # how many engines are up
 
 
-class Keeper:
+class EngineCluster:
     """One controller and so many engines."""
 
     def __init__(self, engines: int) -> None:
         mpiexec.check_room(engines, MEGABYTES_PER_ENGINE, FILES_OF_CONTROLLER + FILES_PER_ENGINE * engines)
         self.engines = engines
-        sweep()
+        remove_stale()
         prefix = f"{FOLDER}{os.getpid()}-"
         self.folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         self.client: Any = None
@@ -51,7 +51,7 @@ class Keeper:
         self._thread = threading.Thread(target=self._keep, name="workbench-engines", daemon=True)
         self._thread.start()
 
-    def await_up(self, said: Said) -> Any:
+    def await_up(self, progress: ProgressCallback) -> Any:
         """Wait until all engines are there; returns the client. Raises `ClusterError` if they do not come."""
         until, spoke = time.monotonic() + patience(self.engines), 0.0
         while (up := len(self.client.ids) if self._started.is_set() else 0) < self.engines:
@@ -60,10 +60,10 @@ class Keeper:
                 why = "not up in time; take fewer, or quieten the machine"
                 raise ClusterError(f"{self.engines} engines: {why}")
             if time.monotonic() - spoke > SAY_EVERY:
-                said(up)
+                progress(up)
                 spoke = time.monotonic()
-            time.sleep(LOOK_EVERY)
-        said(self.engines)
+            time.sleep(POLL_INTERVAL_S)
+        progress(self.engines)
         return self.client
 
     def _check(self) -> None:
@@ -101,7 +101,7 @@ class Keeper:
         words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
         words |= {"controller_ip": here, "controller_location": here}
         words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
-        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=quiet(), **words)
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=no_progress(), **words)
         cluster.start_controller_sync()
         if self._closing.is_set():
             return
@@ -132,7 +132,7 @@ class Keeper:
         return found
 
 
-def sweep() -> None:
+def remove_stale() -> None:
     """Remove the folders of kernels that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         owner = folder.name.removeprefix(FOLDER).partition("-")[0]
@@ -169,18 +169,20 @@ def settings(engines: int, folder: str) -> Any:
     }
     config = Config()
     config.LocalControllerLauncher.environment = own
-    config.LocalControllerLauncher.controller_cmd = tied("TERM", sys.executable, "-P", "-m", CONTROLLER)
+    config.LocalControllerLauncher.controller_cmd = die_with_parent_argv(
+        "TERM", sys.executable, "-P", "-m", CONTROLLER
+    )
     set_ = config.MPIEngineSetLauncher
     set_.environment = dict(own)
-    set_.mpi_cmd = tied("KILL", *mpiexec.outside_jobs(), mpiexec.find_mpiexec())
+    set_.mpi_cmd = die_with_parent_argv("KILL", *mpiexec.outside_jobs(), mpiexec.find_mpiexec())
     set_.mpi_args = ["--with-ft", "ulfm"]
-    set_.engine_cmd = tied("KILL", sys.executable, "-P", "-m", "ipyparallel.engine")
+    set_.engine_cmd = die_with_parent_argv("KILL", sys.executable, "-P", "-m", "ipyparallel.engine")
     waits = ("timeout", "max_heartbeat_misses")
     set_.engine_args = [f"--IPEngine.{name}={patience(engines)}" for name in waits]
     return config
 
 
-def quiet() -> logging.Logger:
+def no_progress() -> logging.Logger:
     """A log that nobody sees: errors are raised, and output of engines is not for the notebook."""
     log = logging.getLogger("workbench.mpi.running.ipyparallel.engines")
     log.propagate = False

@@ -28,15 +28,15 @@ from workbench.core.base.files import made_cache_folder, write_json
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Experiment
-from workbench.core.running.run import Unwanted
-from workbench.core.trace.layout import ENDED, HOLDER
-from workbench.mpi.launch.processes import Place, is_alive
+from workbench.core.running.run import RunCancelled
+from workbench.core.trace.layout import ENDED, OWNER
+from workbench.mpi.launch.processes import ProcessId, is_alive
 from workbench.mpi.launch.task import Task, described
 from workbench.mpi.running.ipyparallel.calls import Calls, answers, call, client_of, died, patience, ranks_of
-from workbench.mpi.running.ipyparallel.engines import Keeper
+from workbench.mpi.running.ipyparallel.engines import EngineCluster
 from workbench.mpi.running.real import RealRun, start_real
 
-LOOK_EVERY = 0.03  # s
+POLL_INTERVAL_S = 0.03  # s
 LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
 
 
@@ -81,7 +81,7 @@ def interactive(workers: int, client: Any = None, progress: bool = True) -> Inte
     >>> engines.close()  # doctest: +SKIP
 
     In a notebook, a cell that begins with ``%%px`` runs on all ranks, where `part` is what the rank held when its last
-    run ended (see `workbench.mpi.running.ipyparallel.inside.Inside`). Cells like this wait until a run is over.
+    run ended (see `workbench.mpi.running.ipyparallel.snapshot.RankSnapshot`). Cells like this wait until a run is over.
     """
     if not isinstance(workers, int) or workers < 1:
         raise SettingError(f"workers = {workers!r}: give a positive whole number")
@@ -96,8 +96,8 @@ class Interactive:
 
     def __init__(self, workers: int, client: Any, progress: bool) -> None:
         self.workers, self.borrowed = workers, client is not None
-        self.keeper: Keeper | None = None
-        self.places: list[Place] = []
+        self.engine_cluster: EngineCluster | None = None
+        self.places: list[ProcessId] = []
         self.run: RealRun | None = None  # the newest that has begun
         self.calls: Calls | None = None  # its calls
         self._closed: str | None = None  # why
@@ -106,7 +106,7 @@ class Interactive:
         try:
             if client is None:  # engines of our own
                 made_cache_folder("runs")  # for the folders of its runs: now, not once the engines are up
-                self.keeper = keeper = Keeper(workers + 1)
+                self.engine_cluster = keeper = EngineCluster(workers + 1)
                 self._end.callback(keeper.close)
                 with Bar("starting engines", "engine", workers + 1, progress) as bar:
                     self.client = keeper.await_up(bar.update)
@@ -114,12 +114,12 @@ class Interactive:
                 self.client, new = client_of(client)
                 if new:
                     self._end.callback(self.client.close)
-            self._sit()
+            self._init_ranks()
         except BaseException:
             self.close()
             raise
 
-    def _sit(self) -> None:
+    def _init_ranks(self) -> None:
         """Have the engines get ready, in the order of their ranks."""
         ids, self.places = ranks_of(self.client, self.workers + 1)
         if self.places[MASTER].host != socket.gethostname():
@@ -188,20 +188,20 @@ class Interactive:
         return f"<engines for {self.workers} workers: {self.unfit() or 'ready'}>"
 
     def await_turn(self, run: EngineRun) -> None:
-        """Wait for free engines; raises `ClusterError` where they will not be, `Unwanted` once it is stopped."""
+        """Wait for free engines; raises `ClusterError` where they will not be, `RunCancelled` once it is stopped."""
         while (why := self.unfit()) is None:
             if not run.wanted():
-                raise Unwanted
+                raise RunCancelled
             if not self.client.outstanding:
                 return
             run.note = "waiting for the engines, which are busy with code of yours"
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL_S)
         raise ClusterError(why)
 
     def serve(self, run: RealRun, task: Task) -> Calls:
         """Have all engines take their parts in a run."""
         self.run = run
-        self.calls = Calls(self.client, self.view.targets, task.words(), task.arrays, self.places)
+        self.calls = Calls(self.client, self.view.targets, task.as_dict(), task.arrays, self.places)
         return self.calls
 
     def broke_off(self) -> None:
@@ -222,7 +222,7 @@ class EngineRun(RealRun):
         self.describe(task)
         self.engines.await_turn(self)
         local = {"kind": "local", "name": "local"}
-        write_json(self.home / HOLDER, {"cluster": local, "supervisor": self.engines.places[MASTER].pid})
+        write_json(self.home / OWNER, {"cluster": local, "supervisor": self.engines.places[MASTER].pid})
         calls = self.engines.serve(self, task)
         self.note = "starting"
         try:

@@ -1,5 +1,5 @@
 // Rounds on the virtual clock: a star, a ring, a regular tree. The same draws, rules and events as the package's own
-// engine (workbench/core/engine/virtual, workbench/core/contract/odds.py), and its Gantt chart of a round.
+// engine (workbench/core/engine/virtual, workbench/core/contract/round_times.py), and its Gantt chart of a round.
 
 const GANTT = { blue: "#0072B2", orange: "#E69F00", vermillion: "#D55E00", clear: "rgba(0,0,0,0)" };
 

@@ -8,9 +8,9 @@ import ipywidgets as w
 
 from workbench.core.base.files import cache_folder
 from workbench.core.running.run import Run
+from workbench.lab.widgets.callbacks import guarded
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
-from workbench.lab.widgets.guard import guarded
 
 
 class History(Tab):
@@ -28,7 +28,7 @@ class History(Tab):
 
     @guarded
     def opened(self) -> None:
-        self.tell("")
+        self.report("")
         folder = Path(self.where.value)
         folder.mkdir(parents=True, exist_ok=True)
         if self.table is None or self.table.runs.root != folder:

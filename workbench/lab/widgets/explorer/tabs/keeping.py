@@ -17,11 +17,11 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.save import save
+from workbench.lab.widgets.callbacks import button, fields_about, guarded, offered, row, sentence
 from workbench.lab.widgets.explorer.ahead import names_of
 from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
 from workbench.lab.widgets.explorer.tabs.running import Running
-from workbench.lab.widgets.guard import button, fields_about, guarded, offered, row, sentence
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Keeping(Tab):
     """Writes below one folder, `root`: run folders, and `exports` with figures, tables and settings."""
 
-    key, title, place = "keeping", "Keep", 3
+    key, title, place = "keeping", "Save / export", 3
 
     def parts(self) -> list[w.Widget]:
         self.root = self.desk.folder
@@ -136,7 +136,7 @@ class Keeping(Tab):
         return next(path for path in numbered if not path.exists())
 
     def _say(self, text: str) -> None:
-        self.tell("")
+        self.report("")
         self.note.value = sentence(text)
 
     # ---------------------------------------------------------------- runs
@@ -144,7 +144,7 @@ class Keeping(Tab):
     def _run_controls(self) -> list[w.Widget]:
         self.run = w.Dropdown(description="Run")
         self.name, self.about, self.tags = fields = fields_about()
-        keep = button("Keep run", self.keep_run)
+        keep = button("Save run", self.keep_run)
         return [_heading("Keep a run"), row(self.run, *fields, keep)]
 
     @guarded

@@ -13,19 +13,19 @@ from typing import Any
 
 import ipywidgets as w
 
-from workbench.analysis.tables.about import About
+from workbench.analysis.tables.about import RunNotes
 from workbench.analysis.tables.rows import places
 from workbench.core.trace.layout import RUN
 from workbench.lab import figures
 from workbench.lab.figures.inputs import labels
+from workbench.lab.widgets.callbacks import button, guarded, offered, row, seen, sentence, sides
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
-from workbench.lab.widgets.guard import button, guarded, offered, row, seen, sentence, sides
 from workbench.lab.widgets.plots.plot import Plot
 
 
 class Lateness(Tab):
-    """Choose a run that is shown or kept, or type a file; `look` asks the doctor."""
+    """Choose a run that is shown or kept, or type a file; `look` asks the diagnosis."""
 
     key, title, place = "lateness", "Who is late?", 2.5
 
@@ -38,7 +38,7 @@ class Lateness(Tab):
             tooltip="a table of times, a profiler's trace, a run folder, or the name of a public recording",
             continuous_update=False,
         )
-        self.button = button("Look", self.start, "ask the doctor")
+        self.button = button("Look", self.start, "ask the diagnosis")
         self.map, self.costs = Plot(), Plot()
         about = (
             "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
@@ -53,7 +53,7 @@ class Lateness(Tab):
         traces = self.desk.tab(Running).traces
         self.traces = dict(zip(labels(traces), traces, strict=True))
         self.kept = {
-            f"kept: {About.read(place.about).name or place.name}": place.folder
+            f"kept: {RunNotes.read(place.about).name or place.name}": place.folder
             for place in places(self.desk.folder)
             if (place.folder / RUN).is_file()
         }
@@ -72,9 +72,9 @@ class Lateness(Tab):
     def look(self) -> None:
         """Show card, culprits and remedies of what is chosen; a file goes first."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
-        from workbench.analysis.recordings.doctor import diagnose
+        from workbench.analysis.recordings.diagnosis import diagnose
 
-        self.tell("")
+        self.report("")
         try:
             what = self._chosen()
             recording = what if isinstance(what, recordings.Recording) else recordings.load(what)
@@ -90,7 +90,7 @@ class Lateness(Tab):
         self.costs.show(lambda theme: figures.culprits(found, theme))
 
     def _chosen(self) -> Any:
-        """What the doctor gets: a run and a pipelined job as they are, anything else as a recording of one job."""
+        """What the diagnosis gets: a run and a pipelined job as they are, anything else as a recording of one job."""
         from workbench.analysis import recordings  # see `look`
 
         if text := self.file.value.strip():

@@ -6,15 +6,15 @@ import ipywidgets as w
 
 from workbench.core.contract.plan import MASTER
 from workbench.core.trace.trace import Trace
-from workbench.lab.figures.gallery.held import held
+from workbench.lab.figures.gallery.allocation import allocation
 from workbench.lab.figures.gallery.weights import weights
 from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.round_events import name
+from workbench.lab.widgets.callbacks import guarded, seen, sides
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tabs.running import Running
 from workbench.lab.widgets.forms.fields import Field, menu
 from workbench.lab.widgets.forms.form import Form
-from workbench.lab.widgets.guard import guarded, seen, sides
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Click, Plot
 
@@ -36,7 +36,7 @@ class OneRound(Tab):
 
     def _empty(self) -> None:
         seen(False, self.player, self.held, self.decoding)
-        self.tell("run something first: the rounds of a run are shown here")
+        self.report("run something first: the rounds of a run are shown here")
 
     @guarded
     def over(self) -> None:
@@ -94,7 +94,7 @@ class OneRound(Tab):
     @guarded
     def _detail(self) -> None:
         """What the chosen node holds, and how it decodes."""
-        self.tell("")
+        self.report("")
         trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
         plan = trace.experiment.plan
         good = node.isdigit() and int(node) < plan.ranks
@@ -104,7 +104,7 @@ class OneRound(Tab):
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            self.held.show(lambda theme: held(trace.experiment, rank, at, theme=theme))
+            self.held.show(lambda theme: allocation(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
 

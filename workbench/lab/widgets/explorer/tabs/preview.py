@@ -8,17 +8,17 @@ import ipywidgets as w
 
 from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Experiment
-from workbench.lab.figures.contest import Contest
+from workbench.lab.figures.gallery.allocation import allocation
 from workbench.lab.figures.gallery.code import code
-from workbench.lab.figures.gallery.held import held
+from workbench.lab.figures.gallery.phase_diagram import phase_diagram
 from workbench.lab.figures.gallery.round_times import round_times
 from workbench.lab.figures.gallery.tree import tree
-from workbench.lab.figures.gallery.winners import winners
+from workbench.lab.figures.scheme_grid import SchemeGrid
+from workbench.lab.widgets.callbacks import guarded, row, seen, sentence, sides
 from workbench.lab.widgets.explorer.ahead import LATENCIES, Ahead, alphas_of, contest, look_ahead
 from workbench.lab.widgets.explorer.tab import Drawing, Tab, shown
 from workbench.lab.widgets.explorer.tables import costs
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
-from workbench.lab.widgets.guard import guarded, row, seen, sentence, sides
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
@@ -33,16 +33,16 @@ class Preview(Tab):
     key, title, place = "preview", "Before a run", 0
 
     def parts(self) -> list[w.Widget]:
-        """Forecasts on the left, a picture of one scheme, or the map of winners, on the right; or one at a time."""
+        """Forecasts on the left, a picture of one scheme, or the phase diagram, on the right; or one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.part = Plot(), Plot(), Plot()
         self.table = w.HTML()
         views = [TIMES, *VIEWS, CONTEST]
-        self.view = w.ToggleButtons(options=views, description="Picture", style={"button_width": "auto"})
+        self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
         self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
         self.entry = w.Dropdown(description="Scheme")
         seen(False, self.part)
-        self._map = _Map(self._show_map, self.tell)
+        self._map = _Map(self._show_map, self.report)
         self._wanted, self._naming = "", False
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
@@ -56,7 +56,7 @@ class Preview(Tab):
         """Show what the experiments would do, and why others cannot be used."""
         self.ahead = look_ahead(self.desk.experiments, known=self.ahead)
         reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
-        self.tell("; ".join(reasons))
+        self.report("; ".join(reasons))
         known = {a.name: a.forecast for a in self.ahead if a.forecast is not None}
         seen(bool(known), self.times)
         if known:
@@ -67,7 +67,7 @@ class Preview(Tab):
 
     @property
     def _situation(self) -> Situation | None:
-        """What the map of winners is made of; None where there is none to make."""
+        """What the phase diagram is made of; None where there is none to make."""
         setup, shape = self.desk.setup, self.desk.controls.shapes.shape()
         return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
 
@@ -109,9 +109,9 @@ class Preview(Tab):
         index = self.entry.index
         return None if index is None or index >= len(self.ahead) else self.ahead[index].experiment
 
-    # ---------------------------------------------------------------- the map of winners
+    # ---------------------------------------------------------------- the phase diagram
 
-    def _show_map(self, found: Contest | None, share: float) -> None:
+    def _show_map(self, found: SchemeGrid | None, share: float) -> None:
         if found is None:
             self.note.value = sentence(f"looking who wins: {100 * share:.0f} %")
             return
@@ -119,7 +119,9 @@ class Preview(Tab):
         if self._picture == CONTEST and (here := self._situation) is not None:
             setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
-            self.picture.show(lambda theme: low(winners(found, shape.alpha, latency, theme=theme), HIGHEST))
+            self.picture.show(
+                lambda theme: low(phase_diagram(found, shape.alpha, latency, theme=theme), HIGHEST)
+            )
 
     @guarded
     def _clicked(self, click: Click) -> None:
@@ -135,7 +137,7 @@ class Preview(Tab):
         """Show what one worker holds, below the picture."""
         seen(False, self.part)
         if rank > MASTER:
-            self.part.show(lambda theme: held(experiment, rank, theme=theme))
+            self.part.show(lambda theme: allocation(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
         plots = {"forecast of round times": self.times, self._picture: self.picture}
@@ -143,16 +145,18 @@ class Preview(Tab):
 
 
 class _Map:
-    """Makes the map of winners in a thread; a newer setting ends the work on an older one.
+    """Makes the phase diagram in a thread; a newer setting ends the work on an older one.
 
     Where only stragglers and latency differ from the last setting, the map is the same.
     """
 
-    def __init__(self, told: Callable[[Contest | None, float], None], tell: Callable[[str], None]) -> None:
-        self.told, self.tell, self.lock = told, tell, Lock()
+    def __init__(
+        self, told: Callable[[SchemeGrid | None, float], None], report: Callable[[str], None]
+    ) -> None:
+        self.told, self.report, self.lock = told, report, Lock()
         self.newest: object = None
         self.thread: Thread | None = None
-        self.last: tuple[object, Contest] | None = None
+        self.last: tuple[object, SchemeGrid] | None = None
 
     def wanted(self, setting: Situation | None) -> None:
         """Make the map of this setting; None: none is wanted."""

@@ -7,9 +7,9 @@ import ipywidgets as w
 from workbench.core.running.run import Run
 from workbench.lab.figures.gallery.stream import stream
 from workbench.lab.figures.inputs import labels
+from workbench.lab.widgets.callbacks import guarded, seen
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
 from workbench.lab.widgets.explorer.tabs.running import Running
-from workbench.lab.widgets.guard import guarded, seen
 from workbench.lab.widgets.plots.streamplot import Rounds
 
 
@@ -23,7 +23,7 @@ class Stream(Tab):
         self.runs: list[Run] = []
         seen(False, self.rounds)
         self.menu.observe(lambda _: self._show(), "value")
-        self.tell("run something first: what its workers do is shown here, round by round")
+        self.report("run something first: what its workers do is shown here, round by round")
         return [self.menu, self.rounds]
 
     @guarded
@@ -43,7 +43,7 @@ class Stream(Tab):
         if self.menu.value is None or not self.runs:
             return
         run = self.runs[self.menu.value]
-        self.tell("")
+        self.report("")
         seen(True, self.rounds)
         if run is not self.rounds.stream.run:
             self.rounds.show(run)

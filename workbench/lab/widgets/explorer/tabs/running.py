@@ -11,9 +11,9 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.convergence import convergence
 from workbench.lab.figures.speedups import common_target, speedups
 from workbench.lab.figures.style import Theme
+from workbench.lab.widgets.callbacks import guarded, offered, row, seen, sentence
 from workbench.lab.widgets.explorer.tab import Drawing, Tab
 from workbench.lab.widgets.explorer.tables import speeds
-from workbench.lab.widgets.guard import guarded, offered, row, seen, sentence
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
@@ -56,7 +56,7 @@ class Running(Tab):
     @guarded
     def start(self) -> None:
         """Start all schemes with the chosen engine."""
-        self.tell("")
+        self.report("")
         options = {"cluster": self.cluster.value} if self.cluster.value else {}
         self.show(start_all(self.desk.experiments, self.engine.value, **options))
 
@@ -84,7 +84,7 @@ class Running(Tab):
     def _warn(self) -> None:
         texts = [f"{run.label}: {text}" for run in self.plot.runs for text in run.warnings]
         texts += [f"{run.label}: {run.error}" for run in self.plot.runs if run.error is not None]
-        self.tell("; ".join(dict.fromkeys(texts)))
+        self.report("; ".join(dict.fromkeys(texts)))
 
     @property
     def _measured(self) -> list[Trace]:

@@ -1,0 +1,114 @@
+"""Rounds of a run, again and with something mended: by the scheme's own rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import workbench as wb
+from workbench.analysis.recordings.run_model import (
+    COMPUTE,
+    DECODING,
+    PORT,
+    SLOWER,
+    WAITING,
+    Cause,
+    Rounds,
+    split,
+)
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+
+SLOW = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9}
+
+
+def run(scheme: str, **more: Any) -> wb.Trace:
+    fields = {"workers": 12, "rounds": 60, "delays": SLOW, "problem_args": {"samples": 120}, **more}
+    return wb.run(wb.Experiment(scheme=scheme, **fields))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "args"),
+    [
+        ("UMW", {}),
+        ("GC", {"stragglers": 3}),
+        ("CR", {"children": 3, "layers": 2, "stragglers": 1}),
+        ("RAR", {}),
+        ("SGD", {"stragglers": 4}),
+        ("CEGC", {"load": 4, "stragglers": 2}),
+    ],
+)
+@pytest.mark.parametrize("link", [{}, {"bandwidth": 1e5, "latency": 1e-4}])
+def test_its_own_times_give_its_own_rounds(scheme: str, args: dict[str, int], link: dict[str, float]) -> None:
+    """Of work that was cut off only the least is known, which changes no round: nobody had waited for it."""
+    trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
+    again = Rounds.of(trace).lasting()
+    np.testing.assert_allclose(again, np.diff(trace.columns["time"], prepend=0.0), rtol=1e-6)
+
+
+def test_what_is_mended_is_what_the_run_would_be_without() -> None:
+    link = {"bandwidth": 1e5}
+    found = Rounds.of(run("UMW", link=link, decode_rate=1e6))
+    free = Rounds.of(run("UMW"))
+    np.testing.assert_allclose(found.lasting([PORT, DECODING]), free.lasting(), rtol=1e-9)
+    even = found.lasting([Cause(COMPUTE, tuple(range(12))), PORT, DECODING])
+    np.testing.assert_allclose(even, np.median(found.seconds, axis=1))
+
+
+@settings(max_examples=20, deadline=None)
+@given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
+def test_waiting_and_the_processors_work_make_up_computing(drawn: Array) -> None:
+    """With both mended of all nobody is later than the median of both; and nothing is lost in between."""
+    waits, work = drawn
+    found = split(waits * work, work)
+    np.testing.assert_allclose(
+        found[WAITING] * found[SLOWER] / (waits * work), np.median(waits) * np.median(work)
+    )
+    trace = run("UMW", workers=3, rounds=4)
+    rounds = replace(Rounds.of(trace), seconds=waits * work, processor=work)
+    np.testing.assert_allclose(rounds.lasting(), (waits * work).max(axis=1))
+    usual = [np.minimum(each, np.median(each, axis=1, keepdims=True)) for each in (waits, work)]
+    both = [Cause(WAITING, (0, 1, 2)), Cause(SLOWER, (0, 1, 2))]
+    np.testing.assert_allclose(rounds.lasting(both), (usual[0] * usual[1]).max(axis=1))
+    np.testing.assert_allclose(rounds.lasting(both[:1]), (usual[0] * work).max(axis=1))
+
+
+def test_shapley_values_add_up_and_treat_equals_alike() -> None:
+    found = Rounds.of(run("UMW", link={"bandwidth": 1e5}))
+    causes = [*(Cause(COMPUTE, (i,)) for i in (0, 4, 5, 7)), PORT]
+    values = found.shapley(causes)
+    total = found.lasting() - found.lasting(causes)
+    np.testing.assert_allclose(sum(values.values()), total, atol=1e-12)
+
+
+def test_a_code_does_without_who_is_slow() -> None:
+    uncoded, coded = wb.diagnose(run("UMW")), wb.diagnose(run("GC", scheme_args={"stragglers": 4}))
+    slow = {one.who for one in uncoded.culprits}
+    assert len(slow) == 3
+    assert set(coded.harmless) == slow
+    assert not coded.culprits
+    assert "the scheme does without" in str(coded)
+    assert uncoded.slowdown > 5 > 1.2 > coded.slowdown
+
+
+def test_the_port_and_decoding_are_named_where_they_cost() -> None:
+    (port,) = wb.diagnose(run("UMW", delays={"kind": "constant"}, link={"bandwidth": 1e5})).culprits
+    assert port.who == "the port"
+    (decoding,) = wb.diagnose(run("GC", delays={"kind": "constant"}, decode_rate=1e3)).culprits
+    assert decoding.who == "decoding"
+
+
+def test_what_is_not_a_schemes_own_round_is_refused() -> None:
+    with pytest.raises(SettingError, match="cannot be told from its draws alone"):
+        wb.diagnose(run("CADA", rounds=10))
+    with pytest.raises(SettingError, match="answer several times a round"):
+        wb.diagnose(run("UC-MMC", rounds=10))
+    bare = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5), events=False)
+    with pytest.raises(SettingError, match="kept no events"):
+        wb.diagnose(bare)

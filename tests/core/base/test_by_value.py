@@ -1,0 +1,50 @@
+"""Classes of a cell or a loose file by value, in another process; what cannot go is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.core.base.test_user_code import FILE, module_of
+from workbench.core.base import by_value
+from workbench.core.base.by_value import received, sent
+from workbench.core.base.settings import SettingError
+
+
+def test_a_file_by_value_in_another_process(tmp_path: Path) -> None:
+    half = module_of(tmp_path / "mine.py").Half
+    (tmp_path / "mine.py").unlink()  # nothing is left that could be imported
+    program = (
+        "import sys; from workbench.core.base.by_value import received;"
+        "cls, = received(sys.stdin.read()); print(cls(share=0.25).waits_for(12), cls.__name__)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], input=sent([half]), capture_output=True, text=True, cwd=tmp_path
+    )
+    assert told.stdout.split() == ["9", "Half"], told.stderr
+
+
+def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
+    text = FILE.replace("LATE = 3", "import threading\nLOCK = threading.Lock()\nLATE = 3")
+    text = text.replace("return max(", "LOCK.acquire(); return max(")
+    with pytest.raises(SettingError, match=r"Half: cannot be sent .* variable 'LOCK' of waits holds a lock"):
+        sent([module_of(tmp_path / "locked.py", text).Half])
+
+
+def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_value, "MOST", 2**20)
+    text = FILE.replace("LATE = 3", "LATE = np.ones(300_000)").replace(
+        "workers - LATE", "workers - len(LATE)"
+    )
+    with pytest.raises(SettingError, match=r"Half: holds 2 MB .* variable 'LATE' of waits holds a ndarray"):
+        sent([module_of(tmp_path / "large.py", text).Half])
+
+
+def test_what_is_sent_comes_back_here_too(tmp_path: Path) -> None:
+    half = module_of(tmp_path / "mine.py").Half
+    (again,) = received(sent([half]))
+    assert again is not half or again.__name__ == "Half"
+    assert again(share=0.25).share == 0.25

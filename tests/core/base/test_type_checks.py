@@ -1,0 +1,130 @@
+"""Values are what a field says, as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+
+from workbench.core.base.settings import SettingError, Settings, setting
+from workbench.core.base.type_checks import find_mismatch, range_of
+from workbench.core.contract.delays import Markov
+from workbench.core.contract.links import Link
+from workbench.core.contract.optimisers import Nesterov
+from workbench.core.experiment import Experiment
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (int, 3),
+        (int, -(10**400)),
+        (int, np.int8(3)),
+        (int | None, None),
+        (int | tuple[int, ...], [1, 2]),
+        (float, 3),
+        (float, 0.1),
+        (float, np.float32(0.1)),
+        (float, Fraction(1, 3)),
+        (float, "1e-3"),  # as YAML hands it on
+        (float, "2.0E4"),
+        (bool, np.True_),
+        (str, "2"),
+        (Literal["a"], 5),  # pydantic says it better
+        (tuple[str, ...], "a"),
+        (tuple[int, ...], np.array([1])),
+        (Sequence[int], (1, 2)),
+        (int | str, "2"),
+        (dict[str, Any], 5),
+    ],
+)
+def test_what_fits_and_what_pydantic_decides(kind: Any, value: Any) -> None:
+    assert find_mismatch(kind, value) is None
+    assert find_mismatch(Annotated[kind, "whatever"], value) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "where", "words"),
+    [
+        (int, "2", "", "is text; write 2 without quotes"),
+        (int, "1e3", "", "is text; write 1000 without quotes"),
+        (float, "0.5", "", "is text; write 0.5 without quotes"),
+        (int, "1_", "", "is not a number"),
+        (int, True, "", "is not a number"),
+        (int, 7.0, "", "is not a whole number; write 7"),
+        (int, 7.5, "", "is not a whole number"),
+        (int, 1e200, "", "is not a whole number"),
+        (float, np.True_, "", "is not a number"),
+        (int | None, "x", "", "is not a number"),
+        (float, "nan", "", "is not a number"),
+        (float, "1e400", "", "is not a number"),
+        (int, "inf", "", "is not a number"),
+        (bool, 1, "", "is neither true nor false; write one of the two"),
+        (tuple[int, ...], 5, "", "is no list; write one, such as [1, 2]"),
+        (tuple[int, ...], [1, "2"], "[1]", "is text; write 2 without quotes"),
+        (tuple[tuple[float, ...], ...], [[1], [2, True]], "[1][1]", "is not a number"),
+        (int | tuple[int, ...], [1, 2.0], "[1]", "is not a whole number; write 2"),
+    ],
+)
+def test_slips(kind: Any, value: Any, where: str, words: str) -> None:
+    found = find_mismatch(kind, value)
+    assert found is not None
+    assert (found.where, found.words) == (where, words)
+
+
+@pytest.mark.parametrize(
+    ("cls", "field", "value", "words"),
+    [
+        (Experiment, "rounds", 0, "take 1 or more"),
+        (Experiment, "rounds", 2.5, "take 1 or more, the nearest are 2 and 3"),
+        (Experiment, "rounds", float("nan"), "take 1 or more"),
+        (Experiment, "decode_rate", -1, "take a number above 0, or leave it empty"),
+        (Link, "latency", -1, "take 0 or more"),
+        (Link, "latency", float("inf"), "take 0 or more"),
+        (Experiment, "rounds", 1e23, "take 1 or more"),
+        (Experiment, "rounds", 0.5, "take 1 or more"),
+        (Markov, "p_slow", 2, "take above 0 to 1, the nearest is 1"),
+        (Markov, "p_slow", 0, "take above 0 to 1, e.g. 0.02"),
+        (Nesterov, "momentum", 1, "take 0 to below 1, or leave it empty"),
+    ],
+)
+def test_what_would_work(cls: type[Settings], field: str, value: Any, words: str) -> None:
+    assert range_of(cls.model_fields[field], value) == words
+    with pytest.raises(SettingError) as error:
+        cls(**{field: value})
+    assert str(error.value).startswith(f"{field} = {value!r}: ")
+    assert str(error.value).endswith(words)
+
+
+def test_json_is_held_to_the_same() -> None:
+    assert Experiment.model_validate_json('{"scheme": "UMW", "rounds": 2}').rounds == 2
+    for text in ('{"rounds": "2"}', '{"rounds": 2.0}', '{"rounds": true}', '{"link": {"downloads": 1}}'):
+        with pytest.raises(SettingError, match=r"write|is not a number"):
+            Experiment.model_validate_json(text)
+
+
+class Bounded(Settings):
+    """Whole numbers between open ends."""
+
+    n: int = setting(3, "a number", gt=1, lt=6)
+
+
+class Only(Settings):
+    """As few whole numbers as a range can have."""
+
+    n: int = setting(2, "a number", ge=2, le=2)
+
+
+@pytest.mark.parametrize("value", [1, 9])
+def test_a_range_of_one_number_is_that_number(value: int) -> None:
+    with pytest.raises(SettingError, match=rf"^n = {value}: take 2$"):
+        Only(n=value)
+
+
+@pytest.mark.parametrize(("value", "near"), [(1, 2), (9, 5), (-4, 2)])
+def test_open_ends_of_whole_numbers(value: int, near: int) -> None:
+    with pytest.raises(SettingError, match=rf"n = {value}: take 2 to 5, the nearest is {near}$"):
+        Bounded(n=value)

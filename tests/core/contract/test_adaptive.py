@@ -1,0 +1,173 @@
+"""A plan that keeps steering: the same models, no change for nothing, every sample that moves on the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.core.contract import adaptive
+from workbench.core.contract.adaptive import HISTORIES, Expert
+from workbench.core.contract.configurations import Configuration, StoredParts
+from workbench.core.engine.virtual.arithmetic import Coefficients
+from workbench.core.running.simulated import timeline
+
+FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}
+SLOW = {
+    "kind": "changing",
+    "before": FAST,
+    "after": {"kind": "constant", "shift": 1e-3},
+    "at": 80,
+    "worker": 2,
+}
+CODED: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 1}}
+
+
+def experiment(**fields: Any) -> wb.Experiment:
+    spec = {"workers": 6, "rounds": 160, "problem": "least_squares", "problem_args": {"samples": 120}}
+    return wb.Experiment(**{**spec, "delays": SLOW, **fields})
+
+
+@pytest.fixture(scope="module")
+def steered() -> wb.Trace:
+    return wb.run(experiment(**CODED, adaptive=True))
+
+
+def test_it_is_off_by_default() -> None:
+    assert not wb.Experiment().adaptive
+    assert wb.run(experiment(scheme="UMW", rounds=5)).changes == []
+
+
+def test_it_changes_and_is_quicker_than_each_of_its_candidates(steered: wb.Trace) -> None:
+    assert steered.changes[0].after == "UMW"
+    assert any(80 < change.round < 100 for change in steered.changes)
+    for way in steered.experiment.adaptive_controller().configurations:
+        fixed = experiment(scheme=way.name, scheme_args=way.parameters)
+        assert steered.columns["time"][-1] < wb.forecast(fixed).seconds.sum()
+
+
+def test_the_models_are_those_of_a_run_that_stays(steered: wb.Trace) -> None:
+    stays = wb.run(experiment(scheme="UMW"))
+    assert np.array_equal(steered.model, stays.model)
+    assert np.array_equal(steered.columns["loss"], stays.columns["loss"])
+    numbers = wb.run(steered.experiment, numeric=True)
+    assert numbers.changes == steered.changes
+    np.testing.assert_allclose(numbers.columns["loss"], stays.columns["loss"], rtol=1e-10)
+
+
+def test_every_change_is_in_the_trace_and_in_its_folder(steered: wb.Trace, tmp_path: Any) -> None:
+    for before, after in zip(steered.changes, steered.changes[1:], strict=False):
+        assert before.after == after.before
+        assert before.round < after.round
+    assert all("would have saved" in change.reason for change in steered.changes)
+    assert all(steered.columns["time"][c.round - 1] == c.time for c in steered.changes)
+    kept = wb.Trace.load(steered.save(tmp_path / "run"))
+    assert kept.changes == steered.changes
+    assert kept.replay().same(steered)
+
+
+def test_a_stretch_ends_between_rounds() -> None:
+    """With constant times, which need no guess, every round takes what the scheme of its stretch takes."""
+    law = {"kind": "constant", "shift": 1e-3}
+    e = experiment(**CODED, delays=law, rounds=20, adaptive=True)
+    line = timeline(e, Coefficients(e.plan), events=False)
+    (change,) = line.changes
+    took = np.diff(line.times, prepend=0.0)
+    np.testing.assert_allclose(took, np.where(np.arange(20) < change.round, 0.04, 0.02))
+
+
+@pytest.mark.parametrize("bandwidth", [1e4, 1e6])
+def test_what_workers_lack_takes_its_time(bandwidth: float) -> None:
+    e = experiment(scheme="UMW", link={"bandwidth": bandwidth, "latency": 1e-4}, adaptive=True)
+    line = timeline(e, Coefficients(e.plan), events=True)
+    held = StoredParts(e.plan)
+    row = e.line.width * (e.problem_spec.known()[1] + 1)  # type: ignore[attr-defined]
+    for change in line.changes:
+        missing = held.missing((way := Configuration(change.scheme, change.scheme_args, 6, 120)).plan)
+        assert change.bytes == missing.sum() * row
+        moving = missing.max() * row / bandwidth + 1e-4 if missing.any() else 0.0
+        assert change.seconds == pytest.approx(moving)
+        begun = min(
+            start for round, _, kind, start, *_ in line.events if kind == "compute" and round == change.round
+        )
+        assert begun >= change.time + change.seconds
+        held.add(way.plan)
+
+
+@given(st.data())
+def test_a_move_that_does_not_pay_is_not_made(data: st.DataObject) -> None:
+    seconds = st.floats(0.0, 10.0)
+    costs = np.array(data.draw(st.lists(st.tuples(seconds, seconds), min_size=3, max_size=20)))
+    move, left = data.draw(seconds), data.draw(st.integers(1, 50))
+    history = data.draw(st.sampled_from(HISTORIES))
+    if Expert(history, 0).better(costs, np.array([0.0, move]), left) == 1:
+        seen = costs[-history:]
+        assert (seen[:, 0] - seen[:, 1]).mean() * left > move
+
+
+def healthy(seed: int) -> int:
+    e = experiment(scheme="UMW", delays=FAST, rounds=60, seed=seed, adaptive=True)
+    return len(timeline(e, Coefficients(e.plan), events=False).changes)
+
+
+def test_nothing_changes_where_nothing_does() -> None:
+    assert sum(healthy(seed) for seed in range(4)) == 0
+
+
+@pytest.mark.slow
+def test_false_changes_are_rare() -> None:
+    assert sum(healthy(seed) > 0 for seed in range(100)) <= 5
+
+
+def test_times_that_do_not_follow_the_load_are_learnt() -> None:
+    """It begins by taking half the samples for half the time, finds that wrong, and goes back."""
+    law = {"kind": "exponential", "mean": 0.01}
+    e = experiment(**CODED, delays=law, rounds=300, adaptive=True)
+    line = timeline(e, Coefficients(e.plan), events=False)
+    best = min(
+        wb.forecast(
+            experiment(scheme=way.name, scheme_args=way.parameters, delays=law, rounds=300)
+        ).seconds.sum()
+        for way in e.adaptive_controller().configurations
+    )
+    assert line.times[-1] < 1.5 * best
+
+
+def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seldom somebody takes twelve times as long, which a code hides: to wait for all looks cheap until it happens."""
+    law = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
+    runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
+    best = [
+        min(
+            wb.forecast(e.replace(scheme=way.name, scheme_args=way.parameters, adaptive=False)).seconds.sum()
+            for way in e.adaptive_controller().configurations
+        )
+        for e in runs
+    ]
+
+    def regret() -> float:
+        ends = [timeline(e, Coefficients(e.plan), events=False).times[-1] for e in runs]
+        return float(np.mean(np.array(ends) / best)) - 1
+
+    patient = regret()
+    monkeypatch.setattr(adaptive, "EXPLORATION_SHARE", np.inf)
+    assert patient < 0.8 * regret()
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"scheme": "ASGD"}, "reach into one another"),
+        ({"scheme": "RAR"}, "has no master"),
+        ({"scheme": "CADA"}, "earlier rounds' numbers"),
+        ({"scheme": "UMW", "faults": [{"worker": 1, "round": 2}]}, "faults"),
+        ({"scheme": "UMW", "problem": "unit", "problem_args": {}}, "unit"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(wb.SettingError, match=why):
+        experiment(adaptive=True, **fields)

@@ -1,0 +1,78 @@
+"""What a run may change to, and what a change would move, counted sample by sample."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.contract.configurations import Configuration, StoredParts, configurations_of, reason_fixed
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.scheme import Scheme
+
+
+def samples_of(plan: Plan) -> list[set[int]]:
+    """Samples that each worker holds."""
+    cuts = plan.bounds.tolist()
+    return [{s for part in work.parts for s in range(cuts[part], cuts[part + 1])} for work in plan.work[1:]]
+
+
+CASES = [(4, 8), (6, 23), (6, 60)]
+OWN = [Configuration("GC", {"stragglers": s}, n, samples) for n, samples in CASES for s in (0, 2)]
+EVERY = {str(own) + str(own.samples): (own, configurations_of(own, "least_squares")) for own in OWN}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_what_is_missing_is_what_the_workers_do_not_hold(data: st.DataObject) -> None:
+    own, ways = data.draw(st.sampled_from(list(EVERY.values())))
+    held, has = StoredParts(own.plan), samples_of(own.plan)
+    for way in data.draw(st.lists(st.sampled_from(ways), max_size=4)):
+        wanted = samples_of(way.plan)
+        lacks = [len(want - have) for want, have in zip(wanted, has, strict=True)]
+        assert held.missing(way.plan).tolist() == lacks
+        held.add(way.plan)
+        has = [have | want for have, want in zip(has, wanted, strict=True)]
+
+
+def test_an_exact_scheme_changes_to_exact_ones_alone_and_the_first_is_itself() -> None:
+    own = Configuration("GC", {"stragglers": 2}, 6, 60)
+    ways = configurations_of(own, "least_squares")
+    assert ways[0] is own
+    assert {"UMW", "GC", "CR"} <= {way.name for way in ways}
+    assert all(way.scheme.is_exact and not reason_fixed(way.scheme, way.plan) for way in ways)
+    assert not any(StoredParts(own.plan).missing(Configuration("UMW", {}, 6, 60).plan))
+
+
+def test_others_change_their_numbers_alone() -> None:
+    waits = configurations_of(Configuration("SGD", {"stragglers": 2}, 8, 80), "least_squares")
+    assert {way.name for way in waits} == {"SGD"}
+    assert len(waits) > 2
+    deadlines = configurations_of(
+        Configuration("FRC", {"replication": 2, "deadline": 1.0}, 8, 80), "least_squares"
+    )
+    assert sorted(way.parameters["deadline"] for way in deadlines) == [0.5, 0.7, 1.0, 1.4, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("ASGD", "reach into one another"),
+        ("M-SGC", "reach into one another"),
+        ("CADA", "earlier rounds' numbers"),
+        ("AdaptiveK", "earlier rounds' numbers"),
+        ("DropCompute", "by the clock"),
+        ("RAR", "no master"),
+        ("UC-MMC", "several times a round"),
+    ],
+)
+def test_what_cannot_be_changed_says_why(name: str, why: str) -> None:
+    scheme = Scheme.catalogue.get_class(name)()
+    assert why in reason_fixed(scheme, scheme.plan(12, 240))
+
+
+def test_loads_do_not_matter_to_what_is_known_of_bounds() -> None:
+    held = StoredParts(Configuration("UMW", {}, 3, 10).plan)
+    assert held.missing(Configuration("GC", {"stragglers": 2}, 3, 10).plan).tolist() == [6, 7, 7]
+    assert np.array_equal(held.bounds, [0, 4, 7, 10])

@@ -1,0 +1,248 @@
+"""Errors in a user's own program are one sentence: scheme, rank, round and the user's line, on both engines."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import workbench as wb
+from workbench.core.base.errors import RunError
+from workbench.mpi.launch.processes import is_alive
+
+FILE = """
+from workbench.core.contract.plan import MASTER
+from workbench.core.contract.programs import worker_program
+from workbench.core.contract.protocol import Compute, CODED, Send
+from workbench.core.schemes.uncoded import UMW
+
+def answer(node, job):
+    value = yield Compute(node.work, job.value, job.round)
+    if job.round == 2 and node.rank == 3:
+        value = {}["nothing"]
+    yield Send(MASTER, CODED, job.round, value)
+
+class Hopeless(UMW):
+    name = "Hopeless"
+
+    def program(self, node):
+        return super().program(node) if node.rank == MASTER else worker_program(node, answer)
+
+class Nothing(UMW):
+    name = "Nothing"
+
+    def program(self, node):
+        return 7
+
+class Never(UMW):
+    name = "Never"
+
+    def program(self, node):
+        return super().program(node) if node.rank == MASTER else iter_forever(node)
+
+class Busy(UMW):
+    name = "Busy"
+
+    def program(self, node):
+        return super().program(node) if node.rank == MASTER else busy(node)
+
+def busy(node):
+    import signal
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    while True:
+        node.rank
+    yield
+
+def iter_forever(node):
+    from workbench.core.contract.protocol import Recv
+    while True:
+        yield Recv({"nobody sends this": 0})
+"""
+
+
+def spec(tmp_path: Path, name: str) -> wb.Experiment:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE)
+    return wb.Experiment(scheme=f"{file}:{name}", workers=4, rounds=5, problem="least_squares")
+
+
+ENGINES = ["sim", pytest.param("mpi", marks=[pytest.mark.mpi, pytest.mark.xdist_group("mpi")])]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_error_names_scheme_rank_round_and_line(tmp_path: Path, engine: str) -> None:
+    line = FILE.splitlines().index('        value = {}["nothing"]') + 1
+    says = (
+        rf"Hopeless: the program of rank 3 failed in round 2: KeyError: 'nothing' \(.*mine\.py, line {line}\)"
+    )
+    with pytest.raises(RunError, match=says):
+        wb.run(spec(tmp_path, "Hopeless"), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_no_program_is_said(tmp_path: Path, engine: str) -> None:
+    with pytest.raises(RunError, match=r"Nothing: `program` of rank \d gives 7; write it as a generator"):
+        wb.run(spec(tmp_path, "Nothing"), engine=engine)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+def test_a_program_that_never_answers_is_ended_by_patience(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no round has ended for 1 s"):
+        wb.run(spec(tmp_path, "Never"), engine="mpi", patience=1.0)
+    assert len(wb.run(spec(tmp_path, "Never").replace(scheme="UMW"), engine="mpi").rounds) == 5
+
+
+FAILING = """
+import numpy as np
+from typing import Literal, ClassVar
+from workbench.core.contract.delays import Exponential
+from workbench.core.contract.optimisers import GradientDescent
+from workbench.core.problems.linear import LeastSquares, LeastSquaresArgs
+from workbench.core.schemes.uncoded import UMW
+WHERE = ""
+def fail(where):
+    if where == WHERE:
+        {}["nothing"]
+
+class Half(UMW):
+    name = "Half"
+    def check(self, workers):
+        fail("check")
+    def plan(self, workers, samples):
+        fail("plan")
+        return super().plan(workers, samples)
+    def round_times(self, draws, workers):
+        fail("odds")
+        return super().round_times(draws, workers)
+    def program(self, node):
+        fail("program")
+        return super().program(node)
+
+class Naps(Exponential):
+    kind: Literal["naps"] = "naps"
+    def draw(self, keyed, round, workers, slot, before):
+        fail("draw")
+        return super().draw(keyed, round, workers, slot, before)
+    def compute(self, draw, samples):
+        fail("compute")
+        return super().compute(draw, samples)
+
+class Bowl(LeastSquares):
+    def gradient(self, slices, model):
+        fail("gradient")
+        return super().gradient(slices, model)
+    def evaluate(self, requests):
+        fail("evaluate")
+        return super().evaluate(requests)
+
+class BowlArgs(LeastSquaresArgs):
+    name: ClassVar[str] = "bowl"
+    def build(self, plan):
+        data = self.open()
+        return Bowl(np.asarray(data.X), np.asarray(data.y))
+
+class Slowly(GradientDescent):
+    name: ClassVar[str] = "slowly"
+    def update(self, state, model, gradient, problem, t):
+        fail("update")
+        return super().update(state, model, gradient, problem, t)
+"""
+SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks, in a forecast
+    "check": ("scheme = .*: `Half.check` failed",) * 3,
+    "plan": ("`Half.plan` failed",) * 2,
+    "odds": ("", "", "`Half.odds` failed"),
+    "draw": ("`PollInterval.draw` failed",) * 3,
+    "compute": (
+        "Half: `PollInterval.compute` failed at rank 1 in round 0",
+        "`PollInterval.compute` failed",
+        "`PollInterval.compute` failed",
+    ),
+    "gradient": ("", "Half: `Bowl.gradient` failed at rank . in round 0"),
+    "evaluate": ("`Bowl.evaluate` failed",) * 2,
+    "update": ("`Slowly.update` failed", "Half: `Slowly.update` failed at rank 0 in round 0"),
+}
+
+
+def failing(tmp_path: Path, where: str) -> dict[str, Any]:
+    """Fields of an experiment all of whose parts are a user's own, one method of which fails."""
+    file = tmp_path / f"{where}.py"
+    file.write_text(FAILING.replace('WHERE = ""', f'WHERE = "{where}"'))
+    own = {"scheme": f"{file}:Half", "problem": f"{file}:BowlArgs", "optimiser": f"{file}:Slowly"}
+    return {
+        **own,
+        "delays": {"kind": f"{file}:Naps"},
+        "workers": 4,
+        "rounds": 5,
+        "problem_args": {"samples": 40},
+    }
+
+
+LINE = FAILING.splitlines().index('        {}["nothing"]') + 1
+
+
+@pytest.mark.parametrize("where", SAYS)
+def test_every_method_of_a_users_own_is_named_with_its_line(tmp_path: Path, where: str) -> None:
+    ways = [lambda e: wb.run(e), None, lambda e: wb.forecast(e)]
+    for words, way in zip(SAYS[where], ways, strict=False):
+        if words and way is not None:
+            with pytest.raises(
+                (RunError, wb.SettingError),
+                match=rf"{words}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)",
+            ):
+                way(wb.Experiment(**failing(tmp_path, where)))
+    if where != "check":
+        run = wb.start(wb.Experiment(**failing(tmp_path, where)))  # in a thread it says the same
+        assert run.wait(60)
+        assert (run.state == "failed") == bool(SAYS[where][0])
+
+
+REAL = """
+import json, psutil, sys
+import workbench as wb
+for where, fields in json.loads(sys.argv[1]).items():
+    try:
+        wb.run(wb.Experiment(**fields), engine="mpi", patience=30.0)
+        print(where, "nothing was raised")
+    except (wb.RunError, wb.SettingError) as error:
+        print(where, error)
+print("processes", *[child.pid for child in psutil.Process().children(recursive=True)], flush=True)
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path, workers: int) -> None:
+    wanted = {where: says[1] for where, says in SAYS.items() if says[1]}
+    spec = json.dumps({where: {**failing(tmp_path, where), "workers": workers} for where in wanted})
+    done = subprocess.run([sys.executable, "-c", REAL, spec], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    *lines, processes = done.stdout.splitlines()
+    for line, (where, words) in zip(lines, wanted.items(), strict=True):
+        assert re.search(rf"^{where} {words}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)", line), line
+    end = time.monotonic() + 60
+    while left := [int(pid) for pid in processes.split()[1:] if is_alive(int(pid))]:
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
+def test_ctrl_c_ends_a_program_that_never_yields_and_names_its_line(tmp_path: Path) -> None:
+    """Nothing else can: on the virtual clock all programs are in one thread. A timer presses the keys."""
+    e, line = spec(tmp_path, "Busy"), FILE[: FILE.index("        node.rank\n")].count("\n") + 1
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            wb.run(e)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    (note,) = caught.value.__notes__
+    assert note.startswith("Busy: the program of rank 1 was at work in round 0 (")
+    assert any(f"mine.py, line {number})" in note for number in (line - 1, line))  # of the loop

@@ -1,0 +1,36 @@
+"""What a worker holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.lab.figures.conftest import experiment
+from workbench.core.base.settings import SettingError
+
+TREE = {"children": 3, "layers": 2, "stragglers": 1}
+
+
+def test_a_worker_holds_what_its_plan_says() -> None:
+    e = experiment("CR", TREE)
+    row = e.plan.matrix()[7]
+    figure = wb.figures.allocation(e, 7)
+    starts, stops = (figure.data[0].customdata[:, i] for i in (0, 1))
+    found = np.zeros(e.plan.samples)
+    for start, stop, value in zip(starts.astype(int), stops.astype(int), figure.data[0].y, strict=True):
+        found[start : stop + 1] += value
+    np.testing.assert_allclose(found, np.repeat(row, e.plan.sizes))
+
+
+def test_shuffled_workers_hold_other_parts_in_other_rounds() -> None:
+    e = experiment("FRC", {"replication": 2, "shuffle": "cyclic"})
+    first, second = (wb.figures.allocation(e, 1, round=r).data[0].customdata.tolist() for r in (0, 2))
+    assert first != second
+    assert second == wb.figures.allocation(e, 3, round=0).data[0].customdata.tolist()
+
+
+@pytest.mark.parametrize("rank", [0, 13, -1])
+def test_nobody_else_holds_anything(rank: int) -> None:
+    with pytest.raises(SettingError, match=f"rank = {rank}: there are workers 1 to 12"):
+        wb.figures.allocation(experiment("CR", TREE), rank)

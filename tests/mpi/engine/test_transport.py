@@ -1,0 +1,91 @@
+"""What a post office takes in, over real MPI: a process that writes to itself, and two that write to one another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.mpi.launch.mpiexec import environment, find_mpiexec
+
+SCRIPT = """
+import time
+import numpy as np
+from mpi4py import MPI
+from workbench.mpi.engine.transport import Post
+from workbench.mpi.engine.wire import Envelope
+
+refused, letters = [], []
+post = Post(MPI.COMM_SELF.Dup(), 7, [0], {floats}, lambda *what: refused.append(what))
+for round in range(4):
+    post.send([0], Envelope(7, round, 0, 0, 0, 0, 0.0, 0.0, "coded"), np.full({floats}, float(round)))
+if {twice}:
+    post.comm.Send([post.outputs[-1][1], MPI.BYTE], 0, 1)
+post.farewell()
+until = time.monotonic() + 20
+while not post.quiet and time.monotonic() < until:
+    letters += post.poll()
+post.free()
+print([envelope.round for envelope, _ in letters], [set(value.tolist()) for _, value in letters], refused)
+"""
+
+
+def found(floats: int, twice: bool = False) -> str:
+    script = SCRIPT.format(floats=floats, twice=twice)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_all_messages_come_in_order_and_none_lends_its_buffer_to_another() -> None:
+    for floats in (3, 20_000):
+        assert found(floats) == "[0, 1, 2, 3] [{0.0}, {1.0}, {2.0}, {3.0}] []"
+
+
+def test_what_comes_twice_is_refused_once() -> None:
+    assert found(3, twice=True) == "[0, 1, 2, 3] [{0.0}, {1.0}, {2.0}, {3.0}] [(0, -1, 'sent twice')]"
+
+
+PAIR = """
+import sys
+from pathlib import Path
+import numpy as np
+from mpi4py import MPI
+from workbench.mpi.engine.wakeup import Bell
+from workbench.mpi.engine.transport import Post
+from workbench.mpi.engine.wire import Envelope
+
+folder, floats, messages = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+comm = MPI.COMM_WORLD
+me, other = comm.rank, 1 - comm.rank
+bell = Bell(folder, me)
+post = Post(comm.Dup(), 7, [other], floats, lambda *what: sys.exit(str(what)), bell)
+comm.Barrier()
+late = []
+for number in range(me, 2 * messages, 2):
+    if number:
+        while not bell.sleep(20.0):
+            sys.exit("not rung")
+        letters, looks = post.poll(), 1
+        while not letters and looks < 100_000:
+            letters, looks = post.poll(), looks + 1
+        if looks > 1:
+            late.append(number)
+    post.send([other], Envelope(7, number, me, 0, 0, 0, 0.0, 0.0, "coded"), np.zeros(floats))
+print(late, flush=True)
+comm.Barrier()
+"""
+
+
+@pytest.mark.parametrize("floats", [3, 2048, 20_000])
+def test_whoever_is_rung_finds_the_message_with_one_look(floats: int, tmp_path: Path) -> None:
+    """Else it would sleep on. Around the sixteenth, Open MPI goes over to a faster lane, where a look finds less."""
+    (tmp_path / "pair.py").write_text(PAIR)
+    run = [find_mpiexec(), "-n", "2", sys.executable, "pair.py", str(tmp_path), str(floats), "60"]
+    done = subprocess.run(run, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]

@@ -1,0 +1,93 @@
+"""Bells wake who is rung, and are silent where they cannot hang."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.mpi.engine import wakeup
+from workbench.mpi.engine.wakeup import CONTROL, WakeupPipe
+
+LONG = 60.0  # s; a test that really sleeps so long has failed
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="bells-") as name:
+        yield Path(name)
+
+
+def test_a_ring_before_the_sleep_is_not_lost(folder: Path) -> None:
+    zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
+    one.notify([0])
+    assert zero.sleep(LONG)
+    assert not zero.sleep(0.0)
+
+
+def test_a_ring_during_the_sleep_ends_it(folder: Path) -> None:
+    zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
+    threading.Timer(0.05, lambda: one.notify([0])).start()
+    began = time.monotonic()
+    assert zero.sleep(LONG)
+    assert time.monotonic() - began < LONG
+
+
+def test_many_rings_are_few(folder: Path) -> None:
+    zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
+    for _ in range(100_000):  # more than a pipe holds: the rest are not missed
+        one.notify([0])
+    heard = 0
+    while zero.sleep(0.0):
+        heard += 1
+    assert 1 <= heard <= 100
+
+
+def test_who_rings_for_a_word_is_told_apart(folder: Path) -> None:
+    zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
+    one.notify([0])
+    assert zero.sleep(LONG)
+    assert not zero.control_pending
+    one.notify([0], CONTROL)
+    one.notify([0])
+    assert zero.sleep(LONG)
+    assert zero.control_pending
+
+
+def test_who_has_died_is_not_missed(folder: Path) -> None:
+    zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
+    one.notify([0])
+    assert zero._read_fd is not None
+    os.close(zero._read_fd)
+    one.notify([0])
+
+
+def test_who_is_not_there_is_not_missed(folder: Path) -> None:
+    WakeupPipe(folder, 1).notify([0, 2, 3])
+
+
+@pytest.mark.parametrize("place", [None, "missing", "x" * 300])
+def test_a_bell_that_cannot_hang_is_silent(folder: Path, place: str | None) -> None:
+    bell = WakeupPipe(None if place is None else folder / place, 0)
+    assert not bell.enabled
+    bell.notify([0])
+    assert not bell.sleep(0.0)
+
+
+def test_nobody_else_can_ring(folder: Path) -> None:
+    WakeupPipe(folder, 0)
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_more_may_be_rung_than_files_may_be_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeup, "MAX_OPEN_PIPES", 2)
+    one, *others = (WakeupPipe(folder, rank) for rank in range(6))
+    for _ in range(3):
+        one.notify(range(1, 6))
+        assert all(other.sleep(LONG) for other in others)
+    assert len(one._write_fds) == 2

@@ -1,0 +1,92 @@
+"""Pools on another machine, of which an agent on this one stands for: what becomes of them once it is cut off."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.mpi.clusters import LOCAL, load
+from workbench.mpi.clusters.ssh import Ssh
+from workbench.mpi.launch.client.remote import RemotePool, RemoteSite
+from workbench.mpi.launch.gateway import AGENT, HOST, ConnectionLost, Gateway, read_word, write_word
+from workbench.mpi.launch.package import Package
+from workbench.mpi.launch.processes import SUPERVISOR, awaited, is_alive, ours
+
+ROOT = Path(__file__).parents[4]
+# Stands for ssh: what it has started lives on when it ends.
+BETWEEN = "import subprocess, sys; subprocess.run(['sh', '-c', sys.argv[1]], start_new_session=True)"
+
+
+def gateway(patience: float = 30.0) -> Gateway:
+    return Gateway("next", (sys.executable, "-c", BETWEEN), sys.executable, Package(str(ROOT)), patience)
+
+
+@pytest.fixture
+def pool() -> Iterator[RemotePool]:
+    cluster = Ssh(name="next", hosts=("here",), python=sys.executable, path=str(ROOT))
+    settings = cluster.model_dump(mode="json")
+    found = RemoteSite("next", gateway(), settings, settings, {}, None).open(2)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("up", [False, True])
+def test_closing_ends_a_pool_whose_agent_does_not_know_that_it_is_cut_off(pool: RemotePool, up: bool) -> None:
+    if up:
+        pool.await_ready()
+    agent, _ = pool.opened["agent"]
+    assert is_alive(agent)
+    assert pool.link.process.stdin is not None
+    silent = os.dup(pool.link.process.stdin.fileno())  # it never hears of an end
+    try:
+        pool.link.close()
+        assert is_alive(agent)
+        pool.close()
+        assert awaited(lambda: not is_alive(agent), 5.0)
+        assert not ours(pool.name)
+        assert not ours(pool.name, SUPERVISOR)
+        assert not Path(pool.opened["words"]["pool"]).exists()
+    finally:
+        os.close(silent)
+
+
+@pytest.mark.parametrize("module", [AGENT, HOST])
+def test_one_who_stops_in_the_middle_of_an_answer_is_given_up(module: str) -> None:
+    words: dict[str, Any] = {"cluster": load(LOCAL).model_dump(mode="json"), "files": {}}
+    with gateway(patience=20.0).connect(module, **words) as link:
+        assert link.ask("name")[0]["name"]
+        object.__setattr__(link.gateway, "patience", 0.2)
+        read, write = os.pipe()
+        os.write(write, b"\0" * 5)  # of the 16 bytes that begin a word
+        with open(read, "rb", buffering=0) as half:  # noqa: PTH123 - a descriptor
+            link._out = half
+            began = time.monotonic()
+            for _ in range(2):  # and there is no other answer later on
+                with pytest.raises(
+                    ConnectionLost, match=r"^next: no whole answer \(11 of 16 bytes are missing\)$"
+                ):
+                    link.ask("name")
+            assert time.monotonic() - began < 15.0
+        os.close(write)
+
+
+@pytest.mark.parametrize("sent", [1, 15, 16, 20])
+def test_silence_in_the_middle_of_a_word_is_heard(sent: int, tmp_path: Path) -> None:
+    whole = tmp_path / "word"
+    with whole.open("wb") as out:
+        write_word(out, {"what": "name"}, b"123")
+    read, write = os.pipe()
+    os.write(write, whole.read_bytes()[:sent])
+    given = open(read, "rb", buffering=0)  # noqa: SIM115, PTH123 - a descriptor
+    with given, pytest.raises(EOFError, match="bytes are missing"):
+        read_word(given, 0.1)
+    os.close(write)

@@ -1,0 +1,114 @@
+"""Ranks that are forked: they are who mpiexec meant, and whoever of a nursery's family ends, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from workbench.mpi.launch.mpiexec import STUB
+from workbench.mpi.launch.processes import awaited, is_alive, set_timer_slack
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")
+
+RANKS = 3
+NURSERY = """
+import json, os, sys, time
+from pathlib import Path
+import numpy as np
+from workbench.mpi.launch.rank.forkserver import Nursery
+
+folder = Path(sys.argv[1])
+
+def rank():
+    names = ("NUMBER", "NURSERYS")
+    words = {"pid": os.getpid(), "drawn": np.random.random(), **{name: os.environ.get(name) for name in names}}
+    words["open"] = len(os.listdir("/proc/self/fd"))
+    Path(folder, "aside" + words["NUMBER"]).write_text(json.dumps(words))
+    Path(folder, "aside" + words["NUMBER"]).rename(folder / ("rank" + words["NUMBER"]))
+    time.sleep(600)
+
+sys.exit(Nursery(folder, rank).run(sys.argv[2:], lambda: None))
+"""
+
+
+def family(top: psutil.Process) -> list[psutil.Process]:
+    return [top, *top.children(recursive=True)]
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """One whose mpiexec is a shell that starts three stubs; in a folder whose name fits into no address."""
+    folder = tmp_path / ("deep" * 30)
+    folder.mkdir()
+    stub = shlex.join([sys.executable, "-I", "-S", STUB, str(folder)])
+    stubs = " ".join(f"env -u NURSERYS NUMBER={i} {stub} &" for i in range(RANKS))
+    command = [sys.executable, "-c", NURSERY, str(folder), "sh", "-c", f"{stubs} wait; exit 7"]
+    with subprocess.Popen(command, env={**os.environ, "NURSERYS": "own"}) as process:
+        try:
+            assert awaited(lambda: len(list(folder.glob("rank*"))) == RANKS, 60.0)
+            yield process, folder
+        finally:
+            for each in family(psutil.Process(process.pid)) if process.poll() is None else []:
+                with suppress(psutil.NoSuchProcess):  # it ends by itself, just now
+                    each.kill()
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads((folder / f"rank{i}").read_text()) for i in range(RANKS)]
+
+
+def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """In the order of their numbers."""
+    found = [p for p in family(psutil.Process(process.pid)) if STUB in p.cmdline()[:4]]
+    return sorted(found, key=lambda p: p.environ()["NUMBER"])
+
+
+def test_a_rank_is_who_its_stub_was_and_draws_its_own_numbers(nursery: tuple[Any, Path]) -> None:
+    ranks = told(nursery[1])
+    assert [(r["NUMBER"], r["NURSERYS"]) for r in ranks] == [(str(i), None) for i in range(RANKS)]
+    assert len({r["drawn"] for r in ranks}) == RANKS
+    assert len({r["open"] for r in ranks}) == 1  # nobody holds a file of those who were there before
+
+
+@pytest.mark.parametrize("which", ["rank", "stub"])
+def test_a_rank_and_its_stub_end_together_and_alone(which: str, nursery: tuple[Any, Path]) -> None:
+    process, folder = nursery
+    mine, theirs = told(folder), [stub.pid for stub in stubs(process)]
+    pairs = [(rank["pid"], stub) for rank, stub in zip(mine, theirs, strict=True)]
+    os.kill(pairs[1][which == "stub"], signal.SIGKILL)
+    assert awaited(lambda: not any(map(is_alive, pairs[1])), 10.0)
+    assert all(map(is_alive, pairs[0] + pairs[2]))
+    for rank, _ in (pairs[0], pairs[2]):
+        os.kill(rank, signal.SIGKILL)
+    assert process.wait(10.0) == 7  # mpiexec's own code, once its last process has ended
+
+
+@pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)])
+def test_nothing_outlives_the_nursery_or_mpiexec(who: int, how: int, nursery: tuple[Any, Path]) -> None:
+    everybody = family(psutil.Process(nursery[0].pid))
+    assert len(everybody) == 2 + 2 * RANKS
+    mpiexec = next(p for p in everybody[0].children() if p.cmdline()[0] == "sh")
+    os.kill((everybody[0], mpiexec)[who].pid, how)
+    assert awaited(lambda: not any(is_alive(p.pid) for p in everybody[1:]), 10.0)
+    nursery[0].wait(10.0)
+
+
+def test_who_is_drowsy_wakes_up_again() -> None:
+    def slack() -> int:
+        return int(Path("/proc/self/timerslack_ns").read_text())
+
+    before = slack()
+    with set_timer_slack(0.02):
+        assert slack() == 20_000_000
+    assert slack() == before

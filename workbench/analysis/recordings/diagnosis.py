@@ -1,0 +1,487 @@
+"""Who makes the steps long, by how much, and since when: what a step would take if this one were like the others.
+
+Of a recording a step is taken to end with its slowest worker (see `blame`), of a run by its scheme's rule (`of_run`),
+of a pipelined job by what waits for what (`pipeline`). Workers, hosts and links are tried at once, so that each of
+these may be wrong only so much more seldom.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.recordings.attribution import (
+    excess_over_median,
+    late_hosts,
+    p_values,
+    shapley_shares,
+    spells_of,
+)
+from workbench.analysis.recordings.card import Change, split
+from workbench.analysis.recordings.loading import load
+from workbench.analysis.recordings.mitigations import Candidate, Mitigation, Steps, mitigations
+from workbench.analysis.recordings.phases import Phases
+from workbench.analysis.recordings.pipeline import COMPUTING, OPTIMISER, TRANSFERS, Pipeline
+from workbench.analysis.recordings.recording import Recording
+from workbench.analysis.recordings.run_model import (
+    COMPUTE,
+    DECODING,
+    LINK,
+    MOST,
+    PORT,
+    SLOWER,
+    WAITING,
+    Cause,
+    Rounds,
+)
+from workbench.analysis.recordings.sources import bytedance, runs
+from workbench.core.base.plugins import registered
+from workbench.core.base.settings import SettingError, check_kind, user_path
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import resampled
+from workbench.core.trace.trace import Trace
+
+DRAWS, BAND = 400, (0.05, 0.95)
+CHANCE = 0.01  # of naming anybody where all are alike
+RARE = 0.2  # part of it that is left to waiting for a processor: another busy process shows plainly
+KEPT = 0.2  # longer than others, at least, waits whose processor somebody keeps: who shares it with three, by a quarter
+LEAST = 0.01  # share of the step that a culprit costs at least
+WHY = {
+    COMPUTE: "by computing",
+    LINK: "on its way",
+    WAITING: "waiting for a processor that somebody else keeps busy",
+    SLOWER: "its processor needs {more:.0%} longer for the same work",
+}  # else the name says it
+FIX = {  # what there is to do about it
+    WAITING: "ending what else keeps the processors of {} busy",
+    SLOWER: "a processor as quick as the others' for {}",
+}
+OFTEN = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
+
+
+class Culprit(NamedTuple):
+    """Somebody without whom, or something without which, steps would be shorter."""
+
+    who: str
+    cost: float  # share of the step's time
+    low: float  # 90 % band of it, from the recorded steps
+    high: float
+    chronic: bool  # late in most steps (of its spells), or now and then
+    since: Change | None = None  # the onset: first step of its first spell; None: late from the first step on
+    what: str = COMPUTE  # or link, waiting, slower core, or a layer, or what has that name
+    more: float = np.nan  # by what share it waits, or its processor takes, longer than the others' median
+    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each; empty: all steps
+
+    @property
+    def label(self) -> str:
+        """Its name, and what of its computing is meant where that is known."""
+        return _label(self.who, self.what)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What steps take over what they would take if everybody were like the median, and who is to blame.
+
+    `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
+    what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
+    costs nothing, as the scheme does without them; `tried`: finds out what to do about it (None: nobody can say);
+    `last`: number of the last step.
+    """
+
+    name: str
+    slowdown: float
+    culprits: tuple[Culprit, ...]
+    costs: dict[str, float]
+    left_out: str
+    like: str = "the median"
+    harmless: tuple[str, ...] = ()
+    tried: Callable[[], tuple[Mitigation, ...]] | None = None
+    last: int | None = None
+
+    @cached_property
+    def mitigations(self) -> tuple[Mitigation, ...] | None:
+        """What to do about it, the better first; None where nobody can say."""
+        return None if self.tried is None else self.tried()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def figure(self, theme: str = "light") -> Any:
+        """Bars of everybody's cost, with bands where somebody stands out: see `culprits`."""
+        return registered("workbench.displays", "Diagnosis")(self, theme)
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
+        if not self.culprits:
+            yield "nobody stands out: what is late is late by chance, now here, now there"
+        for one in self.culprits:
+            when = "in most steps" if one.chronic else "now and then"
+            band = f"({one.low:.1%} to {one.high:.1%})"
+            told = WHY.get(one.what, "").format(more=one.more)
+            why = f"in {one.what}, " if one.what.startswith("layer ") else told + ", " * bool(told)
+            yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
+        if self.harmless:
+            yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
+        yield from map(str, self.mitigations or ())
+        if self.mitigations == ():
+            yield "there is nothing to gain from a code, or from leaving somebody out"
+        disk = any(one.what == WAITING for one in self.culprits)
+        yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
+
+    def _in_steps(self, one: Culprit) -> str:
+        """Return in which steps somebody is late: nothing for all of them."""
+        if not one.spells:
+            return ""
+        (first, end), *others = one.spells
+        if not others and end == self.last:
+            return f", since step {first}"
+        if not others and one.since is None:
+            return f", until step {end}"
+        spells = [f"from {a} on" if b == self.last else f"{a} to {b}" for a, b in one.spells]
+        return f", in steps {' and '.join(spells)}"
+
+
+def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
+    """Name who makes steps long.
+
+    Parameters
+    ----------
+    what
+        A recording, a run, or where one lies; a job of ByteDance's kind is modelled operation by operation.
+    seed
+        Of the draws for bands and chances.
+
+    Raises
+    ------
+    SettingError
+        There is nothing to compare: one worker, several jobs, or no time above 0. Or `seed` is not a whole number
+        from 0.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> times = [(w, t, (2.0 if w == 3 else 1.0) + 0.01 * ((7 * t + 3 * w) % 5)) for t in range(40) for w in range(8)]
+    >>> rows = pd.DataFrame(times, columns=["worker", "step", "seconds"])
+    >>> [one.who for one in diagnose(Recording.of_rows(rows, "one slow")).culprits]
+    ['worker 3']
+    """
+    check_kind("seed", seed, int)
+    if seed < 0:
+        raise SettingError(f"seed = {seed}: take 0 or more")
+    if isinstance(what, str | Path) and runs.SOURCE.tells(folder := user_path(what, "path")):
+        what = Trace.load(folder)
+    if isinstance(what, Trace):
+        return _of_run(what, np.random.default_rng(seed))
+    job = (what if isinstance(what, Recording) else load(what)).job()
+    operations = _operations(job)
+    if operations is not None:
+        return _of_pipeline(job.names[0], operations, np.random.default_rng(seed))
+    return _of_recording(job, np.random.default_rng(seed))
+
+
+def _operations(job: Recording) -> pd.DataFrame | None:
+    """The operations that a recording was reduced from, where they still lie there and it is still what they give."""
+    file = Path(job.source.get("file", ""))
+    if job.source.get("title") == bytedance.SOURCE.title and file.is_file():
+        with suppress(SettingError):
+            return bytedance.operations(file) if load(file).frame.equals(job.frame) else None
+    return None
+
+
+def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
+    """By the slowest of every step, and by what holds up answers where that was recorded."""
+    parts = Phases.of(job)
+    times, now = parts.own, parts.lasting()
+    level = CHANCE / (1 + (len(parts.hosts) > 1))
+    causes = _suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
+    players = {cause.name: list(cause.workers) for cause in causes if cause.name}
+    gone = {i for who in players.values() for i in who}
+    players |= {name: [i] for i, name in enumerate(parts.names) if i not in gone}
+    even = parts.even_without(causes)
+    over = np.maximum(times - even[:, None], 0.0)
+    share, *rest = parts.shares(
+        np.stack([over[:, who].max(axis=1) for who in players.values()], axis=1), even
+    )
+    found, costs, usual = [], {}, []
+    for (who, columns), gain in zip(players.items(), share.T, strict=True):
+        told = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
+        what = parts.why(columns)
+        if what in parts.computing and what not in told:  # it is told of what it was tested for
+            what = next(iter(told), what)
+        if told:
+            spells = Spells.of(times, columns, parts.steps)
+            found.append(_culprit(who, gain, now, rng, what, spells, _more(parts.computing, what, columns)))
+            usual += [(found[-1], parts.without(told[what]).max(axis=1))] if what in FIX else []
+        costs[_label(who, what if told else COMPUTE)] = gain
+    others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
+    found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
+    tried = partial(mitigations, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
+    return _told(
+        job.names[0],
+        now,
+        even,
+        costs | others,
+        found,
+        left_out=parts.left_out,
+        tried=tried,
+        last=parts.steps[-1],
+    )
+
+
+def _suspects(
+    computing: Mapping[str, Array],
+    total: float,
+    hosts: Mapping[str, list[int]],
+    level: float,
+    rng: np.random.Generator,
+) -> list[Cause]:
+    """Hosts, and workers of others, that are late by more than chance: first by waiting, then by all the rest.
+
+    How often a processor is waited for shows a tenth, too, by how a machine deals out its cores: that names nobody.
+    """
+    times, waiting = computing[COMPUTE], computing.get(WAITING)
+    if waiting is None:
+        return _late(COMPUTE, times, total, hosts, level, rng)
+    tried = _late(WAITING, waiting, total, hosts, level * RARE, rng)
+    found, even = [each for each in tried if _longer(waiting, each.workers) >= KEPT], np.ones_like(times)
+    for who in (list(each.workers) for each in found):
+        even[:, who] = np.median(np.delete(waiting, who, axis=1), axis=1, keepdims=True) / waiting[:, who]
+    times, parts = times * even, {SLOWER: computing[SLOWER], WAITING: waiting * even}
+    for each in _late(COMPUTE, times, total, hosts, level * (1 - RARE), rng):
+        half = _longer(times, each.workers) / 2
+        what = next((part for part in parts if _longer(parts[part], each.workers) >= half), COMPUTE)
+        found += [each._replace(what=what)] if what != WAITING else []
+    return found
+
+
+def _late(
+    what: str,
+    times: Array,
+    total: float,
+    hosts: Mapping[str, list[int]],
+    level: float,
+    rng: np.random.Generator,
+) -> list[Cause]:
+    """Hosts, and workers of others, that are late by more than chance; the costliest first.
+
+    Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
+    """
+    known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
+    dear = cost - np.median(cost) >= LEAST
+    late = [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
+    gone = {i for host in late for i in hosts[host]}
+    slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i] and i not in gone]
+    return [Cause(what, tuple(hosts[host]), f"host {host}") for host in late] + [
+        Cause(what, (i,)) for i in slow
+    ]
+
+
+def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
+    """By what share somebody waits, or its processor takes, longer than the others' median."""
+    return _longer(computing[what], who) if what in FIX else float("nan")
+
+
+def _longer(times: Array, who: Sequence[int]) -> float:
+    others = np.median(np.delete(times, who, axis=1), axis=1)
+    return float(times[:, [*who]].mean() / others.mean() - 1)
+
+
+def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
+    """What is there to do about those that wait for a processor, or have a slow one: as they would be like the others.
+
+    `usual`: each with the steps as they would be then.
+    """
+    return [
+        Candidate(FIX[one.what].format(one.who), seconds, scheme, args)
+        for one, seconds in usual
+        if _counts(one)
+    ]
+
+
+def _label(who: str, what: str) -> str:
+    return f"{who} ({what})" if what in FIX else who
+
+
+class Spells(NamedTuple):
+    """In which steps somebody is late: the steps' places, the spells' first and last steps, and the onset."""
+
+    late: Array | None = None  # whether, of every step; None: in all, or now and then
+    steps: tuple[tuple[int, int], ...] = ()
+    onset: Change | None = None
+
+    @classmethod
+    def of(cls, times: Array, who: Sequence[int], steps: Sequence[int]) -> Self:
+        """Of somebody's times, or of a host's on average, against the others' usual ones."""
+        series, found = spells_of(times, who)
+        late = np.zeros(len(series), dtype=bool)
+        for first, end in found:
+            late[first:end] = True
+        if late.all() or not late.any():
+            return cls()
+        first, onset = found[0][0], None
+        if first:
+            factor = math.exp(float(np.median(series[late]) - np.median(series[:first])))
+            onset = Change(0, steps[first], factor, split(series[: found[0][1]])[1])
+        return cls(late, tuple((steps[a], steps[b - 1]) for a, b in found), onset)
+
+
+def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
+    """By the scheme's own rounds: who is slow by the times, what that costs by the scheme."""
+    run = Rounds.of(trace)
+    if run.seconds.shape[1] < 2:
+        raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
+    e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
+    late, ways, computing = run.late.astype(np.float64), run.way.any(), run.computing
+    level = CHANCE / (1 + run.late.any() + ways + (len(hosts) > 1))
+    causes = _suspects(computing, float(now.sum()), hosts, level, rng)
+    if run.late.any():
+        known = {i for cause in causes for i in cause.workers}
+        cut = np.flatnonzero(p_values(late, rng) <= level).tolist()
+        causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
+    causes += _late(LINK, run.way, float(now.sum()), {}, level, rng) if ways else []
+    others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
+    gains = run.shapley([*run.dearest(causes, MOST - len(others)), *others])
+    found = [
+        _culprit(
+            str(cause),
+            gain,
+            now,
+            rng,
+            cause.what,
+            _spells_of(run, cause),
+            _more(computing, cause.what, cause.workers),
+        )
+        for cause, gain in gains.items()
+    ]
+    usual = [
+        (one, run.lasting([cause]) + run.lasted - now)
+        for one, cause in zip(found, gains, strict=True)
+        if cause.what in FIX
+    ]
+    helped = _help(usual, e.scheme, **e.scheme_args)
+    everybody = tuple(range(e.workers))
+    even = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
+    told = float(now.sum() / run.lasted.sum())
+    seen = run.decode_rate is not None or run.link == e.line
+    unseen = "" if seen else "; decoding, which real runs do not write down"
+    return _told(
+        trace.label,
+        now,
+        even,
+        {one.label: gain for one, gain in zip(found, gains.values(), strict=True)},
+        found,
+        left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
+        f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
+        # Of work that was cut off nobody knows how long it would have taken.
+        tried=None if run.late.any() else partial(mitigations, _even(run, now), run.lasted, rng, helped),
+        last=int(run.trace.columns["round"][0]) + len(now) - 1,
+        harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *FIX)),
+    )
+
+
+def _even(run: Rounds, now: Array) -> Steps:
+    """The run's steps as remedies are tried on them: of workers that hold an even share.
+
+    What a real round takes beside its scheme's rule (processes wake up, the master works) is taken to stay.
+    """
+    e = run.trace.experiment
+    count = e.problem_spec.count()
+    shares = e.built_scheme.loads(e.workers, count) * e.workers / count
+    names = [str(Cause(COMPUTE, (i,))) for i in range(e.workers)]
+    besides = run.lasted - now
+    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way, besides)
+
+
+def _spells_of(run: Rounds, cause: Cause) -> Spells:
+    """When a worker, or a host, computes slowly; of other causes that is not looked at."""
+    if (times := run.computing.get(cause.what)) is None:
+        return Spells()
+    first = int(run.trace.columns["round"][0])
+    return Spells.of(times, cause.workers, range(first, first + len(times)))
+
+
+def _told(
+    name: str, now: Array, mended: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
+) -> Diagnosis:
+    """From seconds of the steps as they are and were, and what each causes of them."""
+    worst = tuple(one for one in sorted(found, key=lambda one: -one.cost) if _counts(one))
+    share = {who: float(gain.sum() / now.sum()) for who, gain in costs.items()}
+    return Diagnosis(name, float(now.sum() / mended.sum()), worst, share, **more)
+
+
+def _counts(one: Culprit) -> bool:
+    """Is the cost worth a word, and more than nothing for certain?"""
+    return one.cost >= LEAST and one.low > 0
+
+
+def _culprit(
+    who: str,
+    gain: Array,
+    now: Array,
+    rng: np.random.Generator,
+    what: str,
+    spells: Spells = Spells(),  # noqa: B008
+    more: float = np.nan,
+) -> Culprit:
+    draws = [resampled(len(now), rng) for _ in range(DRAWS)]
+    low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
+    within = gain if spells.late is None else gain[spells.late]
+    chronic = float(np.median(within)) > OFTEN * float(within.mean())
+    cost = float(gain.sum() / now.sum())
+    return Culprit(who, cost, low, high, chronic, spells.onset, what, more, spells.steps)
+
+
+def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
+    """A job of stages and replicas: a cost is by how much one worker, or stage, as recorded makes an even step longer.
+
+    Where all replicas of the worst worker's stage cost as much as half of what it does, the stage is too long.
+    """
+    job = Pipeline.of(rows)
+    even = job.even()
+    real, ideal = job.seconds(job.durations), job.seconds(even)
+    ranks = rows.groupby(["stage", "dp_rank"])["rank"].first()
+
+    def cost(stage: int, replica: int | slice, kinds: Collection[str] = ()) -> Array:
+        mixed = {
+            k: _mixed(even[k], d, replica) if k[2] == stage and (not kinds or k[0] in kinds) else even[k]
+            for k, d in job.durations.items()
+        }
+        return np.asarray(job.seconds(mixed) - ideal)
+
+    workers = {key: cost(*key) for key in ranks.index}
+    stages = {stage: cost(stage, slice(None)) for stage in range(job.stages)}
+    costs = {f"worker {ranks[key]} (stage {key[0]})": each for key, each in workers.items()}
+    costs |= {f"stage {stage}": each for stage, each in stages.items()}
+    worst = max(workers, key=lambda key: float(workers[key].mean()))
+    alike = [float(each.mean()) for key, each in workers.items() if key[0] == worst[0]]
+    one = f"worker {ranks[worst]} (stage {worst[0]})"
+    long = len(alike) > 1 and min(alike) >= 0.5 * max(alike)
+    who, series = (f"stage {worst[0]}", stages[worst[0]]) if long else (one, workers[worst])
+    stage, replica = worst[0], slice(None) if long else worst[1]
+    kinds = {COMPUTE: (*COMPUTING, OPTIMISER), LINK: tuple(TRANSFERS)}
+    by = {what: float(cost(stage, replica, some).mean()) for what, some in kinds.items()}
+    found = _culprit(who, series, real, rng, max(by, key=by.__getitem__))
+    left_out = "what the processor does between operations, and model chunks that share a stage"
+    return _told(
+        name,
+        real,
+        ideal,
+        costs,
+        [found],
+        left_out=left_out,
+        like="the average of their kind",
+    )
+
+
+def _mixed(even: Array, real: Array, replica: int | slice) -> Array:
+    mixed = even.copy()
+    mixed[:, replica] = real[:, replica]
+    return mixed

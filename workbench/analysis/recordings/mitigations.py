@@ -1,0 +1,138 @@
+"""What to do about who is late: leave a worker out, or take an exact scheme that does without, tried on recorded steps.
+
+Every candidate goes through the very steps that were recorded; a worker that holds more samples takes that much longer.
+The best is chosen on every other stretch of the steps and judged on the others: it is not praised for what it was
+chosen by.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.analysis.recordings.run_model import played
+from workbench.core import schemes
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import resampled
+from workbench.core.contract.links import Link
+from workbench.core.contract.scheme import Scheme
+
+EACH = 1000  # samples a worker holds in the uncoded scheme, to share out
+DRAWS, BAND = 400, (0.05, 0.95)
+LEAST = 0.01  # share of the time that something must save to be said
+
+
+class Mitigation(NamedTuple):
+    """Something to do, and what share of the steps' time it would save: with a 90 % band for as many steps to come."""
+
+    what: str
+    saving: float
+    low: float
+    high: float
+    scheme: str
+    scheme_args: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.what} would save {self.saving:.0%} of the time ({self.low:.0%} to {self.high:.0%})"
+
+
+class Candidate(NamedTuple):
+    """What could be done, and what every step takes then, (steps,)."""
+
+    what: str
+    seconds: Array
+    scheme: str
+    scheme_args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is known of a job. `times` (steps, workers): of a worker that holds its even share; `names`: whose they are.
+
+    `link`, `floats` (of a message), `decode_rate` and `way` (of a message beyond the latency, as `times`): where they
+    are known; else messages and decoding are free. `besides` (steps,): what a step takes beside what its scheme's
+    rule says of these; it stays, whatever is done.
+    """
+
+    times: Array
+    names: Sequence[str]
+    link: Link = field(default_factory=Link)
+    floats: int = 1
+    decode_rate: float | None = None
+    way: Array | None = None
+    besides: Array | float = 0.0
+
+    def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
+        """What steps of a scheme take whose workers (`who` of them) take these times for all that they hold."""
+        known = (seconds, seconds.shape[1] * EACH, self.link, self.floats, self.decode_rate)
+        if self.way is None or not self.way.any():
+            return played(scheme, *known) + self.besides
+        way = self.way[:, who]
+        return played(scheme, *known, lambda length: way * (length / self.floats)) + self.besides
+
+    def without(self) -> Iterator[Candidate]:
+        """All but one worker, each with the share of one of n - 1."""
+        n = self.times.shape[1]
+        uncoded = schemes.get("UMW")()
+        for worker in range(n if n > 2 else 0):
+            who = [other for other in range(n) if other != worker]
+            seconds = self.lasting(uncoded, self.times[:, who] * n / (n - 1), who)
+            yield Candidate(f"leaving {self.names[worker]} out", seconds, "UMW", {})
+
+    def coded(self) -> Iterator[Candidate]:
+        """Every exact scheme whose rounds are told by its draws, with the numbers that the planner tries."""
+        n = self.times.shape[1]
+        for name in schemes.names():
+            cls = schemes.get(name)
+            if not cls.exact or cls.delayed or cls.numeric or cls.data_dependent or cls.self_paced:
+                continue
+            for args in cls.candidates(n):
+                try:
+                    scheme = cls(**args)
+                    scheme.check(n)
+                    scheme.check_problem("logistic")
+                    scheme.check_samples(n, n * EACH)
+                    seconds = self.lasting(scheme, self.times * scheme.loads(n, n * EACH) / EACH)
+                except SettingError:  # not with so many workers
+                    continue
+                numbers = ", ".join(f"{key} = {value}" for key, value in args.items())
+                yield Candidate(f"{name} with {numbers}" if numbers else name, seconds, name, args)
+
+
+def mitigations(
+    steps: Steps, now: Array, rng: np.random.Generator, mended: Sequence[Candidate] = ()
+) -> tuple[Mitigation, ...]:
+    """The best exact scheme, and the best worker to leave out, where they save anything; the better first.
+
+    `now` (steps,): what steps take as they are. `mended`: what else would help, which nobody has chosen by the steps.
+    """
+    stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
+    halves = np.arange(len(now)) // stretch % 2 == 0
+    found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
+    found += [_judged(each, now, rng) for each in mended]
+    worth = [one for one in found if one is not None and one.low > 0 and one.saving >= LEAST]
+    return tuple(sorted(worth, key=lambda one: -one.saving))
+
+
+def _best(
+    candidates: list[Candidate], now: Array, halves: NDArray[np.bool_], rng: np.random.Generator
+) -> Mitigation | None:
+    """The quickest of the first half of the steps, judged on the second."""
+    if not candidates or halves.all():
+        return None
+    best = min(candidates, key=lambda each: float(each.seconds[halves].sum()))
+    return _judged(best._replace(seconds=best.seconds[~halves]), now[~halves], rng)
+
+
+def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Mitigation:
+    """What it saves, and its band."""
+    what, seconds, scheme, args = one
+    saving = 1 - float(seconds.sum() / now.sum())
+    draws = [resampled(len(now), rng) for _ in range(2 * DRAWS)]
+    again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
+    # Both what is known and what comes vary.
+    low, high = np.quantile(saving + again[0] - again[1], BAND).tolist()
+    return Mitigation(what, saving, low, high, scheme, args)

@@ -1,0 +1,164 @@
+"""What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from workbench.analysis.recordings.attribution import excess_over_median, shapley_shares
+from workbench.analysis.recordings.card import whole
+from workbench.analysis.recordings.recording import Recording
+from workbench.analysis.recordings.run_model import (
+    COMPUTE,
+    LINK,
+    SLOWER,
+    WAITING,
+    Cause,
+    split,
+    without_causes,
+)
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.recorded import LAYER
+
+AT_PORT = ("wait", "receive")
+TOLD = {"links": ("send",), "ports": AT_PORT, "decoding": ("decode",)}  # by these phases
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Seconds of the steps in which every worker was recorded.
+
+    `phases`: cause -> (steps, workers); `port`: what an answer waits for its receiver, or is taken in, likewise;
+    `decoding`: of whoever decodes, (steps,). `hosts`: columns of each, where hosts were recorded. `computing`: by
+    what may make it long (see `split`); `phases` then has what waiting adds to the usual apart from the rest.
+    """
+
+    names: list[str]
+    steps: list[int]
+    phases: dict[str, Array]
+    port: Array
+    decoding: Array
+    hosts: dict[str, list[int]]
+    left_out: str
+    computing: dict[str, Array]
+
+    @classmethod
+    def of(cls, job: Recording) -> Self:
+        """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
+        name, table = job.names[0], job.table()
+        if table.shape[1] < 2:
+            why = "has one worker only; there is nobody to compare it with"
+            raise SettingError(f"recording = {name!r}: {why}")
+        first, full = whole(name, table), table.dropna()
+        if not np.all(first > 0):
+            raise SettingError(f"recording = {name!r}: has times of 0 {job.units}; leave such steps out")
+        there = set(job.frame["phase"])
+
+        def seconds(phase: str, workers: Any = full.columns) -> pd.DataFrame:
+            found = job.table(phase) if phase in there else pd.DataFrame()
+            return found.reindex(index=full.index, columns=workers).fillna(0.0)
+
+        decoders = list(job.table("decode")) if "decode" in there else []
+        phases = {f"layer {p.removeprefix(LAYER)}": p for p in sorted(there) if p.startswith(LAYER)}
+        phases |= {LINK: "send"} if "send" in there else {}
+        parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
+        own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
+        computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
+        if SLOWER in computing:
+            own |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
+        missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
+        ends = "a step is taken to end with its slowest worker"
+        taken = f"{ends}, and to take twice as long with twice the samples"
+        skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
+        return cls(
+            names=[f"worker {worker}" for worker in full.columns],
+            steps=full.index.tolist(),
+            phases=own,
+            port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in AT_PORT)),
+            decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
+            hosts=_hosts(job, list(full.columns)),
+            left_out=skipped
+            + (f"{' and '.join(missing)}, of which nothing was recorded; {taken}" if missing else taken),
+            computing=computing,
+        )
+
+    @property
+    def own(self) -> Array:
+        """What every worker takes for itself, (steps, workers)."""
+        return np.asarray(sum(self.phases.values()))
+
+    @property
+    def tested(self) -> dict[str, Array]:
+        """By what one is suspected: all that workers take for themselves, and by what their computing may be long."""
+        return {**self.computing, COMPUTE: self.own}
+
+    def without(self, cause: Cause) -> Array:
+        """What workers take for themselves if some wait for a processor, or it takes, as long as the median."""
+        times = self.computing[cause.what]
+        usual = without_causes(times, cause.what, {cause})
+        return np.asarray(self.own - (self.own - self.phases.get(LINK, 0.0)) * (1 - usual / times))
+
+    def even_without(self, causes: Iterable[Cause]) -> Array:
+        """What a step would take if all were like the median of workers without these causes, (steps,).
+
+        Where half of the workers wait and the others' processors are slow, their median is neither.
+        """
+        own = self.own
+        for cause in causes:
+            if cause.what in (WAITING, SLOWER):
+                who = list(cause.workers)
+                own[:, who] = self.without(cause)[:, who]
+        return np.asarray(np.median(own, axis=1))
+
+    def lasting(self) -> Array:
+        """What every step takes."""
+        return np.asarray((self.own + self.port).max(axis=1) + self.decoding)
+
+    def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
+        """Shapley values: of workers that are over an even step by `over`, of the port, and of decoding.
+
+        Workers are mended together or not at all while the port is, and share what that gives as in the airport game.
+        """
+        own = self.own
+        mended = np.minimum(own, even[:, None])
+        alone = np.maximum(own.max(axis=1) - even, 0.0)
+        with_port = (own + self.port).max(axis=1) - (mended + self.port).max(axis=1)
+        port = ((own + self.port).max(axis=1) - own.max(axis=1) + (mended + self.port).max(axis=1) - even) / 2
+        scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
+        return shapley_shares(over) * scale[:, None], port, self.decoding
+
+    def why(self, who: list[int]) -> str:
+        """By what some workers are late: the cause of which they are over the median by most.
+
+        A layer where it makes up for most of what they compute longer: for more than half of what it would not if all
+        layers took as many times as long.
+        """
+        over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
+        layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
+        over[COMPUTE] += sum(layers.values())
+        why = max(over, key=over.__getitem__)
+        if why == COMPUTE and layers:
+            most = max(layers, key=layers.__getitem__)
+            usual = {what: float(np.median(times, axis=1).mean()) for what, times in self.phases.items()}
+            share = usual[most] / (usual[COMPUTE] + sum(usual[what] for what in layers))
+            why = most if layers[most] > (1 + share) / 2 * over[COMPUTE] else COMPUTE
+        return SLOWER if why == COMPUTE and SLOWER in self.computing else why
+
+
+def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
+    """A processor's seconds of computing, of the same steps and workers, where all of them are known."""
+    if job.job().frame["processor_seconds"].isna().all():
+        return None
+    found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)
+    return found if (found > 0).all() else None
+
+
+def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:
+    """Columns of every host, where all workers have one."""
+    known = job.frame.groupby("worker")["host"].first().reindex(workers).astype(str)
+    if (known == "").any():
+        return {}
+    return {str(host): np.flatnonzero(known == host).tolist() for host in known.unique()}

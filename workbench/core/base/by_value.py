@@ -1,0 +1,144 @@
+"""A user's own classes by value: from their owner's kernel to the owner's ranks and kernels only.
+
+They go in a task's words, or through a folder that is the owner's alone, until they are taken. Nothing that is kept
+holds any: a run's folder keeps the source.
+"""
+
+import base64
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import inf
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from workbench.core.base.reading import read_text
+from workbench.core.base.settings import SettingError
+from workbench.core.base.sources import KEPT, Source, source_of
+from workbench.core.base.user_code import functions_of, is_own, note_received
+
+MOST = 20 * 2**20  # bytes of a definition with all that it holds
+
+
+def sent(classes: Sequence[Any]) -> str:
+    """Classes and functions by value, as text; raises `SettingError` that names what cannot be sent."""
+    import cloudpickle
+
+    names = [each.__name__ for each in classes]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SettingError(f"{twice[0]}: two definitions of this run have that name; rename one of them")
+    with _by_value(classes):
+        try:
+            data = cloudpickle.dumps([(cls, _source(cls)) for cls in classes])
+        except Exception as error:  # whatever it meets
+            raise _unsendable(classes, error) from error
+        if len(data) > MOST:
+            raise SettingError(
+                f"{classes[0].__name__}: holds {len(data) / 2**20:.0f} MB with all that it uses, and at most"
+                f" {MOST // 2**20} MB are sent to real processes; {_largest(classes)}"
+            )
+    return base64.b64encode(data).decode()
+
+
+def received(code: str) -> list[Any]:
+    """The classes and functions of `sent`. Only for what the own client wrote: loading it runs it."""
+    import cloudpickle
+
+    found: list[tuple[Any, Source | None]] = cloudpickle.loads(base64.b64decode(code))
+    for cls, source in found:
+        if source is not None:
+            setattr(cls, KEPT, source)
+    return [cls for cls, _ in found]
+
+
+def register(code: str) -> None:
+    """Let what was `sent` stand for its names in this process, whatever had them."""
+    things = received(code)
+    for thing in things:
+        if (family := getattr(thing, "catalogue", None)) is not None:
+            family.replace(thing)
+    note_received({thing.__name__: thing for thing in things})
+
+
+def register_file(path: str) -> None:
+    """The same for what lies in a file of the own user's."""
+    register(read_text(path))
+
+
+def _source(cls: Any) -> Source | None:
+    with suppress(SettingError):
+        return source_of(cls)
+    return None
+
+
+@contextmanager
+def _by_value(classes: Sequence[Any]) -> Iterator[None]:
+    """Loose files are as unknown to other processes as the classes in them: by value, for as long as this lasts."""
+    import cloudpickle
+
+    loose = [module for module in list(sys.modules.values()) if _loose(module, classes)]
+    for module in loose:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in loose:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _loose(module: ModuleType, classes: Sequence[Any]) -> bool:
+    name, file = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+    if name == "__main__" or file is None or name not in sys.modules:
+        return False
+    beside = {getattr(sys.modules.get(cls.__module__), "__file__", None) for cls in classes}
+    folders = {str(Path(f).parent) for f in beside if f} | {str(Path.cwd())}
+    return str(Path(file).parent) in folders and is_own(module)
+
+
+def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
+    found = _blamed(classes, inf)
+    where = f"{found[0]} holds {found[1]}" if found else " ".join(str(error).split())
+    why = f"cannot be sent to real processes, as {where}; make it in the method"
+    return SettingError(f"{classes[0].__name__}: {why}")
+
+
+def _largest(classes: Sequence[Any]) -> str:
+    found = _blamed(classes, MOST // 2 + 1)
+    return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
+
+
+def _blamed(classes: Sequence[Any], least: float) -> tuple[str, str] | None:
+    """The variable that is the cause, as so many bytes are needed for it at least, and what it holds in words."""
+    import cloudpickle
+
+    seen: set[int] = set()
+
+    def wrong(value: Any) -> bool:
+        try:
+            return len(cloudpickle.dumps(value)) >= least
+        except Exception:  # it cannot be sent at all
+            return True
+
+    def look(function: Any, where: str) -> tuple[str, str] | None:
+        if id(function) in seen:
+            return None
+        seen.add(id(function))
+        names = inspect.getclosurevars(function)
+        for name, value in {**names.globals, **names.nonlocals}.items():
+            if inspect.ismodule(value) or not wrong(value):
+                continue
+            inner = look(value, name) if inspect.isfunction(value) else None
+            return inner or (f"the variable {name!r} of {where}", f"a {type(value).__name__}")
+        return None
+
+    for cls in classes:
+        for name, value in vars(cls).items():  # a function has none, as a rule
+            if not callable(value) and not name.startswith("_") and wrong(value):
+                return f"{cls.__name__}.{name}", f"a {type(value).__name__}"
+        for function in functions_of(cls):
+            own = f"{cls.__name__}." if isinstance(cls, type) else ""
+            if found := look(function, own + function.__name__):
+                return found
+    return None

@@ -1,0 +1,52 @@
+"""Names of fields in files that version 1.0 wrote, before they were renamed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_FIELDS = {  # kind of a delay model -> old name -> new name
+    "replay": {"again": "resample_seed", "together": "common_start", "placed": "same_workers"},
+    "heterogeneous": {"who": "slow_workers"},
+    "markov": {"enter": "p_slow", "leave": "p_recover"},
+}
+_DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
+_LAW = {"gap": "correlation_gap", "odd": "worst_correlation"}  # of a law that a profile was fitted with
+
+
+def renamed(value: Any) -> Any:
+    """Return the content of a file with the field names of today, at any depth.
+
+    >>> renamed({"delays": {"kind": "markov", "enter": 0.5}})
+    {'delays': {'kind': 'markov', 'p_slow': 0.5}}
+    >>> renamed({"grid": {"delays.leave": [0.5]}})
+    {'grid': {'delays.p_recover': [0.5]}}
+    """
+    if isinstance(value, Mapping):
+        kind = value.get("kind")
+        names = _FIELDS.get(kind, {}) if isinstance(kind, str) else {}
+        if {"delays", "distance", "tail"} <= value.keys():
+            names = _LAW
+        return {_name(key, names): renamed(content) for key, content in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(renamed, value))
+    return value
+
+
+def spelled_as_before(value: Any) -> Any:
+    """Return settings with the field names of version 1.0: runs of a sweep are found again by a hash of them.
+
+    >>> spelled_as_before({"delays": {"kind": "markov", "p_slow": 0.5}})
+    {'delays': {'kind': 'markov', 'enter': 0.5}}
+    """
+    if not isinstance(value, Mapping):
+        return value
+    kind = value.get("kind")
+    names = {new: old for old, new in _FIELDS.get(kind, {}).items()} if isinstance(kind, str) else {}
+    return {names.get(key, key): spelled_as_before(content) for key, content in value.items()}
+
+
+def _name(key: Any, names: Mapping[str, str]) -> Any:
+    """Return the name of today of one field, which may be dotted as in a sweep."""
+    if isinstance(key, str) and key.startswith("delays."):
+        head, _, last = key.rpartition(".")
+        return f"{head}.{_DOTTED.get(last, last)}"
+    return names.get(key, key)

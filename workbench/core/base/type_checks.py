@@ -1,0 +1,177 @@
+"""Is a value of the kind that a field asks for, as it stands? And what would be?
+
+Pydantic helps out where it can: "2" and 2.0 become 2, "yes" becomes True. That hides slips, so here
+a value must be what the field says. NumPy's numbers are welcome: they say themselves of what kind they are.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from math import ceil, floor, isfinite
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML hands on 1e-3 and 2.0e4 as text
+LARGE = 1e15  # beyond it a float is not written as a whole number
+NO_LIST = "is no list; write one, such as [1, 2]"
+
+
+class TypeMismatch(NamedTuple):
+    """Something of the wrong kind: where in the field ("" or "[2]"), what stands there, what is wrong with it."""
+
+    where: str
+    value: Any
+    words: str
+
+
+def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
+    """Say what is of the wrong kind; None where nothing is, or where pydantic has to find out.
+
+    >>> slip(int, "2").words, slip(int, 2), slip(tuple[int, ...] | None, [1, 2.0]).where
+    ('is text; write 2 without quotes', None, '[1]')
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return find_mismatch(inner[0], value)
+    if origin in (Union, UnionType):
+        slips = [find_mismatch(member, value) for member in inner]
+        found = [each for each in slips if each is not None]
+        return None if len(found) < len(slips) else max(found, key=lambda each: bool(each.where))
+    if origin in (tuple, Sequence):
+        return _in_list(inner[0] if origin is Sequence or inner[1:] == (...,) else Any, value)
+    words = _words(kind, value)
+    return TypeMismatch("", value, words) if words else None
+
+
+def _in_list(kind: Any, value: Any) -> TypeMismatch | None:
+    if not isinstance(value, list | tuple):
+        odd = isinstance(value, str | bytes | dict | set) or not isinstance(value, Iterable)
+        return (
+            TypeMismatch("", value, NO_LIST) if odd and find_mismatch(kind, "") else None
+        )  # "" is wrong in lists of numbers
+    for place, item in enumerate(value):
+        if inner := find_mismatch(kind, item):
+            return TypeMismatch(f"[{place}]{inner.where}", inner.value, inner.words)
+    return None
+
+
+def _words(kind: Any, value: Any) -> str | None:
+    """What is wrong with one value; None: nothing."""
+    if kind is NoneType:
+        return None if value is None else "must be empty"
+    if kind is bool:
+        truth = type(value).__name__ in ("bool", "bool_")
+        return None if truth else "is neither true nor false; write one of the two"
+    if kind not in (int, float):
+        return None
+    if isinstance(value, str | bytes):
+        return _text(kind, value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return "is not a number"
+    if kind is float:
+        return None if _is_float(value) else "is too large for a floating-point number"
+    if isinstance(value, Integral):
+        return None
+    number = float(value)
+    whole = number.is_integer() and abs(number) < LARGE
+    return f"is not a whole number; write {int(number)}" if whole else "is not a whole number"
+
+
+def _is_float(value: Real) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def _text(kind: Any, value: str | bytes) -> str | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return "is not a number"
+    if not isfinite(number):
+        return "is not a number"
+    if kind is float and isinstance(value, str) and _EXPONENT.fullmatch(value):
+        return None
+    meant = int(number) if number.is_integer() and abs(number) < LARGE else number
+    return f"is text; write {meant} without quotes"
+
+
+def range_of(field: FieldInfo, value: Any) -> str:
+    """Say what would work in a field of numbers, and what of that is nearest to a value that does not.
+
+    >>> from pydantic import Field
+    >>> range_of(Field(default=0.0, ge=0), -0.5)
+    'take 0 or more'
+    """
+    limits = {name: limit_of(field, name) for name in ("ge", "gt", "le", "lt")}
+    if int in (field.annotation, *get_args(field.annotation)):
+        return _whole_range(limits, value) + _empty(field)
+    words = _real_range(limits, value)
+    example = isinstance(field.default, float) and ", the nearest" not in words
+    example = example and field.default != limits["ge"]  # which the words begin with
+    return words + (f", e.g. {field.default}" if example else "") + _empty(field)
+
+
+def limit_of(field: FieldInfo, name: str) -> Any:
+    """A field's limit "ge", "gt", "le" or "lt"; None where it has none."""
+    return next((getattr(rule, name) for rule in field.metadata if hasattr(rule, name)), None)
+
+
+def _empty(field: FieldInfo) -> str:
+    return ", or leave it empty" if NoneType in get_args(field.annotation) else ""
+
+
+def _whole_range(limits: dict[str, Any], value: Any) -> str:
+    low = limits["ge"] if limits["gt"] is None else limits["gt"] + 1
+    high = limits["le"] if limits["lt"] is None else limits["lt"] - 1
+    near_by: Any = isinstance(value, Real) and not isinstance(value, bool) and value
+    if near_by is False or not -LARGE < near_by < LARGE:
+        return _span(low, high)
+    around: Any = (floor(value), ceil(value))
+    near = {max(n, low) if low is not None else n for n in around}
+    near = {min(n, high) if high is not None else n for n in near}
+    if (low == high or None in (low, high)) and near <= {low, high}:  # the only end says it already
+        return _span(low, high)
+    listed = " and ".join(map(str, sorted(near)))
+    return f"{_span(low, high)}, the nearest {'is' if len(near) == 1 else 'are'} {listed}"
+
+
+def _span(low: Any, high: Any) -> str:
+    if high is None:
+        return "take a whole number" if low is None else f"take {low} or more"
+    return f"take {high} or less" if low is None else f"take {span(low, high)}"
+
+
+def span(low: float, high: float) -> str:
+    """Numbers from one to another, in words.
+
+    >>> span(0, 3), span(0, 0)
+    ('0 to 3', '0')
+    """
+    return f"{low} to {high}" if low < high else f"{low}"
+
+
+def there_are(what: str, low: int, high: int) -> str:
+    """Say which workers or rounds there are, for an error about another one.
+
+    >>> there_are("worker", 1, 12), there_are("round", 0, 0)
+    ('there are workers 1 to 12', 'there is only round 0')
+    """
+    return f"there are {what}s {span(low, high)}" if low < high else f"there is only {what} {low}"
+
+
+def _real_range(limits: dict[str, Any], value: Any) -> str:
+    low, above, high, below = (limits[name] for name in ("ge", "gt", "le", "lt"))
+    start = f"{low:g}" if low is not None else f"above {above:g}" if above is not None else ""
+    end = f"{high:g}" if high is not None else f"below {below:g}" if below is not None else ""
+    words = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
+    words = f"a number {words}" if words.startswith(("above", "below")) and " to " not in words else words
+    nearest = ""
+    if start and end and isinstance(value, Real) and not isinstance(value, bool):  # one end says it already
+        nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
+        nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
+    return f"take {words or 'any finite number'}{nearest}"

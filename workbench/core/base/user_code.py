@@ -1,0 +1,349 @@
+"""Which definitions are a user's own, of a notebook's cell, a script or a loose file, and where they fail."""
+
+import ast
+import inspect
+import linecache
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
+
+from workbench.core.base.errors import RunError, WorkbenchError
+from workbench.core.base.settings import SettingError, user_path
+from workbench.core.base.trust import limit
+
+MOST_SOURCE_BYTES = 2**24
+LOOSE = "own_"  # begins the name of a loose file's module
+
+_named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
+_came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
+_imports: dict[str, Any] = {}  # what "package.module:Net" stands for, of those that this process has used
+_used: set[tuple[str, str]] = set()  # the same of loose files: path, and name in it
+
+
+def is_own(thing: Any) -> bool:
+    """Is a class, function or module of a cell, a script or a loose file, so that other processes cannot import it?
+
+    >>> is_own(is_own), is_own(int)
+    (False, False)
+    """
+    module = getattr(thing, "__module__", None) or "builtins"
+    name = thing.__name__ if isinstance(thing, ModuleType) else module
+    top = name.partition(".")[0]
+    if _ours(top) or (top in sys.stdlib_module_names and top != "__main__"):
+        return False
+    files = [getattr(sys.modules.get(known), "__file__", None) for known in (name, top)]
+    file = files[0] or files[1]
+    return top == "__main__" or file is None or not _installed(file)
+
+
+def _ours(top: str) -> bool:
+    """Is it the workbench, or one of the packages that lie beside it?"""
+    return top.partition("_")[0] == "workbench"
+
+
+@cache
+def _installed(file: str) -> bool:
+    path = Path(file).resolve()
+    return any(path.is_relative_to(place) for place in _places())
+
+
+@cache  # for a thousand modules sysconfig takes seconds
+def _places() -> set[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return {Path(sysconfig.get_path(name)).resolve() for name in names}
+
+
+def name_of(value: Any, field: str) -> str:
+    """Name that stands for a function or class in settings, which hold text only: `thing_of` finds it again by it.
+
+    What a cell defines is remembered by its bare name; running the cell again puts the new one in its place. Raises
+    `SettingError` for what has no name.
+
+    >>> name_of(name_of, "problem_args.loss")
+    'workbench.core.base.user_code:name_of'
+    """
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "__name__", "")
+    if not (callable(value) and name.isidentifier()):
+        why = "has no name to be found by; define it with def or class"
+        raise SettingError(f"{field} = {value!r:.60}: {why}")
+    module = sys.modules.get(value.__module__)
+    if module is not None and getattr(module, name, None) is value:
+        if not is_own(value):
+            return _noted(f"{module.__name__}:{name}", value)
+        if module.__name__.startswith(LOOSE):
+            return f"{module.__file__}:{name}"
+    _named[name] = value
+    return name
+
+
+def _noted(name: str, value: Any) -> str:
+    _imports[name] = value
+    return name
+
+
+def thing_of(name: str, field: str) -> Any:
+    """What `name_of` gave a name to, or "mine.py:Net", or "package.module:Net"; raises `SettingError`."""
+    if name in _came:
+        return _came[name]
+    if ".py:" in name:
+        return _in_file(name, field, "function or class", any_name=False)
+    if ":" in name:
+        return _imported(name, field)
+    newest, known = vars(sys.modules["__main__"]).get(name), _named.get(name)
+    if limit() is not None and not is_own(newest):  # what a program has imported is not meant
+        newest = None
+    if callable(newest) and (known is None or known.__module__ == "__main__"):
+        return newest
+    if known is None:
+        error = SettingError(
+            f"{field} = {name!r}: nothing of that name is defined here; run the cell that does, or write"
+            ' "FILE.py:NAME"'
+        )
+        raise error if (now := limit()) is None else now.unknown(error)
+    return known
+
+
+def note_received(things: Mapping[str, Any]) -> None:
+    """Keep what a run's task has brought to this rank, by its names."""
+    _came.update(things)
+
+
+def _imported(name: str, field: str) -> Any:
+    now = limit()
+    if now is not None and name in _imports:
+        return _imports[name]
+    if now is not None and (name not in now.allowed or now.allowed[name] != source_hash(name)):
+        raise now.refuse(name, field)
+    module, _, wanted = name.partition(":")
+    try:
+        with _from_source() if now is not None else nullcontext():
+            found = getattr(import_module(module), wanted)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(f"{field} = {name!r}: cannot be imported ({error}); write MODULE:NAME") from error
+    _imports[name] = found
+    return found
+
+
+def class_of(name: str, field: str) -> type:
+    """Class of a loose file, named as in ``"mine.py:Half"``; the file is read again once it has changed.
+
+    Raises `SettingError` where file or class are not there, or the file cannot be run, with its line.
+    """
+    found = _in_file(name, field, "class")
+    if not isinstance(found, type):
+        text, _, wanted = name.rpartition(":")
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no class {wanted!r}")
+    return found
+
+
+def _in_file(name: str, field: str, what: str, any_name: bool = True) -> Any:
+    """Find what a loose file defines. Under a limit, without `any_name`, names that were used here already count."""
+    text, _, wanted = name.rpartition(":")
+    now, file = limit(), user_path(text, field).resolve()
+    known = str(file) in _files and (any_name or (str(file), wanted) in _used)
+    if now is not None and name not in now.allowed and not known:
+        raise now.refuse(name, field)
+    if not file.is_file():
+        raise SettingError(f"{field} = {name!r}: there is no file {text!r}; write FILE.py:CLASS")
+    try:
+        module = _module(name, field, file)
+    except _Refused as refused:
+        raise refused.error from None
+    except Exception as error:  # a user's own code may raise anything
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingError(f"{field} = {name!r}: line {line} of the file cannot be run ({why})") from error
+    found = getattr(module, wanted, None)
+    if not callable(found):
+        raise SettingError(f"{field} = {name!r}: {text!r} defines no {what} {wanted!r}")
+    _used.add((str(file), wanted))
+    return found
+
+
+class _Loaded(NamedTuple):
+    """A loose file that was run in this process."""
+
+    stamp: tuple[int, ...]
+    module: ModuleType
+    hash: str  # of its source, see `source_hash`
+
+
+class _Refused(Exception):
+    def __init__(self, error: SettingError) -> None:
+        self.error = error
+
+
+_files: dict[str, _Loaded] = {}  # by path, as they were last run
+
+
+def _module(name: str, field: str, file: Path) -> ModuleType:
+    """Run a loose file, unless it was run as it is now; what is run are the bytes whose hash was compared."""
+    state, known, now = file.stat(), _files.get(str(file)), limit()
+    stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+    if known is not None and known.stamp == stamp:
+        return known.module
+    if now is not None and name not in now.allowed:
+        raise _Refused(now.refuse(name, field))
+    tree = ast.parse(file.read_bytes(), str(file))
+    hashed = _hash(tree)
+    if now is not None and now.allowed[name] != hashed:
+        raise _Refused(now.refuse(name, field))
+    linecache.checkcache(str(file))
+    spec = spec_from_file_location(
+        f"{LOOSE}{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}", str(file)
+    )
+    assert spec is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    with _from_source() if now is not None else nullcontext():
+        # Not by the spec's loader: it may take compiled code from __pycache__, which nobody has compared.
+        exec(compile(tree, str(file), "exec", dont_inherit=True), vars(module))
+    _files[str(file)] = _Loaded(stamp, module, hashed)
+    return module
+
+
+@contextmanager
+def _from_source() -> Iterator[None]:
+    """Import from sources alone: nobody has compared what lies in __pycache__ beside them."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
+
+
+# ---------------------------------------------------------------- hashes of code by its name
+
+
+def source_hash(name: str) -> str:
+    """Hash of the source that "mine.py:Net" or "package.module:Net" stands for, found without running any of it.
+
+    Of a loose file: of its code, comments apart, and of the files of the user's own that it imports. Of a module of
+    the user's own: of its files. Of what is installed, or not there: empty.
+    """
+    text, _, _ = name.rpartition(":")
+    if ".py:" not in name:
+        files = [(str(f), sha256(f.read_bytes()).hexdigest()) for f in _own_files(text.partition(".")[0])]
+        return sha256(repr(files).encode()).hexdigest() if files else ""
+    try:
+        file = user_path(text, "name").resolve()
+        source = file.read_bytes() if file.is_file() and file.stat().st_size <= MOST_SOURCE_BYTES else b""
+    except (OSError, SettingError):
+        return ""
+    if not source:
+        return ""
+    try:
+        return _hash(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return sha256(source).hexdigest()
+
+
+def run_hash(name: str) -> str | None:
+    """The same of what was run in this process; None where it was not."""
+    text, _, _ = name.rpartition(":")
+    if ".py:" not in name:
+        return source_hash(name) if name in _imports else None
+    with suppress(SettingError, OSError):
+        if (known := _files.get(str(user_path(text, "name").resolve()))) is not None:
+            return known.hash
+    return None
+
+
+def _hash(tree: ast.Module) -> str:
+    """Hash of a file's code, and of the files of the user's own that it imports, and so on."""
+    parts, trees, seen = [ast.dump(tree)], [tree], set[str]()
+    for each in trees:  # which grows
+        for top in sorted(set(_imported_by(each)) - seen):
+            seen.add(top)
+            for file in _own_files(top):
+                source = file.read_bytes()
+                parts.append(f"{top} {file.name} {sha256(source).hexdigest()}")
+                with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    trees.append(ast.parse(source))
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _imported_by(tree: ast.Module) -> Iterator[str]:
+    """Names of the modules or packages that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _own_files(top: str) -> list[Path]:
+    """Files of a module or package that is neither installed nor ours."""
+    if not top.isidentifier() or top == "workbench":
+        return []
+    spec = None
+    with suppress(ImportError, ValueError, OSError):
+        spec = PathFinder.find_spec(top)
+    if spec is None:
+        return []
+    folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    files += [Path(spec.origin)] if spec.origin and not folders else []
+    return [file for file in files if file.is_file() and not _installed(str(file))]
+
+
+class Fault(NamedTuple):
+    """Where an error arose in a user's own code: what of it was called first, and the innermost line."""
+
+    code: CodeType
+    line: str  # file (or cell) and line
+    why: str  # the error in words
+
+    @property
+    def sentence(self) -> str:
+        """What failed, why and where."""
+        return f"`{self.code.co_qualname}` failed: {self.why} ({self.line})"
+
+
+def fault_of(error: BaseException) -> Fault | None:
+    """Where in a user's own code an error arose; None where none took part, or where it is an error of ours."""
+    codes, line, trace = [], "", error.__traceback__
+    while trace is not None:
+        code, module = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
+        file = code.co_filename
+        if not (_ours(module.partition(".")[0]) or _installed(file) or file.startswith("<frozen")):
+            codes.append(code)
+            line = f"{file}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    own = isinstance(error, WorkbenchError | SettingError) or _ours(type(error).__module__.partition(".")[0])
+    if own or not codes:
+        return None
+    return Fault(codes[0], line, " ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def told(error: Exception) -> Exception:
+    """An error, as a sentence where it arose in a user's own code."""
+    fault = fault_of(error)
+    if fault is None:
+        return error
+    new = RunError(fault.sentence)
+    new.__cause__ = error
+    return new
+
+
+def functions_of(thing: Any) -> Iterator[Any]:
+    """A function itself, or a class's own functions, whatever they are wrapped in."""
+    for value in vars(thing).values() if isinstance(thing, type) else [thing]:
+        inner = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
+        if inspect.isfunction(inner):
+            yield inspect.unwrap(inner)

@@ -1,0 +1,132 @@
+"""Laws: one sentence each, a test that a drawn case must pass, and what tells that a law does not apply."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Generic, Literal, TypeVar
+
+from hypothesis import HealthCheck, Phase, find, reject, settings
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
+
+from workbench.core.base.settings import Settings
+from workbench.core.base.user_code import fault_of
+
+T = TypeVar("T")  # what is checked: a class, or an instance of one
+Case = Mapping[str, Any]  # plain values, so that a case can be printed and pasted
+Verdict = Literal["passes", "fails", "does not apply"]
+EXAMPLES = 60  # drawn cases a law
+SECONDS = 1.2  # after which no further case is drawn for a law; shrinking one may take as long once more
+
+
+class PropertyFailed(AssertionError):
+    """A law does not hold; the message says what was found and what belongs there."""
+
+
+@dataclass(frozen=True)
+class Property(Generic[T]):
+    """`test(subject, case)` raises `PropertyFailed`; `but(subject)` says why the law does not apply, or nothing."""
+
+    name: str
+    test: Callable[[T, Case], None]
+    but: Callable[[T], str] = lambda subject: ""
+    once: bool = False  # it looks at no case
+
+    @property
+    def statement(self) -> str:
+        """The law as its test's docstring has it."""
+        text = (self.test.__doc__ or self.name).partition("\n")[0].removesuffix(".")
+        return text[:1].lower() + text[1:]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a law: `why` it is broken or does not apply, the smallest `case` found, how to see it."""
+
+    property: str
+    statement: str
+    verdict: Verdict
+    why: str = ""
+    case: Case | None = None
+    show: str = ""
+    cases: int = 0  # that were tried
+
+
+def run_property(
+    law: Property[T],
+    subject: T,
+    draw: st.SearchStrategy[Case],
+    name: str,
+    seed: int,
+    examples: int = EXAMPLES,
+) -> Row:
+    """Try a law on drawn cases; if one breaks it, on smaller and smaller ones."""
+    if why := law.but(subject):
+        return Row(law.name, law.statement, "does not apply", why)
+    if law.once:
+        why = _fault(law, subject, {})
+        return Row(law.name, law.statement, "fails" if why else "passes", why, cases=1)
+    tried, wrong, ends = 0, None, math.inf
+
+    @st.composite
+    def in_time(choose: st.DrawFn) -> Case:
+        nonlocal ends
+        if time.monotonic() > ends:
+            reject()
+        ends = min(ends, time.monotonic() + SECONDS)  # counted from the first
+        return choose(draw)
+
+    def breaks(case: Case) -> bool:
+        nonlocal tried, wrong, ends
+        tried += 1
+        if not _fault(law, subject, case):
+            return False
+        if wrong is None:  # from here on it is made smaller
+            ends = time.monotonic() + SECONDS
+        wrong = case
+        return True
+
+    how: dict[str, Any] = {"database": None, "deadline": None, "phases": [Phase.generate, Phase.shrink]}
+    rules = settings(max_examples=examples, suppress_health_check=list(HealthCheck), **how)
+    with suppress(HypothesisException):  # no such case, none that is valid, or the time is over
+        wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
+    if wrong is not None:
+        show = f"wb.check({name}, only={law.name!r}, case={dict(wrong)!r})"
+        return Row(law.name, law.statement, "fails", _fault(law, subject, wrong), wrong, show, tried)
+    if not tried:
+        return Row(
+            law.name, law.statement, "fails", "no drawn setting is valid: see `check` and `candidates`"
+        )
+    return Row(law.name, law.statement, "passes", cases=tried)
+
+
+def _fault(law: Property[T], subject: T, case: Case) -> str:
+    """What is wrong with a case, in one line; empty if nothing is."""
+    try:
+        law.test(subject, case)
+    except PropertyFailed as broken:
+        return str(broken)
+    except Exception as error:  # code of the user's own may raise anything
+        fault = fault_of(error)
+        return f"raises {type(error).__name__}: {error}" + (f" ({fault.line})" if fault else "")
+    return ""
+
+
+def through_json(subject: Settings, case: Case) -> None:
+    """Settings come back from JSON as they were."""
+    back = type(subject).model_validate_json(subject.model_dump_json())
+    if back != subject:
+        raise PropertyFailed(f"{subject!r} became {back!r}")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as plain text."""
+    width = max(len(row.property) for row in rows)
+    lines = []
+    for row in rows:
+        lines.append(f"{row.property:{width}}  {row.verdict:14}  {row.statement}")
+        lines += [f"{'':{width}}  {'':14}  {text}" for text in (row.why, row.show) if text]
+    return "\n".join(lines)

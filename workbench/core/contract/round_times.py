@@ -1,0 +1,316 @@
+"""Rounds without an event loop: order statistics over drawn times, vectorised over rounds and workers.
+
+A scheme's `round_times` says how a round ends. With the same seed these are the event engine's very own rounds (same
+draws, same rules, the same ties between what arrives at one moment), as long as rounds do not reach into one another;
+the ring's do, and carry their state from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.types import Array
+from workbench.core.contract.links import Link
+from workbench.core.contract.protocol import REL_TOL
+from workbench.core.contract.ring import ring_finish
+
+AnswersNeeded = Callable[
+    [NDArray[np.int64]], NDArray[np.int64]
+]  # order of arrival (m, n) -> answers needed (m,)
+TieOrder = Callable[[NDArray[np.int64]], Array]
+MAX_TIMES_PER_BATCH = 2_000_000  # drawn times held at once
+
+
+def _not_available(*_: Any) -> Any:
+    raise RunError(
+        "odds: a scheme asks for single draws or parts of loads, of which these times tell nothing"
+    )
+
+
+@dataclass(frozen=True)
+class SampledTimes:
+    """Some rounds of drawn times: what a scheme's `round_times` works on.
+
+    `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
+    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and
+    `tie`: for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and
+    `send` say nothing. `total` and `at`: for schemes whose rounds reach into later ones.
+
+    >>> SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
+    0.0
+    """
+
+    seconds: Array  # (rounds, workers) to compute the whole load
+    send: Callable[[float], Array | float]  # floats -> extra seconds of sending, (rounds, workers) or 0
+    link: Link
+    floats: int  # model size p
+    tie_order: TieOrder  # which of these rounds -> who comes first at one moment, (those rounds, workers)
+    decode_rate: float | None = None
+    state: Any = None  # what the rounds before left behind
+    samples: int = 0  # of the data set
+    # Portions (workers, m), which rounds -> seconds until each portion is done, (those rounds, workers, m).
+    progress: Callable[[NDArray[np.int64], slice], Array] = _not_available
+    first_round: int = 0  # number of the first of these rounds
+    load_seconds: Callable[[int], Array] = (
+        _not_available  # draw -> seconds of everybody's whole load with it, (workers,)
+    )
+    total_rounds: int = 0  # rounds of the whole run
+    block: Callable[[range], SampledTimes] = (
+        _not_available  # the draws of some rounds, also of those after these and the last
+    )
+    send_seconds: Callable[[Iterable[int], float], Array | float] = (
+        _not_available  # draws, share of a model -> as `send`
+    )
+    tie_order_of: Callable[[int], Array] = _not_available  # any round -> who comes first, (workers,)
+
+    @classmethod
+    def measured(
+        cls,
+        seconds: Array,
+        send: Callable[[float], Array | float],
+        link: Link,
+        floats: int,
+        samples: int,
+        decode_rate: float | None = None,
+    ) -> SampledTimes:
+        """Measured times instead of drawn ones: within a load time goes evenly, and lower ranks come first.
+
+        >>> draws = SampledTimes.measured(np.array([[1.0, 3.0]]), lambda floats: 0.0, Link(), 10, samples=4)
+        >>> star_round_times(draws, needed=2).seconds
+        array([3.])
+        """
+
+        def progress(portions: NDArray[np.int64], which: slice) -> Array:
+            done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1, keepdims=True), 1)
+            return np.asarray(seconds[which][:, :, None] * done)
+
+        def tie_order(which: NDArray[np.int64]) -> Array:
+            return np.tile(np.arange(seconds.shape[1], dtype=float), (len(which), 1))
+
+        return cls(seconds, send, link, floats, tie_order, decode_rate, samples=samples, progress=progress)
+
+    def decode_seconds(self, answers: Any) -> Any:
+        """Seconds to combine so many messages; of each round, where they are several numbers."""
+        return 0.0 if self.decode_rate is None else answers * self.floats / self.decode_rate
+
+    def arrival_times(self, length: float) -> Array:
+        """When the workers' answers of so many floats arrive, (rounds, workers)."""
+        return self.seconds + self.send(length) + self.link.latency + self.downlink_seconds
+
+    @property
+    def downlink_seconds(self) -> float:
+        """Seconds for a model to go one hop down."""
+        return self.link.latency + self.link.transfer(self.floats) if self.link.downloads else 0.0
+
+
+@dataclass(frozen=True)
+class RoundTimes:
+    """Outcome of every round: seconds, gradient messages received, bytes received; each (rounds,).
+
+    `carry`: what the next rounds must know.
+
+    >>> RoundTimes(np.array([0.5]), np.array([3.0]), np.array([240.0])).seconds.shape
+    (1,)
+    """
+
+    seconds: Array
+    messages: Array
+    bytes: Array
+    state: Any = None
+
+
+def port_departures(arrivals: Array, transfer: float) -> Array:
+    """When each message has come through the port, in order of arrival; shape like `arrivals`, sorted.
+
+    The j-th arrival is through at max over i <= j of t_(i) + (j-i+1) transfer (paper 1, section III-C).
+    """
+    ordered = np.sort(arrivals, axis=-1)
+    if transfer in (0.0, np.inf):
+        return ordered + transfer
+    steps = transfer * np.arange(ordered.shape[-1])
+    return np.asarray(np.maximum.accumulate(ordered - steps, axis=-1) + steps + transfer)
+
+
+def star_round_times(
+    draws: SampledTimes, needed: int | AnswersNeeded, floats: int | None = None, share: float | None = None
+) -> RoundTimes:
+    """A master and its workers: the round ends when `needed` answers of `floats` numbers are through the port.
+
+    `share`: as in `Send`.
+
+    `draws`: times of some rounds, s.
+
+    >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
+    >>> star_round_times(draws, needed=2).seconds.tolist()
+    [2.0]
+    """
+    link, length = draws.link, draws.floats if floats is None else floats
+    arrivals = draws.arrival_times(length if share is None else share * draws.floats)
+    through = port_departures(arrivals, link.transfer(length))
+    count = (
+        needed(arrival_order(arrivals, draws.tie_order))
+        if callable(needed)
+        else np.full(len(arrivals), needed)
+    )
+    end = np.take_along_axis(through, count[:, None] - 1, axis=1)[:, 0]
+    sent = count.astype(np.float64)
+    return RoundTimes(end + draws.decode_seconds(count), sent, sent * (link.width * length))
+
+
+def arrival_order(arrivals: Array, ties: TieOrder) -> NDArray[np.int64]:
+    """Messages in order of arrival, (rounds, messages); those that come at one moment in the order of `ties`.
+
+    `arrivals` (rounds, workers * k): a worker's k messages stand side by side, in the order in which it sends them.
+    """
+    found = np.argsort(arrivals, axis=1, kind="stable")
+    ordered = np.take_along_axis(arrivals, found, axis=1)
+    apart = ordered[:, 1:] > ordered[:, :-1] * REL_TOL
+    which = np.flatnonzero(~apart.all(axis=1))
+    if len(which):
+        first = ties(which)
+        moment = np.zeros((len(which), arrivals.shape[1]))
+        np.put_along_axis(moment, found[which, 1:], np.cumsum(apart[which], axis=1), axis=1)
+        found[which] = np.lexsort([first.repeat(arrivals.shape[1] // first.shape[1], axis=1), moment], axis=1)
+    return found
+
+
+def places(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of every message in an order of arrival; both (rounds, messages)."""
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+    return place
+
+
+def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
+    """A master that takes what is through the port `deadline` seconds after the round's start, be it nothing.
+
+    `draws`: times of some rounds, s.
+
+    >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
+    >>> deadline_round_times(draws, deadline=3.0).messages.tolist()
+    [2.0]
+    """
+    floats = draws.floats
+    through = port_departures(draws.arrival_times(floats), draws.link.transfer(floats))
+    count = np.count_nonzero(through <= deadline * REL_TOL, axis=1).astype(np.float64)
+    end = np.full(len(count), deadline) + draws.decode_seconds(count)
+    return RoundTimes(end, count, count * (draws.link.width * floats))
+
+
+class Waited(NamedTuple):
+    """Rounds of a master that waits for 1 + tolerance times the fastest worker; see `tolerant_answers`."""
+
+    late: NDArray[np.bool_]  # (rounds, workers)
+    seconds: Array  # until then, or until all are there, (rounds,)
+    messages: NDArray[np.int64]  # that came until then
+    last: Array  # until all are there
+    all: int  # messages
+
+    def round_times(
+        self, draws: SampledTimes, drop: NDArray[np.bool_], combined: NDArray[np.int64]
+    ) -> RoundTimes:
+        """Rounds that drop who is late where they may, and else wait for all; of `combined` answers."""
+        count = np.where(drop, self.messages, self.all).astype(float)
+        seconds = np.where(drop, self.seconds, self.last) + draws.decode_seconds(combined)
+        return RoundTimes(seconds, count, count * (draws.link.width * draws.floats))
+
+
+def waited(draws: SampledTimes, tolerance: float, number: int = 1) -> Waited:
+    """Who is late in each round, where a worker answers with `number` messages at once.
+
+    `draws`: times of some rounds, s.
+
+    >>> draws = SampledTimes.measured(np.array([[1.0, 1.9, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
+    >>> round = waited(draws, tolerance=1.0)
+    >>> round.late.tolist(), round.seconds.tolist(), round.last.tolist()
+    ([[False, False, True]], [2.0], [4.0])
+    """
+    arrivals = np.repeat(draws.arrival_times(float(number * draws.floats)), number, axis=1)
+    there = arrivals
+    if transfer := draws.link.transfer(draws.floats):
+        there = np.empty_like(arrivals)
+        np.put_along_axis(
+            there, arrival_order(arrivals, draws.tie_order), port_departures(arrivals, transfer), axis=1
+        )
+    done = there.reshape(len(there), -1, number).max(axis=2)
+    limit = (1 + tolerance) * done.min(axis=1)
+    last = done.max(axis=1)
+    late = done > limit[:, None] * REL_TOL
+    seconds = np.where(late.any(axis=1), limit, last)
+    messages = np.count_nonzero(there <= limit[:, None] * REL_TOL, axis=1)
+    return Waited(late, seconds, messages, last, there.shape[1])
+
+
+def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
+    """Two rules joined with |: of every round the outcome that comes first, which is the one with fewer messages."""
+    as_many = one.messages == other.messages
+    first = (one.messages < other.messages) | (as_many & (one.seconds <= other.seconds))
+    fields = ("seconds", "messages", "bytes")
+    return RoundTimes(*(np.where(first, getattr(one, name), getattr(other, name)) for name in fields))
+
+
+def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: int) -> RoundTimes:
+    """A regular tree, ranks layer by layer: every parent goes on with `needed` of its children's sums.
+
+    `draws`: of all workers; `children` per parent, `layers` of workers.
+
+    >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]]), lambda floats: 0.0, Link(), 10,
+    samples=6)
+    >>> tree_round_times(draws, children=2, layers=2, needed=1).seconds.tolist()
+    [1.0]
+    """
+    link, rounds = draws.link, len(draws.seconds)
+    transfer, hop = link.transfer(draws.floats), link.latency
+    send = draws.send(draws.floats)
+    bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
+    below: Array | None = None  # when the sums of the layer below are decoded, per parent
+    kept: list[tuple[Array, Array]] = []  # through the port at, and how many are taken in if the round lasts
+    for layer in range(layers, 0, -1):
+        here = slice(bounds[layer - 1], bounds[layer])
+        own = draws.seconds[:, here] + layer * draws.downlink_seconds
+        if below is not None:
+            through = kept[-1][0]
+            # What comes before it is through with its own.
+            early = np.count_nonzero(through <= own[:, :, None] * REL_TOL, axis=2)
+            kept[-1] = (through, np.maximum(early, needed))
+            own = np.maximum(own, below) + draws.decode_seconds(needed)
+        leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
+        through = port_departures(leaves.reshape(rounds, -1, children), transfer)
+        below = through[:, :, needed - 1]
+        kept.append((through, np.full(below.shape, needed)))
+    assert below is not None
+    end = below[:, 0]
+    messages = sum(
+        np.minimum(np.count_nonzero(through <= end[:, None, None] * REL_TOL, axis=2), taken).sum(axis=1)
+        for through, taken in kept
+    )
+    count = np.asarray(messages, dtype=float)
+    return RoundTimes(end + draws.decode_seconds(needed), count, count * link.width * draws.floats)
+
+
+def ring_round_times(draws: SampledTimes) -> RoundTimes:
+    """The ring: a worker starts its next round as soon as it has the sum, so rounds overlap a little.
+
+    `draws`: times of some rounds, s.
+
+    >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
+    >>> ring_round_times(draws).seconds.tolist()
+    [4.0]
+    """
+    rounds, n = draws.seconds.shape
+    free, ports = draws.state or (np.zeros(n), np.zeros(n))
+    ends = np.empty(rounds + 1)
+    ends[0] = free.max()
+    for r in range(rounds):
+        free, ports = ring_finish(free + draws.seconds[r], ports, draws.floats, draws.link)
+        ends[r + 1] = free.max()
+    steps = 2 * (n - 1)
+    messages = np.full(rounds, float(n * steps))
+    size = np.full(rounds, float(steps * draws.floats * draws.link.width))
+    return RoundTimes(np.diff(ends), messages, size, (free, ports))

@@ -1,0 +1,153 @@
+"""A process that has imported everything once and then forks a kernel whenever it is asked for one.
+
+`python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment, folder,
+log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
+takes its kernels and the folder of their sockets with it, so that nothing is left behind when whoever asked for them is
+gone, be it by kill -9.
+"""
+
+import gc
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from workbench.core.experiment import Experiment
+from workbench.core.running.start import run
+from workbench.lab import figures
+from workbench.lab.notebooks import grammar_put_off
+
+# What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
+# forked child only the forking thread lives on.
+PRELOADED: tuple[str, ...] = (
+    *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
+    *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
+    *("ipywidgets", "nbformat", "pandas.io.formats.html", "pandas.io.formats.string", "plotly.io._renderers"),
+    *("plotly.io.kaleido", "plotly.offline", "psutil", "pyarrow.parquet", "sqlite3", "tqdm"),
+    *(
+        "tornado.platform.asyncio",
+        "workbench.lab.batch",
+        "workbench.core.problems.data",
+        "workbench.core.problems.linear",
+    ),
+)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    # Whom a kernel ends with; read when ipykernel is imported.
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())
+    _prepare()
+    wake, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler of ours, so that the wake-up is written
+    alive: dict[int, int] = {}
+    _say(ready=True)
+    try:
+        _serve(wake, alive)
+    finally:
+        for pid in alive:
+            end(pid)
+        for pid in alive:
+            os.waitpid(pid, 0)
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+
+
+def end(pid: int) -> None:
+    """Kill a kernel and all that it has started: what supervises a real run has left the kernel's group."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        for process in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def _prepare() -> None:
+    """Import, and rehearse a run, so that what is imported late is there as well."""
+    # Nobody steps through these kernels: without a debugger they start sooner.
+    sys.modules.setdefault("debugpy", None)  # type: ignore[arg-type]
+    with grammar_put_off():
+        for name in PRELOADED:
+            import_module(name)
+    if sys.modules["debugpy"] is None:
+        del sys.modules["debugpy"]
+    # The unit problem: products of large matrices would start threads.
+    trace = run(Experiment(problem="unit", rounds=2))
+    for figure in (figures.convergence, figures.round_times):
+        figure([trace]).to_json()
+    figures.gantt(trace).to_json()
+    with tempfile.TemporaryDirectory() as folder:
+        trace.save(Path(folder) / "rehearsal")
+    gc.collect()
+    gc.freeze()  # a collection in a child touches none of this, so that it stays shared
+
+
+def _serve(wake: int, alive: dict[int, int]) -> None:
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+            for pid in list(alive):
+                found, status = os.waitpid(pid, os.WNOHANG)
+                if found:
+                    _say(number=alive.pop(pid), code=os.waitstatus_to_exitcode(status))
+        if 0 in ready:
+            chunk = os.read(0, 65536)
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                _fork(json.loads(line), alive)
+
+
+def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        _run_kernel(request)
+    with suppress(OSError):
+        os.setpgid(pid, pid)  # the kernel does it too; here, so that it can be ended before it gets that far
+    alive[pid] = request["number"]
+    _say(number=request["number"], pid=pid)
+
+
+def _run_kernel(request: dict[str, Any]) -> None:
+    """Never returns. A group of its own, so that a kernel's own children can be ended with it."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        out = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        for source, target in ((null, 0), (out, 1), (out, 2)):
+            os.dup2(source, target)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["folder"])
+        from ipykernel.kernelapp import IPKernelApp
+
+        IPKernelApp.launch_instance(request["arguments"])
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _say(**message: Any) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

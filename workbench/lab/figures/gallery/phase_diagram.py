@@ -1,0 +1,111 @@
+"""Phase diagram: whose rounds are shortest, as straggler fraction and latency vary."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.analysis.planning.quantities import quantity, quantity_of
+from workbench.core.base.settings import SettingError
+from workbench.lab.figures.scheme_grid import SchemeGrid
+from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
+
+Words = NDArray[np.object_]
+_SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
+
+
+def phase_diagram(
+    contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
+) -> go.Figure:
+    """Draw the winner over the grid, in its scheme's colour, with its lead; a ring marks the present setting.
+
+    `alpha` and `latency` (s): of the setting that gets the ring.
+
+    Raises `SettingError` for an unknown theme or an empty grid.
+
+    >>> contest = SchemeGrid(("UMW", "CR"), (Fraction(1, 4),), (0.0, 1.0), np.array([[[1.0, 2.0], [3.0, 1.5]]]))
+    >>> phase_diagram(contest).data[0].text.tolist()
+    [['UMW<br>2×', 'CR<br>2×']]
+    """
+    if not contest.names or not contest.seconds.size:
+        raise SettingError("contest: is empty; give at least one scheme, one alpha and one latency")
+    rows, columns = contest.winner.shape
+    about = "winner, and how many times longer the second best takes"
+    figure = new_figure(theme, "Shortest rounds", about, height=220 + 58 * rows)
+    figure.add_trace(_cells(contest, theme))
+    if alpha is not None and latency is not None:
+        figure.add_trace(_here(contest, alpha, latency, theme))
+    across, down = list(map(quantity_of, contest.latencies)), list(map(str, contest.alphas))
+    figure.update_xaxes(title_text="link latency", tickvals=list(range(columns)), ticktext=across)
+    figure.update_yaxes(title_text="straggler fraction α", tickvals=list(range(rows)), ticktext=down)
+    return figure.update_xaxes(showgrid=False).update_yaxes(showgrid=False).update_layout(showlegend=False)
+
+
+def mixed(color: str, ground: str, share: float) -> str:
+    """Mix a colour into a ground.
+
+    >>> mixed("#0000FF", "#FFFFFF", 0.5)
+    '#8080ff'
+    """
+    pairs = ((int(color[i : i + 2], 16), int(ground[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
+
+
+def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
+    count = len(contest.names)
+    ground = palette(theme).background
+    colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _SHARE) for name in contest.names]
+    steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
+    fields = {
+        "zmin": -0.5,
+        "zmax": count - 0.5,
+        "colorscale": steps,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+    }
+    words = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
+    words |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
+    return go.Heatmap(z=contest.winner, name="winners", **fields, **words)
+
+
+def _texts(contest: SchemeGrid) -> Words:
+    texts: Words = np.full(contest.winner.shape, "", dtype=object)
+    for place, winner in np.ndenumerate(contest.winner):
+        if winner == winner:
+            lead = contest.lead[place]
+            texts[place] = contest.names[int(winner)] + (f"<br>{lead:.2g}×" if np.isfinite(lead) else "")
+    return texts
+
+
+def _hovers(contest: SchemeGrid) -> Words:
+    texts: Words = np.full(contest.winner.shape, "", dtype=object)
+    for i, alpha in enumerate(contest.alphas):
+        for j, latency in enumerate(contest.latencies):
+            order = np.argsort(contest.seconds[i, j])  # NaN last
+            times = [f"{contest.names[k]}: {_time(contest.seconds[i, j, k])}" for k in order]
+            texts[i, j] = "<br>".join([f"α = {alpha}, latency {quantity_of(latency)}", *times])
+    return texts
+
+
+def _time(seconds: float) -> str:
+    return "no such setting" if seconds != seconds else f"{quantity(seconds, 'time')} a round"
+
+
+def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) -> go.Scatter:
+    x = _between(contest.latencies, latency)
+    y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
+    ink = palette(theme).text
+    ring = {"symbol": "square-open", "size": 46, "color": ink, "line": {"width": 3, "color": ink}}
+    return marks([x], [y], "now", ring)
+
+
+def _between(latencies: tuple[float, ...], latency: float) -> float:
+    """Place of a latency among the columns, which are logarithmic except for a leading 0."""
+    low = min((value for value in latencies if value > 0), default=1.0)
+    floor = low / 10
+    logs = np.log10([max(value, floor) for value in latencies])
+    return float(np.interp(np.log10(max(latency, floor)), logs, range(len(latencies))))

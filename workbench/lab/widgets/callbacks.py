@@ -1,0 +1,119 @@
+"""Nothing that goes wrong in a callback reaches the user as a traceback: it becomes a sentence."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import wraps
+from html import escape
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import ipywidgets as w
+
+from workbench.core.base.errors import RunError
+from workbench.lab.figures import NoBrowser
+
+P = ParamSpec("P")
+EXPECTED = (ValueError, OSError, RunError, NoBrowser)  # their messages are written for users
+log = logging.getLogger("workbench.lab.widgets")
+
+
+class StatusReporter(Protocol):
+    """Whoever can say a sentence to the user."""
+
+    def report(self, text: str) -> None:
+        """Show a sentence; empty: take it away."""
+
+
+T = TypeVar("T", bound=StatusReporter)
+
+
+def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
+    """Make a method tell what went wrong instead of raising it; the traceback is logged as information."""
+
+    @wraps(method)
+    def safely(self: T, *args: P.args, **options: P.kwargs) -> None:
+        try:
+            method(self, *args, **options)
+        except Exception as error:
+            self.report(words(error))
+            log.info("a callback failed", exc_info=True)
+
+    return cast(Callable[Concatenate[T, P], None], safely)
+
+
+def words(error: Exception) -> str:
+    """A sentence for an error; one that nobody foresaw is named with its kind."""
+    text = " ".join(str(error).split())
+    if isinstance(error, EXPECTED) and text:
+        return text
+    return f"this should not have happened: {type(error).__name__}: {text}"
+
+
+def sentence(text: str, bad: bool = False) -> str:
+    """A sentence; one that is bad news is told to screen readers at once."""
+    kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
+    return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
+
+
+def progress(about: str, words: str, share: float | None, more: str = "") -> str:
+    """A bar, and words beside it; without a share it moves to and fro. more: what is said in bold below."""
+    value = "" if share is None else f' value="{share:.4f}"'
+    bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
+    last = f"<br><b>{escape(more)}</b>" if more else ""
+    return f'<div class="wb" role="status">{bar} {escape(words)}{last}</div>'
+
+
+def sides(*children: w.Widget) -> w.HBox:
+    """Side by side where the page is wide enough, else one below the other."""
+    return w.HBox(list(children)).add_class("wb-sides")
+
+
+def row(*children: w.Widget) -> w.HBox:
+    """One beside the other, in lines as wide as the page."""
+    return w.HBox(list(children)).add_class("wb-row")
+
+
+def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
+    """A button as wide as its words."""
+    made = w.Button(description=words, tooltip=tooltip or words.lower())
+    made.layout.width = "auto"
+    made.on_click(lambda _: call())
+    return made
+
+
+def seen(wanted: bool, *parts: w.Widget) -> None:
+    """Show widgets, or take them out of the page."""
+    for part in parts:
+        part.layout.display = "" if wanted else "none"
+
+
+def fields_about() -> list[w.Text]:
+    """Name, note and tags of a run; sent when a field is left, so before a click on a button."""
+    hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
+    return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
+
+
+def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
+    """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
+    if list(menu.options) == list(names):
+        return
+    before = menu.value
+    menu.options = list(names)
+    if names:
+        menu.value = before if before in names else names[0]
+
+
+class Pane(w.VBox):
+    """A part of the explorer, with a line for what goes wrong in it, and one for what was done."""
+
+    def __init__(self, children: Sequence[Any] = ()) -> None:
+        self.message, self.note = w.HTML(), w.HTML()
+        super().__init__([self.message, *children])
+        self.add_class("wb-pane")
+
+    def report(self, text: str) -> None:
+        """Show a sentence above everything else; empty: take it away."""
+        shown = sentence(text, bad=True)
+        if self.message.value != shown:
+            self.message.value = shown
+        if text:  # what was done before is no news beside what cannot be done
+            self.note.value = ""

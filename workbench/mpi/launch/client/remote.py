@@ -1,0 +1,287 @@
+"""Pools and runs on another machine, through its agent: what a client holds of them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.reading import read_text
+from workbench.core.trace.layout import ENDED, STOP
+from workbench.mpi.launch.gateway import AGENT, Connection, ConnectionLost, Gateway
+from workbench.mpi.launch.mirror import Mirror, file_sizes
+from workbench.mpi.launch.prepared import send
+from workbench.mpi.launch.processes import ProcessId
+from workbench.mpi.launch.reports import (
+    REPORTS,
+    Finding,
+    Outputs,
+    ProgressCallback,
+    Status,
+    no_progress,
+    unreached,
+)
+from workbench.mpi.launch.site import Pool, RunOwner, Site
+from workbench.mpi.launch.task import Task
+
+POLL_INTERVAL_S = 0.1  # s
+RETRY_INTERVAL_S, GIVEN_UP = (
+    3.0,
+    90.0,
+)  # s between attempts to connect anew, and after which a machine counts as lost
+GREETING_INTERVAL_S = 20.0  # s
+
+
+@dataclass(frozen=True)
+class RemoteSite(Site):
+    """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it."""
+
+    name: str  # the cluster's, for messages
+    way: Gateway  # how the machine is reached
+    settings: dict[str, Any]  # the cluster's, for owner.json
+    carried: dict[str, Any]  # the same as they hold there
+    files: dict[str, str]  # fields that name files here which that machine needs as well, and those files
+    cache: str | None  # folder for all caches there; None: the usual one
+
+    def connect(self) -> Connection:
+        """Start the agent; raises `Lost`."""
+        files = {name: read_text(path) for name, path in self.files.items()}
+        return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
+
+    @override
+    def open(self, ranks: int, progress: ProgressCallback = no_progress) -> RemotePool:
+        progress("connecting", 0, 1)
+        link = self.connect()
+        try:
+            opened, _ = link.ask("open", progress=progress, ranks=ranks)
+            return RemotePool(self, link, opened)
+        except BaseException:
+            link.close()
+            raise
+
+    @override
+    def owner(self, words: dict[str, Any], home: Path) -> RemoteRun:
+        there = words["there"]
+        return RemoteRun(self, there["folder"], there["words"], Mirror(home, there["bases"]))
+
+    def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
+        """See `Site.check`; a machine that is not reached is a finding, too."""
+        try:
+            return self._reported("check", progress)
+        except ClusterError as error:
+            return [unreached(self.way.host, str(error), self.files.get("known_hosts"))]
+
+    @override
+    def status(self, progress: ProgressCallback = no_progress) -> Status:
+        return self._reported("status", progress)
+
+    @override
+    def down(self, progress: ProgressCallback = no_progress) -> None:
+        self._reported("down", progress)
+
+    @override
+    def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
+        return self._reported("run", progress, command=list(command))
+
+    def _reported(self, what: str, progress: ProgressCallback, **words: Any) -> Any:
+        progress("connecting", 0, 1)
+        with self.connect() as link:
+            found, _ = link.ask("report", progress=progress, report=what, **words)
+            return REPORTS[what].validate_python(found["report"])
+
+
+class RemoteRun(RunOwner):
+    """A run on another machine: its folder there is followed here. Reconnects where the connection breaks."""
+
+    def __init__(
+        self,
+        site: RemoteSite,
+        folder: str,
+        words: dict[str, Any],
+        mirror: Mirror,
+        link: Connection | None = None,
+    ) -> None:
+        self.site, self.folder, self.words, self.mirror, self.connection = site, folder, words, mirror, link
+        self._there = True
+        self._broken: float | None = None  # since when
+        self._tried = 0.0
+        self._why: str | None = None
+
+    def look(self) -> None:
+        """Fetch what is new; nothing where there was a look just now, or the machine cannot be reached."""
+        if not self.mirror.due or (self.mirror.home / ENDED).exists():
+            return
+        try:
+            while self._fetch():
+                pass
+            if not self._there:  # the last models and the checkpoint, whatever they take
+                self.mirror.hurry()
+                while self._fetch():
+                    pass
+            self._broken = None
+        except ConnectionLost as error:
+            self._why = str(error)
+            self.release()
+            self._broken = self._broken or time.monotonic()
+            self._there = time.monotonic() - self._broken <= GIVEN_UP and self._there
+
+    def _fetch(self) -> bool:
+        """One question; True if there is more at once."""
+        link = self._link()
+        stop = (self.mirror.home / STOP).exists()
+        news = self.mirror.question()
+        answer, data = link.ask("news", folder=self.folder, words=self.words, news=news, stop=stop)
+        self.mirror.take(answer, data)
+        self._there = answer["there"]
+        if (self.mirror.home / ENDED).exists():
+            link.ask("forget", folder=self.folder)
+            return False
+        return bool(answer["more"]) and not self._there
+
+    def _link(self) -> Connection:
+        if self.connection is None:
+            if time.monotonic() - self._tried < RETRY_INTERVAL_S:
+                raise ConnectionLost(self._why or "not reached yet")
+            self._tried = time.monotonic()
+            self.connection = self.site.connect()
+        return self.connection
+
+    @property
+    @override
+    def is_alive(self) -> bool:  # at the last look
+        return self._there
+
+    @override
+    def reason(self) -> str | None:
+        home = str(self.mirror.home)
+        if self._broken is not None:
+            host = self.site.way.host
+            return f"{self._why}; the run may go on there: wb.attach({home!r}) follows it once {host} is reached again"
+        reason = self._link().ask("reason", folder=self.folder, words=self.words)[0]["reason"]
+        return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
+
+    @override
+    def release(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class RemotePool(Pool):
+    """A pool that an agent has opened; `opened`: its answer to that."""
+
+    def __init__(self, site: RemoteSite, link: Connection, opened: dict[str, Any]) -> None:
+        self.site, self.link, self.opened = site, link, opened
+        self.name, self.ranks = opened["pool"], opened["ranks"]
+        self.run_links: RemoteRun | None = None  # the newest run
+        self.closed = False
+        self._over = threading.Event()
+        threading.Thread(target=self._greet, name="workbench-greeting", daemon=True).start()
+
+    def _greet(self) -> None:
+        """Let the agent know that somebody is still here: it takes silence for a client that is gone."""
+        while not self._over.wait(GREETING_INTERVAL_S):
+            with contextlib.suppress(ClusterError):
+                self.link.ask("name")
+
+    def _state(self) -> dict[str, Any]:
+        return self.link.ask("state", pool=self.name)[0]
+
+    def _known(self, what: str, otherwise: Any) -> Any:
+        """The same of one thing, as long as the agent is there."""
+        try:
+            return self._state()[what]
+        except ClusterError:
+            return otherwise
+
+    @property
+    @override
+    def alive(self) -> bool:
+        return not self.closed and bool(self._known("alive", False))
+
+    @override
+    def lost(self) -> list[str]:
+        return list(self._known("lost", []))
+
+    @property
+    @override
+    def places(self) -> list[ProcessId]:
+        return [ProcessId(*place) for place in self._state()["places"]]
+
+    def await_ready(self, progress: ProgressCallback = no_progress) -> None:
+        """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
+        try:
+            up, until = -1, 0.0
+            while not (state := self._state())["places"]:
+                if not state["alive"]:
+                    raise ClusterError(f"{self.site.name}: {self.link.ask('why', pool=self.name)[0]['why']}")
+                if state["up"] > up:
+                    up, until = state["up"], time.monotonic() + state["patience"]
+                if time.monotonic() > until:
+                    raise ClusterError(f"{self.site.name}: {self.ranks} processes: not up in time")
+                progress(state["note"], state["up"], self.ranks)
+                time.sleep(POLL_INTERVAL_S)
+        except BaseException:
+            self.close()
+            raise
+        progress("starting processes", self.ranks, self.ranks)
+
+    @override
+    def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RemoteRun:
+        if task.data is not None:
+            send(self.link, task.data, progress)
+        home = Path(task.folder)
+        words = {name: value for name, value in task.as_dict().items() if name != "folder"}
+        done, _ = self.link.ask("submit", task.arrays, progress, pool=self.name, task=words)
+        self.run_links = RemoteRun(
+            self.site, done["folder"], done["words"], Mirror(home, file_sizes(home)), self.link
+        )
+        return self.run_links
+
+    @property
+    @override
+    def waiting(self) -> bool:
+        return bool(self._known("waiting", False))
+
+    @override
+    def words(self) -> dict[str, Any]:
+        assert self.run_links is not None
+        there = {
+            "folder": self.run_links.folder,
+            "words": self.run_links.words,
+            "bases": self.run_links.mirror.bases,
+        }
+        return {"cluster": self.site.settings, "there": there}
+
+    @override
+    def close(self) -> None:
+        self.closed = True
+        try:
+            with contextlib.suppress(ClusterError):
+                self._end()
+        finally:
+            self.release()
+
+    def _end(self) -> None:
+        """Have it ended: by another agent where ours is lost, which need not know, and may wait for us still."""
+        try:
+            self.link.ask("close", pool=self.name)
+        except ConnectionLost:
+            with self.site.connect() as link:
+                link.ask("inherit", words=self.opened["words"], agent=self.opened["agent"])
+                link.ask("close", pool=self.name)
+
+    def release(self) -> None:
+        """See `Pool.release`: without its client the agent ends, and its pools with it."""
+        self.closed = True
+        self._over.set()
+        self.link.close()
+        if self.run_links is not None:
+            self.run_links.release()

@@ -1,0 +1,436 @@
+"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from workbench.core.base.errors import ClusterError, Deadlock, Diverged, RunError
+from workbench.core.contract.adaptive import Change
+from workbench.core.contract.plan import MASTER, Plan
+from workbench.core.contract.protocol import Recv
+from workbench.core.engine.timeline import SchemeChanged
+from workbench.core.trace.records import ArrivalLog, LiveEventWriter, RunRecorder
+from workbench.mpi.engine.control import Control, dup_comm
+from workbench.mpi.engine.learner import Learner
+from workbench.mpi.engine.ledger import COMMITTED, Ledger
+from workbench.mpi.engine.polling import IDLE_EMULATED, SPIN_BEFORE_SLEEP_S
+from workbench.mpi.engine.rank import RankEngine, Setup
+from workbench.mpi.engine.reduce import Reduce
+from workbench.mpi.engine.transport import Transport
+from workbench.mpi.engine.wire import Envelope
+from workbench.mpi.launch.poolfolder import PoolFolder
+from workbench.mpi.launch.processes import ProcessId, exists, is_alive
+from workbench.mpi.launch.rank.clocks import carried, on_masters_clock
+from workbench.mpi.launch.rank.fault_injection import CrashingRecorder, FaultyTransport
+from workbench.mpi.launch.task import Task, controller_of, rebuilt, unpacked
+
+Arrived = Callable[[list[tuple[int, int, int]]], None]
+CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between looks
+RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
+MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
+POLL_INTERVAL_S = 0.25  # s between looks at who is gone
+CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
+GOODBYE_PAUSE_S = 2e-2  # s, of who is rung when somebody takes leave
+LEAVE, BOOKS, FOR_EACH = 1.0, 1.5, 0.02  # s for the last words, and for the books; more of both for each rank
+
+
+class RunFinished(Exception):
+    """Rank 0 has ended the run."""
+
+
+class RunStopped(Exception):
+    """The user has ended the run."""
+
+
+class Watch:
+    """Looks from time to time whether the processes of some ranks are still there.
+
+    Those on this host are looked at; of others the pool's folder tells, where there is one.
+    """
+
+    def __init__(self, places: Sequence[ProcessId], ranks: Iterable[int], pool: PoolFolder | None) -> None:
+        host, ranks = socket.gethostname(), list(ranks)
+        self.pids = {rank: places[rank].pid for rank in ranks if places[rank].host == host}
+        self.far = {rank for rank in ranks if places[rank].host != host}
+        self.pool = pool if self.far else None
+        self.looked = time.monotonic()
+        self.looks = 0
+
+    def gone(self) -> list[int]:
+        """Ranks that have gone since the last look; each is named once."""
+        now = time.monotonic()
+        if now - self.looked < POLL_INTERVAL_S:
+            return []
+        self.looked = now
+        self.looks += 1
+        there = is_alive if self.looks % CLOSELY == 0 else exists
+        found = [rank for rank, pid in self.pids.items() if not there(pid)]
+        for rank in found:
+            del self.pids[rank]
+        told = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
+        self.far -= set(told)
+        return found + told
+
+
+@dataclass
+class RankRun:
+    """What belongs to one rank in one run: its engine, and the engine's `RankContext`."""
+
+    task: Task
+    control: Control
+    places: Sequence[ProcessId]
+    comm: MPI.Intracomm
+    workers: MPI.Intracomm | None
+    setup: Setup
+    learner: Learner
+    watch: Watch
+    clock_offsets: float = 0.0  # s by which this host's clock is ahead of the master's
+    record: RunRecorder | None = None
+    asked: float = 0.0
+    progress: float = field(default_factory=time.monotonic)  # when the newest round was done
+    zero: float | None = None
+    ready: set[int] = field(default_factory=set)
+    finished: set[int] = field(default_factory=set)
+    ledgers: dict[int, bytes] = field(default_factory=dict)
+    halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
+
+    def __post_init__(self) -> None:
+        task, setup = self.task, self.setup
+        self.rank = rank = self.control.rank
+        width = setup.link.width
+        self.ledger = Ledger(rank, setup.rounds, setup.record, width)
+        near, bell = peers(setup.plan, rank), self.control.wakeup
+        office = _transport(task, rank, self.clock_offsets)
+        self.transport = office(self.comm, task.run, near, setup.floats, self.refused, bell, width)
+        link = setup.link if task.emulate == "all" else None
+        self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
+        # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
+        shares = self.places[rank].host == self.places[MASTER].host
+        gathers = bool(setup.plan.children[rank])
+        self.arrivals = ArrivalLog(Path(task.folder) if shares else None, rank) if gathers else None
+        self.arrived: Arrived = self.arrivals or (lambda answers: None)
+        self._watch_live()
+        self.live_events = LiveEventWriter(Path(task.folder), rank, self.ledger.events) if shares else None
+        self.engine = RankEngine(setup, self)
+        if not self.engine.emulated and _roomy(task, self.places, rank):
+            self.engine.eager = SPIN_BEFORE_SLEEP_S
+
+    def _watch_live(self) -> None:
+        """Where the plan keeps steering, workers tell the master at once how long they took."""
+        task, floats = self.task, self.setup.floats
+        self.controller = controller_of(task, self.setup) if self.rank == MASTER else None
+        self.change_scheme: Change | None = None  # decided, and done after this round
+        if (steering := self.controller) is not None:
+            self.ledger.came = lambda rank, length, *when: steering.received(rank, length / floats, *when)
+        elif task.controller is not None:
+
+            def done(round: int, seconds: float, samples: int) -> None:
+                word = {"what": "took", "round": round, "seconds": seconds, "samples": samples}
+                self.control.send(MASTER, {**word, "run": task.run})
+
+            self.ledger.done = done
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """A message was no good; see `RankEngine.refused`."""
+        self.engine.refused(sender, round, reason)
+
+    def crash(self, how: str) -> None:
+        """Die as a faulty process does."""
+        if how == "segfault":
+            ctypes.string_at(0)
+        elif how == "exit":
+            os._exit(3)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def idle(self) -> float:
+        """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
+        now = time.monotonic()
+        rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
+        every = rung if self.control.wakeup.enabled else CONTROL_POLL_INTERVAL_S
+        self.poll_control()
+        if self.rank != MASTER and MASTER in self.control.dead:
+            os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
+        if self.live_events is not None:
+            self.live_events.keep_up(now, self.zero)
+        if self.record is not None:
+            self.record.keep_up(now)
+            self._check_stop(self.record, now)
+        return now + every
+
+    def _check_stop(self, record: RunRecorder, now: float) -> None:
+        """The user's stop, and the end of patience."""
+        if now - self.asked > STOP_POLL_INTERVAL_S:
+            self.asked = now
+            if record.stop_wanted():
+                raise RunStopped
+            if self.zero is not None and now - self.progress > self.task.patience:
+                waiting = f"no round has ended for {self.task.patience:g} s: are ranks stopped, or links cut?"
+                raise Deadlock(record.round, waiting)
+
+    def _mark_dead(self, rank: int) -> None:
+        self.control.dead.add(rank)
+        self.transport.mark_dead(rank)
+        if self.live_events is not None and self.rank == MASTER:
+            now = time.monotonic()
+            self.live_events.deaths.append((self.engine.round, rank, "dead", now, now, now, -1, 0, 0))
+
+    def _on_control(self, sender: int, word: dict[str, Any], data: bytes) -> None:
+        if word.get("run") != self.task.run:
+            return
+        what = word["what"]
+        if what == "go":
+            self.zero = word["zero"] + self.clock_offsets
+        elif what == "over":
+            raise RunFinished
+        elif what == "ready":
+            self.ready.add(sender)
+        elif what == "finished":
+            self.finished.add(sender)
+        elif what == "took" and self.controller is not None:
+            self.controller.took(word["round"], sender, word["seconds"], word["samples"])
+        elif what == "gone":
+            self._mark_dead(word["rank"])
+        elif what == "arrivals":
+            ArrivalLog(Path(self.task.folder), sender).add(data)
+        elif what == "books":
+            self.ledgers[sender] = data
+            self.halfway = self.halfway or word["halfway"]
+        elif what == "failed":
+            raise rebuilt(word["error"])
+
+    def committed(self, round: int, residual: float) -> None:
+        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0.
+
+        The next model leaves before that: workers need not wait for a file.
+        """
+        if self.record is not None:
+            self.progress = time.monotonic()
+            self.engine.deferred.append(partial(self._write, round, residual, self.progress))
+            if self.controller is not None and self.zero is not None:
+                self._adapt(round, self.progress - self.zero)
+        elif self.rank == self.setup.plan.committers[0]:
+            now = time.monotonic()
+            word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
+            self.transport.send([MASTER], word, self.learner.gradient)
+
+    def _adapt(self, round: int, time: float) -> None:
+        """Judge while others compute; what was decided meanwhile is done now that a round is over."""
+        assert self.record is not None
+        if self.change_scheme is not None:
+            self.engine.run_deferred()
+            raise SchemeChanged(self.change_scheme._replace(round=round + 1, time=time + self.record.offset))
+        if not self.transport.dead and not self.control.dead:
+            self.engine.deferred.append(partial(self._judge, round, time))
+
+    def _judge(self, round: int, time: float) -> None:
+        assert self.controller is not None
+        if round + 2 < self.setup.rounds:
+            self.change_scheme = self.controller.committed(round, time)
+
+    def note_with(self, record: RunRecorder) -> None:
+        """Rank 0 writes what it took down together with its rounds; what goes up from others is written down before."""
+        self.record, record.arrivals = record, self.arrivals
+        if self.arrivals is not None:
+            self.arrived = record.answers.extend
+
+    def _write(self, round: int, residual: float, when: float) -> None:
+        assert self.record is not None
+        assert self.zero is not None
+        counts, learner = self.ledger.counts, self.learner
+        row = {
+            "round": round,
+            "time": when - self.zero,
+            "residual": residual,
+            "dead": len(self.transport.dead),
+        }
+        row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
+        self.record.add(row, learner.model, learner.gradient, learner.state)
+        if not learner.finite:  # nobody could take it: the run would wait for answers in vain
+            raise Diverged(round)
+
+    def go(self) -> None:
+        """Wait until all are ready, then drive the program; rank 0 says when time begins."""
+        setup = self.setup
+        if self.rank == MASTER:
+            if not self.learner.finite:  # of a run that goes on
+                raise Diverged(setup.first)
+            others = range(1, setup.plan.ranks)
+            self._await(lambda: self._all_ready(others))
+            self._resettle()
+            self.zero = time.monotonic()
+            self.control.send(others, {"what": "go", "run": self.task.run, "zero": self.zero})
+        else:
+            self.control.send(MASTER, {"what": "ready", "run": self.task.run})
+            self._await(lambda: self.zero is not None)
+        assert self.zero is not None
+        self.engine.run(self.zero)
+        if self.rank == MASTER and setup.plan.committers != (MASTER,):
+            self._look_on()
+        elif self.rank != MASTER:
+            self.control.send(MASTER, {"what": "finished", "run": self.task.run})
+            self._await(lambda: False)  # until it is over
+
+    def _resettle(self) -> None:
+        """A change of scheme takes the time that it took, and, on emulated links, that of the samples moved."""
+        known, record = self.task.controller, self.record
+        if known is None or record is None or self.controller is None:
+            return
+        until = time.monotonic() + (known["pause"] if self.task.emulate == "all" else 0.0)
+        self._await(lambda: time.monotonic() >= until)
+        if known["left"] is not None:
+            gap = max(0.0, time.time() - known["left"])
+            record.offset += gap
+            self.controller.restart = max(0.0, gap - known["pause"])
+        self.controller.begin()
+
+    def _all_ready(self, others: range) -> bool:
+        if self.control.dead:
+            who = ", ".join(f"rank {r} ({self.places[r]})" for r in sorted(self.control.dead))
+            raise ClusterError(f"before the start: {who} died; is there enough memory?")
+        return len(self.ready) == len(others)
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        self.engine.wait(lambda: True if done() else None, IDLE_EMULATED)
+
+    def _look_on(self) -> None:
+        """The master of a scheme without one: update a model of its own with what the first committer tells."""
+        engine, setup = self.engine, self.setup
+        for round in range(setup.first, setup.rounds):
+            message = engine.handlers[Recv](Recv({COMMITTED: round}))
+            self.learner.commit(message.round, message.value, 0.0)
+            self.progress = time.monotonic()
+            self._write(message.round, 0.0, self.progress)
+        self._await(lambda: self.finished.issuperset(setup.plan.committers))
+
+    def leave(self) -> bool:
+        """Exchange last words; True if everybody answered and nothing is left over."""
+        self.halfway = self.reduce is not None and self.reduce.under_way
+        self.transport.send_goodbye()
+        until, bell = time.monotonic() + LEAVE + FOR_EACH * self.setup.plan.ranks, self.transport.wakeup
+        nap = GOODBYE_PAUSE_S if bell.enabled and not self.transport.needs_polling else 5e-4
+        while not (self.transport.drained and self.control.drained) and time.monotonic() < until:
+            self.transport.poll()
+            with contextlib.suppress(RunFinished, RunError):
+                self.poll_control()
+            bell.sleep(nap)  # who says goodbye rings
+        clean = self.transport.drained and not self.transport.dead and not self.halfway
+        if clean:
+            self.transport.free()
+            self.comm.Free()
+            if self.workers is not None:
+                self.workers.Free()
+        return clean
+
+    def poll_control(self) -> None:
+        """Words of others, and who is gone: it gets nothing any more, and those of other hosts hear from rank 0."""
+        for sender, word, data in self.control.poll():
+            self._on_control(sender, word, data)
+        for rank in self.watch.gone():
+            self._mark_dead(rank)
+            if self.rank == MASTER and rank <= self.task.workers:
+                near = set(peers(self.setup.plan, rank)) - self.control.dead - {MASTER}
+                self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
+
+    def collect(self) -> list[bytes]:
+        """Rank 0: the books of all who are alive."""
+        until = time.monotonic() + BOOKS + FOR_EACH * self.setup.plan.ranks
+        alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.transport.dead
+        while not alive <= set(self.ledgers) | self.control.dead and time.monotonic() < until:
+            with contextlib.suppress(RunError):
+                self.poll_control()
+            time.sleep(1e-3)
+        return [self.ledger.pack(), *(self.ledgers[rank] for rank in sorted(self.ledgers))]
+
+    def hand_in(self) -> None:
+        """The others: give one's books to rank 0."""
+        if self.arrivals is not None and self.arrivals.kept:
+            self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrivals.kept))
+        books = on_masters_clock(self.ledger.pack(), self.clock_offsets)
+        self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
+
+
+def make_rank_run(
+    task: Task,
+    control: Control,
+    places: Sequence[ProcessId],
+    ahead: float = 0.0,
+    pool: PoolFolder | None = None,
+) -> RankRun | None:
+    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
+
+    `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
+    """
+    comm = dup_comm(control.world)
+    if control.rank > task.workers:
+        comm.Free()
+        return None
+    if task.data is None:  # else a host that has no such folder
+        os.chdir(task.cwd)
+    (setup, learner), rank = unpacked(task), control.rank
+    ring = setup.plan.committers != (MASTER,)
+    watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
+    watch = Watch(places, [r for r in watched if r != rank], pool)
+    among = comm.Get_group().Incl(range(1, task.workers + 1)) if ring and rank else None
+    workers = None if among is None else comm.Create_group(among)
+    part = RankRun(task, control, places, comm, workers, setup, learner, watch, ahead)
+    if setup.plan.children[rank]:
+        for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
+            code.decode(tuple(range(len(code.matrix))))
+    if rank == MASTER:
+        part.note_with(_record(task))
+    return part
+
+
+def _roomy(task: Task, places: Sequence[ProcessId], rank: int) -> bool:
+    """Is there a core for each of the run's ranks on this host? Then nobody waits for one that merely looks on."""
+    here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
+    return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
+
+
+def peers(plan: Plan, rank: int) -> list[int]:
+    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
+    near = set(plan.children[rank])
+    if plan.parent[rank] >= 0:
+        near.add(int(plan.parent[rank]))
+    if plan.committers != (0,):
+        n = plan.workers
+        first = plan.committers[0]
+        if rank == 0:
+            near.add(first)
+        else:
+            near |= {1 + rank % n, 1 + (rank - 2) % n}
+            near |= {0} if rank == first else set()
+    return sorted(near - {rank})
+
+
+def _transport(task: Task, rank: int, ahead: float) -> Callable[..., Transport]:
+    """The rank's post office: an honest one, unless a test wants damage."""
+    plans = task.message_faults.get(str(rank))
+    if plans is None:
+        return carried(Transport, ahead) if ahead else Transport
+
+    def vandal(*args: Any) -> Transport:
+        post = FaultyTransport(*args)
+        post.plans = {int(round): how for round, how in plans.items()}
+        return post
+
+    return vandal
+
+
+def _record(task: Task) -> RunRecorder:
+    kind = CrashingRecorder if "checkpoint" in task.message_faults else RunRecorder
+    every, offset = task.checkpoint_every, task.offset
+    record = kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
+    if isinstance(record, CrashingRecorder):
+        record.number, record.share = task.message_faults["checkpoint"]
+    return record
