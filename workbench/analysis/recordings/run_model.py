@@ -1,4 +1,4 @@
-"""What a run's rounds would take if some workers, links, its port or its decoding were mended: by the scheme's `round_times`.
+"""Round times of a run if some workers, links, its port or its decoding were fixed, by the scheme's `round_times`.
 
 A coded scheme does without its slowest workers, so who is slow need not be who costs. The model of a round is therefore
 the scheme's: its `round_times` with the computing times that the run had, and with its messages' times on the way. Of
@@ -60,7 +60,7 @@ class Rounds:
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
-        """From a run's events; raises `SettingError` for one without events, or whose rounds are no scheme's `round_times`."""
+        """Build it from a run's events; raise `SettingError` without events, or if `round_times` cannot describe its rounds."""
         e = trace.experiment
         if e.built_scheme.data_dependent or e.built_scheme.self_paced or e.built_scheme.delayed:
             why = "whom it waits for cannot be told from its draws alone"

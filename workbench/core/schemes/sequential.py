@@ -72,7 +72,7 @@ class Bursts:
 
 
 class Step(NamedTuple):
-    """A round of `round_times`: its seconds, the messages that came, and for each job decoded then, what is combined."""
+    """A round of `round_times`: its seconds, the messages received, and for each job decoded then, what is combined."""
 
     seconds: float
     messages: int
