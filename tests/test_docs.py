@@ -107,7 +107,7 @@ def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
     assert [each.name for each in checked] == ["Pairs", "Naps", "Naps", "Robust", "momentum"]
     for each in checked:
         assert each.ok, each
-    named = {row.law for each in checked[:1] for row in each.rows}
+    named = {row.property for each in checked[:1] for row in each.rows}
     table = text[text.index("| law |") : text.index("A broken law")]
     assert named <= set(re.findall(r"[a-z]+", table))
 

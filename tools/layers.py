@@ -31,7 +31,7 @@ FOR_SCHEMES = (
     "contract/scheme.py",
     "contract/plan.py",
     "contract/programs.py",
-    "contract/odds.py",
+    "contract/round_times.py",
     "schemes/uncoded.py",
 )
 
@@ -137,12 +137,12 @@ def drawn() -> tuple[set[str], set[tuple[str, str]]]:
     return set(boxes), set(re.findall(r'data-from="(\w+)" data-to="(\w+)"', text))
 
 
-def svg(progress: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
+def svg(said: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
     """Return the picture: a band for each layer, the highest on top, with its packages in it."""
     width = PER_ROW * (BOX_WIDTH_PX + GAP_PX) + GAP_PX
     parts, top, places = [], 0, {}
     for layer in reversed(LAYERS):
-        names = [key for key in progress if key.startswith(f"{layer}.")][::-1]
+        names = [key for key in said if key.startswith(f"{layer}.")][::-1]
         rows = -(-len(names) // PER_ROW)
         height = 30 + rows * (BOX_HEIGHT_PX + GAP_PX)
         places[layer] = (top, top + height)
@@ -151,7 +151,7 @@ def svg(progress: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
         for i, key in enumerate(names):
             x = GAP_PX + i % PER_ROW * (BOX_WIDTH_PX + GAP_PX)
             y = top + 30 + i // PER_ROW * (BOX_HEIGHT_PX + GAP_PX)
-            parts.append(_box(key, progress[key], x, y))
+            parts.append(_box(key, said[key], x, y))
         top += height + BETWEEN_LAYERS_PX
     for i, (a, b) in enumerate(sorted(links)):
         parts.append(_arrow(a, b, places, width - 24 * (i + 1)))

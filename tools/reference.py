@@ -105,8 +105,8 @@ def _effects() -> tuple[str, ...]:
 
 def _odds() -> tuple[str, ...]:
     names = (
-        "Odds",
-        "Draws",
+        "RoundTimes",
+        "SampledTimes",
         "star_round_times",
         "tree_round_times",
         "ring_round_times",

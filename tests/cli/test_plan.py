@@ -84,13 +84,13 @@ def test_the_table_names_steps_and_marks_inexact_schemes(file: Path, tmp_path: P
     ],
 )
 def test_mistakes_are_one_sentence(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], progress: str
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli, [word.format(file=file) for word in words])
     assert done.exit_code != 0
     assert isinstance(done.exception, wb.SettingError)
-    assert progress in str(done.exception)
+    assert said in str(done.exception)
     assert "\n" not in str(done.exception)
 
 

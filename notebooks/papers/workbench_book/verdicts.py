@@ -199,8 +199,8 @@ def _stated(result: Result) -> Verdict:
     return Verdict("holds", f"what the paper says holds ({said} statement{'s' if said > 1 else ''})")
 
 
-def _statements(progress: int, missed: int) -> str:
-    return f"statement{'s' if progress > 1 else ''} {'does' if missed == 1 else 'do'}"
+def _statements(said: int, missed: int) -> str:
+    return f"statement{'s' if said > 1 else ''} {'does' if missed == 1 else 'do'}"
 
 
 def columns_of(result: Result) -> list[str]:

@@ -189,10 +189,10 @@ def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> 
         ("{}", r"p\.json: cluster: is missing"),
     ],
 )
-def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, progress: str) -> None:
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text)
-    with pytest.raises(SettingError, match=progress):
+    with pytest.raises(SettingError, match=said):
         ClusterProfile.load(path)
 
 
@@ -393,8 +393,8 @@ def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) ->
         ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], progress: str) -> None:
-    with pytest.raises(SettingError, match=progress):
+def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
         profile(**options)
 
 

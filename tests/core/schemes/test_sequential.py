@@ -158,8 +158,8 @@ def test_what_is_learnt_does_not_depend_on_the_stragglers() -> None:
         ({"stragglers": 9}, "there are 8 workers; take 0 to 8"),
     ],
 )
-def test_selective_repeat_refuses_what_does_not_fit(args: dict[str, int], progress: str) -> None:
-    with pytest.raises(SettingError, match=progress):
+def test_selective_repeat_refuses_what_does_not_fit(args: dict[str, int], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
         wb.Experiment(scheme="SR-SGC", scheme_args=args, workers=8)
 
 

@@ -18,7 +18,6 @@ import workbench as wb
 from tests.few import turn
 from tests.lab.batch.runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
-from workbench.cli.batch import watch
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
 from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
@@ -121,7 +120,7 @@ def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) 
     with pytest.raises(SettingError, match=r"a sweep is running in it; wb\.batch\.attach"):
         wb.batch.start(begun.folder)
     table = other.runs().mean("time")
-    shown = CliRunner().invoke(watch, [str(begun.folder), "--once"])
+    shown = CliRunner().invoke(cli, ["attach", str(begun.folder), "--once"])
     assert "running: 2 of 4 runs done" in shown.output
     assert "QuorumLost: round 1" in shown.output
     assert f"{table['mean'].iloc[0]:.5g}" in shown.output  # the same numbers
@@ -129,7 +128,7 @@ def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) 
     assert "failed: 2 of 4 runs done, 1 failed, 1 interrupted" in stopped.output
     assert begun.wait(30)
     assert (begun.folder / STOP).exists()
-    again = other.go_on(pictures=False)
+    again = other.resume(pictures=False)
     wait_for(lambda: again.progress().state == "running" and again.progress().counts.get("running"))
     assert not (begun.folder / STOP).exists()
 
@@ -145,7 +144,7 @@ def test_the_command_counts_to_the_target_by_the_searchs_own_metric(tmp_path: Pa
     write_plan(tmp_path, plan, ["one"], total=4)
     means = wb.runs(tmp_path, target=target, metric="relative_error").mean("time_to")
     assert means["n"].tolist() == [1]
-    shown = CliRunner().invoke(watch, [str(tmp_path), "--once"])
+    shown = CliRunner().invoke(cli, ["attach", str(tmp_path), "--once"])
     assert f"{means['mean'].iloc[0]:.5g}" in shown.output
 
 
@@ -153,7 +152,7 @@ def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
     again = wb.batch.attach(begun.folder)
     again.stop()
     assert again.wait(60)
-    again.go_on(pictures=False)
+    again.resume(pictures=False)
     wait_for(lambda: again.state == "running")
     assert again._process is not None
     os.kill(again._process.pid, signal.SIGKILL)

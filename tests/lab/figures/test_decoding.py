@@ -24,8 +24,8 @@ DECODING = [
     # A ring has no parent, and these have no weights of a round's own.
     if not (
         wb.schemes.get(name).numeric
-        or wb.schemes.get(name).timed
-        or wb.schemes.get(name).own_pace
+        or wb.schemes.get(name).clock_driven
+        or wb.schemes.get(name).self_paced
         or name == "RAR"
     )
 ]

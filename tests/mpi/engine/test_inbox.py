@@ -43,7 +43,7 @@ class Letters:
     def __init__(self, *looks: list[tuple[int, int]]) -> None:
         self.looks = list(looks)  # sender and round of each letter
         self.arrives = 0.5
-        self.bell, self.dead, self.needs_looks = WakeupPipe(), set[int](), False
+        self.wakeup, self.dead, self.needs_polling = WakeupPipe(), set[int](), False
         self.looked = 0
 
     def poll(self, now: float, awake: float = 0.0) -> list[tuple[Envelope, Any]]:
@@ -142,11 +142,11 @@ class Rung(WakeupPipe):
 
 def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
     post = Letters([], [(1, 0)], [], [(2, 1)])  # the letter of the second ring is not to be seen at first
-    post.bell = Rung()
+    post.wakeup = Rung()
     engine = master(post)
     engine.handlers[Close](Close(CODED, 1))  # the first is too late
     assert taken(engine, 1) == (2, 1)
-    assert post.bell.slept == [polling.WAKEABLE.max_s, polling.WAKEABLE.min_s]
+    assert post.wakeup.slept == [polling.WAKEABLE.max_s, polling.WAKEABLE.min_s]
 
 
 @pytest.mark.parametrize("busy", [decode, compute])

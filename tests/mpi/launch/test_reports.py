@@ -38,7 +38,7 @@ def test_a_report_survives_the_way(what: str, report: Any) -> None:
         ("w1: no answer for 3 s", "connection", "reached by ssh"),
     ],
 )
-def test_last_words_name_the_cause(progress: str, what: str, wanted: str) -> None:
-    found = unreached("w1", progress, "known")
+def test_last_words_name_the_cause(said: str, what: str, wanted: str) -> None:
+    found = unreached("w1", said, "known")
     assert (found.host, found.what) == ("w1", what)
     assert wanted in found.wanted

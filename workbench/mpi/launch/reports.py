@@ -73,9 +73,9 @@ REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method
 }
 
 
-def unreached(host: str, progress: str, known_hosts: str | None = None) -> Finding:
+def unreached(host: str, said: str, known_hosts: str | None = None) -> Finding:
     """Why a host could not be talked to, from the last words of ssh or Python."""
-    text = progress.removeprefix(f"{host}: ")
+    text = said.removeprefix(f"{host}: ")
     if "shells without a terminal" in text:
         return Finding(host, "login shell", text, "a login that writes and reads nothing")
     if "on this machine's PATH" in text:

@@ -352,8 +352,8 @@ def test_without_boto3_it_is_said_how_to_get_it(ec2_world: World, monkeypatch: p
     ],
 )
 def test_what_is_not_there_is_said_and_nothing_starts(
-    ec2_world: World, changes: dict[str, Any], progress: str
+    ec2_world: World, changes: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises((ClusterError, SettingError), match=progress):
+    with pytest.raises((ClusterError, SettingError), match=said):
         ec2_world.cluster(**changes).up()
     assert ec2_world.count() == NOTHING

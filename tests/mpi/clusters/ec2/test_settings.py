@@ -72,8 +72,8 @@ def test_one_address_may_use_ssh(given: str, kept: str) -> None:
         ("ssh_to", "x", "did you mean 'ssh_from'"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(field: str, value: Any, progress: str) -> None:
-    with pytest.raises(SettingError, match=progress) as refused:
+def test_what_cannot_work_is_refused_in_one_sentence(field: str, value: Any, said: str) -> None:
+    with pytest.raises(SettingError, match=said) as refused:
         Ec2(**{**WORDS, field: value})
     assert field in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -279,7 +279,7 @@ def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> Non
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_what_sbatch_refuses_names_the_field(progress: str, words: str) -> None:
+def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
     fields = {
         "partition": "gpu",
         "account": "maths",
@@ -288,7 +288,7 @@ def test_what_sbatch_refuses_names_the_field(progress: str, words: str) -> None:
         "directives": ("--foo=abc",),
     }
     with pytest.raises(SettingError, match=words):
-        raise refusal(progress, fields)
+        raise refusal(said, fields)
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
@@ -302,8 +302,8 @@ def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int
 @pytest.mark.parametrize(
     ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
 )
-def test_the_jobs_number_is_found(progress: str, number: str | None) -> None:
-    assert submitted(progress) == number
+def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
+    assert submitted(said) == number
 
 
 def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:

@@ -302,10 +302,10 @@ class Login(Site):
         return self.cluster.job_spec((self.cluster.nodes or 1) * self.cluster.tasks_per_node, folder)
 
 
-def numbered(progress: str) -> str:
+def numbered(output: str) -> str:
     """The new job's number."""
-    if (number := submitted(progress)) is None:
-        raise ClusterError(f"sbatch: answered without a job's number ({quoted(progress, 200) or 'nothing'})")
+    if (number := submitted(output)) is None:
+        raise ClusterError(f"sbatch: answered without a job's number ({quoted(output, 200) or 'nothing'})")
     return number
 
 

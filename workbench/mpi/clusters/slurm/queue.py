@@ -23,13 +23,13 @@ KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ", "SLURM_CONF")
 class CommandRejected(ClusterError):
     """A command of Slurm has failed; `said`: what it said."""
 
-    def __init__(self, command: str, progress: str) -> None:
-        super().__init__(f"{command}: {quoted(progress) or 'failed without a word'}")
-        self.said = progress
+    def __init__(self, command: str, said: str) -> None:
+        super().__init__(f"{command}: {quoted(said) or 'failed without a word'}")
+        self.said = said
 
 
 def call(*command: str) -> str:
-    """Run a command of Slurm on this machine; returns its output, raises `Refused`, a `ClusterError`.
+    """Run a command of Slurm on this machine; returns its output, raises `CommandRejected`, a `ClusterError`.
 
     sbatch hands its environment on to the job and lets SBATCH_ variables overrule the script, so it gets to see neither
     secrets nor settings of the caller.
@@ -52,14 +52,14 @@ def call(*command: str) -> str:
 
 
 def jobs(*which: str) -> list[Job]:
-    """Return the jobs that squeue lists, by its own words for which; raise `Refused` where it lists something else."""
+    """Return the jobs that squeue lists, by its own words for which; raise `CommandRejected` where it lists something else."""
     if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
         return found
     raise CommandRejected("squeue", f"{NOT_SLURM} ({quoted(answer, 100)})")
 
 
 def look_up(number: str) -> Job:
-    """One job, also after its end; raises `Refused` if Slurm cannot be asked."""
+    """One job, also after its end; raises `CommandRejected` if Slurm cannot be asked."""
     try:
         found = jobs("-t", "all", "-j", number)
     except CommandRejected as refused:
@@ -85,7 +85,7 @@ def ours(name: str) -> list[Job]:
 
 
 def node_names(text: str) -> list[str]:
-    """Return names of nodes, written out: n[1-3] is n1, n2, n3; raise `Refused` where scontrol lists others."""
+    """Return names of nodes, written out: n[1-3] is n1, n2, n3; raise `CommandRejected` where scontrol lists others."""
     names = (answer := call("scontrol", "show", "hostnames", text)).split() if text else []
     if text and not (names and all(re.fullmatch(r"[\w.-]+", name) for name in names)):
         raise CommandRejected("scontrol", f"{NOT_SLURM} ({quoted(answer, 100)})")

@@ -124,7 +124,7 @@ class Interactive:
         ids, self.places = ranks_of(self.client, self.workers + 1)
         if self.places[MASTER].host != socket.gethostname():
             raise SettingError(f"client: rank 0 is {self.places[MASTER]}; it has to be on this machine")
-        answers(call(self.client, ids, "sit"), patience(len(ids)))
+        answers(call(self.client, ids, "init_rank"), patience(len(ids)))
         self.view = self.client.direct_view(ids)
         self.view.block = True
         if get_ipython() is not None:  # then %%px means these engines
