@@ -66,7 +66,7 @@ def test_squares_are_least_squares() -> None:
 def test_the_laws_find_slips() -> None:
     assert wb.check(experiment(squares).problem_spec, examples=10).ok
     for wrong, law in ((sums, "slices"), (slip, "differences")):
-        broken = wb.check(experiment(wrong).problem_spec, examples=10).broken
+        broken = wb.check(experiment(wrong).problem_spec, examples=10).failed
         assert law in {row.law for row in broken}
 
 

@@ -47,7 +47,7 @@ def test_real_ranks_do_as_the_simulator(
     assert len(trace.rounds) == 12
     assert np.isfinite(trace.columns["loss"]).all()
     assert trace.columns["loss"][-1] < trace.initial["loss"]
-    if e.built_scheme.timed or scheme == "PGC":  # whose workers leave work, which changes later sums
+    if e.built_scheme.clock_driven or scheme == "PGC":  # whose workers leave work, which changes later sums
         with pytest.raises(wb.RunError, match=f"{scheme}: .* arrivals"):
             replay_arrivals(tmp_path / "run")
     else:

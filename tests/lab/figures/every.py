@@ -74,7 +74,7 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
     "culprits": lambda theme: draw.culprits(diagnose(traces()[0]), theme=theme),
     "lateness": lambda theme: draw.lateness(load(traces()[0]), theme=theme),
     "gantt": lambda theme: draw.gantt(traces()[-1], 1, theme=theme),
-    "held": lambda theme: draw.held(traces()[-1].experiment, 3, theme=theme),
+    "allocation": lambda theme: draw.allocation(traces()[-1].experiment, 3, theme=theme),
     "importance": lambda theme: draw.importance(runs(), theme=theme),
     "parallel": lambda theme: draw.parallel(runs(), theme=theme),
     "ranking": lambda theme: draw.ranking(advice(), theme=theme),
@@ -86,5 +86,5 @@ EVERY: dict[str, Callable[[Any], go.Figure]] = {
         wb.Experiment(scheme="CR", workers=84, scheme_args={"children": 4, "layers": 3}), theme=theme
     ),
     "weights": lambda theme: draw.weights(traces()[-1], 3, theme=theme),
-    "winners": lambda theme: draw.phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme),
+    "phase_diagram": lambda theme: draw.phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme),
 }

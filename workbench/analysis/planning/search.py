@@ -72,7 +72,7 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     experiments with the best numbers written out.
 
     >>> from workbench.core.presets.codedreduce import baselines
-    >>> tuned = tune(rivals(3, 2, 1, rounds=20))
+    >>> tuned = tune(baselines(3, 2, 1, rounds=20))
     >>> sorted(tuned[3].optimiser_args)
     ['c1', 'c2']
     """

@@ -65,14 +65,14 @@ class Preset(Sequence[Experiment]):
 
 
 def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
-    """CR on a regular tree and its four rivals, at the same resiliency alpha = s/n and on the same stragglers.
+    """CR on a regular tree and its four baselines, at the same resiliency alpha = s/n and on the same stragglers.
 
     GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
     c1/(t+c2); `sgd` in `common` gives its numbers.
 
     `children` (n) per parent, `layers` of workers, `stragglers` (s) late ones per parent; `common`: other fields.
 
-    >>> [e.scheme for e in rivals(3, 2, 1, rounds=5)]
+    >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
     CR(children=children, layers=layers, stragglers=stragglers)  # refuses what is no tree

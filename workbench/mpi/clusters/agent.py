@@ -67,7 +67,7 @@ class Agent(Host):
 
     def do_report(self, data: bytes, report: str, **words: Any) -> dict[str, Any]:
         """One of `REPORTS`, by the method of `Site` of the same name."""
-        found = getattr(self.site, report)(**words, said=self.said)
+        found = getattr(self.site, report)(**words, progress=self.said)
         return {"report": REPORTS[report].dump_python(found, mode="json")}
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def data(of: set[str]) -> dict[str, Any]:
         "workbench_lectures.approximate.Approximate.slow_ones": uniforms,
         "workbench.core.theory._residuals.mean_errors": residuals,
         "workbench.core.experiment.Experiment": draws,
-        "workbench.core.presets.codedreduce.rivals": lambda: {**draws(), **trees()},
+        "workbench.core.presets.codedreduce.baselines": lambda: {**draws(), **trees()},
     }
     for name in of & set(parts):
         found |= parts[name]()

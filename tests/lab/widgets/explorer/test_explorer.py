@@ -332,7 +332,7 @@ def test_nothing_to_keep_is_a_sentence(explorer: Explorer) -> None:
         action()
         assert keeping.message.value
         assert "Traceback" not in keeping.message.value
-        keeping.tell("")
+        keeping.report("")
 
 
 def test_the_life_of_a_kept_run(explorer: Explorer) -> None:

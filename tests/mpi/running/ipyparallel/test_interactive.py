@@ -392,7 +392,7 @@ engines = wb.interactive(2, progress=False)
 run = engines.start(wb.Experiment(scheme="UMW", workers=2, rounds=100000))
 while not len(run.rows()["round"]):
     time.sleep(0.01)
-print(*engines.keeper.pids(), flush=True)
+print(*engines.engine_cluster.pids(), flush=True)
 time.sleep(1000)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as kernel:
@@ -411,10 +411,10 @@ def test_engines_and_a_controller_that_are_killed_leave_nothing_behind(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with wb.interactive(1, progress=False) as engines:
         done(engines.start(wb.Experiment(**{**GC, "scheme": "UMW", "scheme_args": {}, "workers": 1})))
-        assert engines.keeper is not None
-        pids, memory = processes_of(engines), shared(Path(engines.keeper.folder.name))
+        assert engines.engine_cluster is not None
+        pids, memory = processes_of(engines), shared(Path(engines.engine_cluster.folder.name))
         assert not memory.parent.exists() or list(memory.iterdir())
-        for pid in (engines.keeper._cluster.controller.pid, *(place.pid for place in engines.places)):
+        for pid in (engines.engine_cluster._cluster.controller.pid, *(place.pid for place in engines.places)):
             os.kill(pid, signal.SIGKILL)
     assert all_gone(pids)
     assert not memory.exists()
@@ -427,7 +427,7 @@ def test_a_kernel_that_ends_closes_its_engines() -> None:
 import workbench as wb
 engines = wb.interactive(2, progress=False)
 engines.start(wb.Experiment(scheme="UMW", workers=2, rounds=100000))
-print(engines.keeper.folder.name, *engines.keeper.pids(), flush=True)
+print(engines.engine_cluster.folder.name, *engines.engine_cluster.pids(), flush=True)
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
     folder, *pids = found.stdout.split()
