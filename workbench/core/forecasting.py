@@ -1,4 +1,4 @@
-"""Round times without an event loop: vectorised order statistics over drawn compute times; see `contract.odds`."""
+"""Round times without an event loop: vectorised order statistics over drawn compute times; see `contract.round_times`."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
         first_round=1,  # a run's first round may be another one (PGC)
         seconds=np.concatenate([draws.seconds for draws in each]),
         send=send,
-        tie_order=lambda which: np.concatenate([each[k].ties(np.zeros(1, dtype=np.int64)) for k in which]),
+        tie_order=lambda which: np.concatenate(
+            [each[k].tie_order(np.zeros(1, dtype=np.int64)) for k in which]
+        ),
         progress=lambda portions, which: np.concatenate(
             [draws.progress(portions, slice(1)) for draws in each[which]]
         ),

@@ -136,7 +136,7 @@ def test_a_look_imports_nothing_of_it(tiny: Path) -> None:
 import sys
 from workbench.mpi.launch.rank.main import imported
 
-imported(rehearse=True)
+imported(preload=True)
 from workbench.core.contract.scheme import Scheme
 assert "workbench.core.schemes.coded_reduce" in sys.modules and "tiny" not in sys.modules
 assert [point.name for point in Scheme.catalogue.look()] == ["TINY"] and "tiny" not in sys.modules
@@ -326,7 +326,7 @@ print(len(room.names()) > 10)
 
 
 @pytest.mark.parametrize(
-    ("base", "name"), [(LeastSquaresArgs, "width"), (UMW, "passes"), (DelayModel, "expected")]
+    ("base", "name"), [(LeastSquaresArgs, "width"), (UMW, "epochs_per_round"), (DelayModel, "expected")]
 )
 def test_a_field_that_an_attribute_hides_is_refused(base: type, name: str) -> None:
     body = {"__annotations__": {name: int}, name: 3, "__module__": __name__}

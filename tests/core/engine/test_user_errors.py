@@ -120,7 +120,7 @@ class Half(UMW):
         fail("plan")
         return super().plan(workers, samples)
     def round_times(self, draws, workers):
-        fail("odds")
+        fail("round_times")
         return super().round_times(draws, workers)
     def program(self, node):
         fail("program")
@@ -158,12 +158,12 @@ class Slowly(GradientDescent):
 SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks, in a forecast
     "check": ("scheme = .*: `Half.check` failed",) * 3,
     "plan": ("`Half.plan` failed",) * 2,
-    "odds": ("", "", "`Half.odds` failed"),
-    "draw": ("`PollInterval.draw` failed",) * 3,
+    "round_times": ("", "", "`Half.round_times` failed"),
+    "draw": ("`Naps.draw` failed",) * 3,
     "compute": (
-        "Half: `PollInterval.compute` failed at rank 1 in round 0",
-        "`PollInterval.compute` failed",
-        "`PollInterval.compute` failed",
+        "Half: `Naps.compute` failed at rank 1 in round 0",
+        "`Naps.compute` failed",
+        "`Naps.compute` failed",
     ),
     "gradient": ("", "Half: `Bowl.gradient` failed at rank . in round 0"),
     "evaluate": ("`Bowl.evaluate` failed",) * 2,

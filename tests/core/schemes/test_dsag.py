@@ -51,7 +51,7 @@ def test_the_forecast_charges_decoding_and_goes_on_from_batch_to_batch(
     e = experiment(rounds=40, delays={"kind": "exponential", "mean": 1.0}).replace(decode_rate=3e3)
     line, _ = simulated(e)
     np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0), rtol=1e-9)
-    monkeypatch.setattr("workbench.core.forecasting.BATCH", 7 * N)
+    monkeypatch.setattr("workbench.core.forecasting.MAX_TIMES_PER_BATCH", 7 * N)
     np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0), rtol=1e-9)
 
 

@@ -18,7 +18,7 @@ def test_messages_of_few_parts_commit_what_rows_of_all_parts_commit(spec: dict[s
     e = wb.Experiment(**spec)
     line, rows = simulated(e)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workbench.core.engine.virtual.arithmetic.MANY", 0)
+        patch.setattr("workbench.core.engine.virtual.arithmetic.MIN_DENSE_PARTS", 0)
         other, few = simulated(e)
     assert line.times == other.times
     np.testing.assert_allclose(line.residuals, other.residuals, atol=1e-9)

@@ -23,9 +23,9 @@ for round in range(4):
     post.send([0], Envelope(7, round, 0, 0, 0, 0, 0.0, 0.0, "coded"), np.full({floats}, float(round)))
 if {twice}:
     post.comm.Send([post.outputs[-1][1], MPI.BYTE], 0, 1)
-post.farewell()
+post.send_goodbye()
 until = time.monotonic() + 20
-while not post.quiet and time.monotonic() < until:
+while not post.drained and time.monotonic() < until:
     letters += post.poll()
 post.free()
 print([envelope.round for envelope, _ in letters], [set(value.tolist()) for _, value in letters], refused)

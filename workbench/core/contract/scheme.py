@@ -133,7 +133,7 @@ class Scheme(Family):
         """How many may be late, and of how many: a tree's parent has few children; None: it has no such number.
 
         >>> from workbench.core.schemes import get
-        >>> get("CR")(children=4, layers=3, stragglers=1).may_be_late(84)
+        >>> get("CR")(children=4, layers=3, stragglers=1).tolerated(84)
         (1, 4)
         """
         numbers = self.model_dump()

@@ -24,7 +24,7 @@ from workbench.core.running.simulated import run_simulated, start_simulated
 from workbench.core.trace.trace import Trace
 
 INTERNAL = (
-    "vandals",
+    "message_faults",
     "make",
 )  # parameters of starters that are no options: for tests, and for other kinds of runs
 F = TypeVar("F", bound=Callable[..., Any])

@@ -70,7 +70,7 @@ class Pool(ABC):
 
     @abstractmethod
     def words(self) -> dict[str, Any]:
-        """What owner.json says of the newest run: enough for `Site.holder` to find it from another process."""
+        """What owner.json says of the newest run: enough for `Site.owner` to find it from another process."""
 
     def release(self) -> None:
         """Let go of what it takes to use it; its ranks end by themselves."""

@@ -60,9 +60,9 @@ class Task:
     hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
     crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `launch.rank.damage`
-    controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `steered`
-    code: str = ""  # classes of the user's own, by value, see `base.byvalue`; kept nowhere
+    message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `mpi.launch.rank.fault_injection`
+    controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `controller_of`
+    code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
     # Modules of the package that have its classes: ranks need not look through all others.
     homes: Sequence[str] = ()
 

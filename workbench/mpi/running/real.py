@@ -422,7 +422,7 @@ def start_real(
 
     Other Parameters
     ----------------
-    vandals
+    message_faults
         Damage to messages, for tests; see `workbench.mpi.launch.rank.fault_injection`.
     make
         Makes the run; another kind hands itself to other processes than the warm ranks.

@@ -36,7 +36,7 @@ def test_it_shows_what_there_is_and_says_what_failed(folder: Path) -> None:
     assert "failed: 6 of 8 runs done, 1 failed" in plot.bar.value
     assert 'value="0.8750"' in plot.bar.value
     assert "broken: QuorumLost: &lt;round&gt; 1" in plot.failures.value
-    assert (plot.stop_button.disabled, plot.go_button.disabled) == (True, False)
+    assert (plot.stop_button.disabled, plot.resume_button.disabled) == (True, False)
     assert plot.plot.label == "Time of the whole run by scheme"
     assert plot.table is not None
     assert plot.plot.current() == wb.figures.bands(wb.runs(folder).mean("time"))

@@ -53,7 +53,7 @@ class Experiment {
   });
 }
 N["workbench.core.experiment.Experiment"] = native((_, kw) => new Experiment({ scheme_args: {}, ...kw }));
-N["workbench.core.presets.codedreduce.rivals"] = native(([children, layers, stragglers], { rounds, link, ...common }) => {
+N["workbench.core.presets.codedreduce.baselines"] = native(([children, layers, stragglers], { rounds, link, ...common }) => {
   let workers = 0;
   for (let layer = 1; layer <= layers; layer++) workers += children ** layer;
   const late = Math.min(py.round([(stragglers * workers) / children]), workers - 1);
