@@ -1,4 +1,4 @@
-"""Round times without an event loop: vectorised order statistics over drawn compute times; see `contract.round_times`."""
+"""Round times without an event loop: order statistics over drawn compute times; see `contract.round_times`."""
 
 from __future__ import annotations
 

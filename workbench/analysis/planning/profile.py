@@ -422,7 +422,7 @@ class ClusterProfile(Settings):
     def load(cls, path: str | Path, *, trust: bool = False) -> ClusterProfile:
         """Read a profile; raises `SettingError` that names file, field and value.
 
-        `trust`: run code that the file names, such as a delay model of "mine.py:Naps"; otherwise such a file is refused.
+        `trust`: run code that the file names, as in "mine.py:Naps"; otherwise such a file is refused.
         """
         check_kind("trust", trust, bool)
         file = path_of(path, "path")

@@ -60,7 +60,7 @@ class Rounds:
 
     @classmethod
     def of(cls, trace: Trace) -> Self:
-        """Build it from a run's events; raise `SettingError` without events, or if `round_times` cannot describe its rounds."""
+        """Build it from a run's events; raise `SettingError` without events, or if `round_times` does not fit."""
         e = trace.experiment
         if e.built_scheme.data_dependent or e.built_scheme.self_paced or e.built_scheme.delayed:
             why = "whom it waits for cannot be told from its draws alone"

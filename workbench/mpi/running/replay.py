@@ -42,9 +42,9 @@ def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: boo
     `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
 
     Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models
-    and whose workers leave work half done (`Scheme.non_preemptive`) or that was resumed, or whose scheme looks at the clock
-    (`Scheme.clock_driven`), and where notes end early or name answers that nobody can have sent; `SettingError` where files
-    were changed since the run ended.
+    and whose workers leave work half done (not `Scheme.non_preemptive`) or that was resumed, or whose scheme looks at
+    the clock (`Scheme.clock_driven`), and where notes end early or name answers that nobody can have sent;
+    `SettingError` where files were changed since the run ended.
     """
     home = path_of(folder, "folder")
     with runnable(home, trust) as e, one_thread():

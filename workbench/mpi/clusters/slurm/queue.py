@@ -52,7 +52,7 @@ def call(*command: str) -> str:
 
 
 def jobs(*which: str) -> list[Job]:
-    """Return the jobs that squeue lists, by its own words for which; raise `CommandRejected` where it lists something else."""
+    """Return the jobs that squeue lists, by its own words for which; raise `CommandRejected` for other output."""
     if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
         return found
     raise CommandRejected("squeue", f"{NOT_SLURM} ({quoted(answer, 100)})")
