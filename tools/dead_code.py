@@ -21,7 +21,7 @@ DECORATORS = [
     "@overload",
 ]
 NAMES = {
-    "our own messages": ["do_*", "job_*", "sit"],
+    "our own messages": ["do_*", "job_*", "init_rank"],
     "one for each kind of Python's syntax": ["s_*", "x_*"],
     "python": ["__getattr__", "__dir__", "__signature__", "showwarning", "category", "filename", "lineno"],
     "its libraries": ["log_message", "handle_starttag", "find_class"],
@@ -31,7 +31,7 @@ NAMES = {
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],
     "plotly": ["_validate"],
-    "pytest": ["test_*", "pytest_*", "pytestmark"],
+    "pytest": ["test_*", "pytest_*", "pytestmark", "collect_ignore_glob"],
     "pydantic": ["model_config", "__pydantic_*"],
     "pyyaml": ["yaml_implicit_resolvers"],
     "jupyter_client": ["connection_file", "transport", "pgid"],
