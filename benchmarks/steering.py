@@ -7,8 +7,9 @@ time of the run with `adaptive = True` over that of the quickest of the very can
 (`Experiment.adaptive_controller().configurations`), each run from the first round to the last under the same seed,
 less 1; below 0 it was quicker than all of them. The fixed ones begin with their own samples in place, the run with
 those of the code that it begins with. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded
-order ("recorded") and by blocks ("blocks"): bursts stay in both. Laws with change points are made here. `--real 3`: three runs on real
-processes in which steering pays, and three in which nothing may change, beside the same runs with the plan fixed.
+order ("recorded") and by blocks ("blocks"): bursts stay in both. Laws with change points are made here. `--real 3`:
+three runs on real processes in which steering pays, and three in which nothing may change, beside the same runs with
+the plan fixed.
 """
 
 from __future__ import annotations
