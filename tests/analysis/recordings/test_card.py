@@ -117,7 +117,7 @@ def test_a_card_is_text_whatever_law_fits_best(kind: str, monkeypatch: pytest.Mo
     times = np.ones((30, 4)) + 0.1 * np.random.default_rng(0).random((30, 4))
     for more in (
         {},
-        {"who": [2, 3]} if kind == "heterogeneous" else {"worker": 2} if kind == "changing" else {},
+        {"slow_workers": [2, 3]} if kind == "heterogeneous" else {"worker": 2} if kind == "changing" else {},
     ):
         law = Law(
             delays={"kind": kind, **more},

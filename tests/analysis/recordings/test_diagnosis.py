@@ -323,7 +323,7 @@ def test_a_problem_of_ones_own_says_that_it_computes_on_a_processor(
     ("seed", "says"),
     [
         ("1", "seed = '1': is text; write 1"),
-        (1.5, "seed = 1.5: is no whole"),
+        (1.5, "seed = 1.5: is not a whole"),
         (None, "seed = None"),
         (-1, "seed = -1: take 0"),
     ],

@@ -125,7 +125,7 @@ def _grown(lasts: float, steps: int) -> float:
 
 
 def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random.Generator) -> Array:
-    """The same for one score, (steps, workers); `lasts`: see `_lasting`; `cut`: lateness as it is cut.
+    """The same for one score, (steps, workers); `lasts`: see `_variance_inflation`; `cut`: lateness as it is cut.
 
     What goes up and down around everybody's own mean is dealt out anew for every block of steps; the sums say how far
     chance takes the unluckiest. Blocks keep bursts together. As lateness remembers beyond a block, sums of the series

@@ -93,7 +93,7 @@ def delays() -> SearchStrategy[dict[str, Any]]:
         _law("exponential", mean=0.1),
         _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
         _law("heterogeneous", shift=one([5e-5, 0.01]), factor=one([2.0, 3.0, 10.0]), active_straggles=share),
-        _law("markov", factor=one([2.0, 10.0]), enter=st.floats(0.05, 1)),
+        _law("markov", factor=one([2.0, 10.0]), p_slow=st.floats(0.05, 1)),
     )
 
 

@@ -29,7 +29,7 @@ MAX_TIMES_PER_BATCH = 2_000_000  # drawn times held at once
 
 def _not_available(*_: Any) -> Any:
     raise RunError(
-        "odds: a scheme asks for single draws or parts of loads, of which these times tell nothing"
+        "round_times: a scheme asks for single draws or parts of loads, of which these times tell nothing"
     )
 
 
@@ -38,9 +38,10 @@ class SampledTimes:
     """Some rounds of drawn times: what a scheme's `round_times` works on.
 
     `seconds`, `send` and `progress` are drawn; `link`, `floats` (p), `decode_rate` (floats/s) and `samples` are the
-    experiment's; `ties`: who comes first; `carry`: what the rounds before left behind. `first`, `job`, `sent` and
-    `tie`: for schemes whose workers go through the draws at their own pace (see `Compute.draw`), to which `seconds` and
-    `send` say nothing. `total` and `at`: for schemes whose rounds reach into later ones.
+    experiment's; `tie_order`: who comes first; `state`: what the rounds before left behind. `first_round`,
+    `load_seconds`, `send_seconds` and `tie_order_of`: for schemes whose workers go through the draws at their own pace
+    (see `Compute.draw`), to which `seconds` and `send` say nothing. `total_rounds` and `block`: for schemes whose
+    rounds reach into later ones.
 
     >>> SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
     0.0
@@ -113,7 +114,7 @@ class SampledTimes:
 class RoundTimes:
     """Outcome of every round: seconds, gradient messages received, bytes received; each (rounds,).
 
-    `carry`: what the next rounds must know.
+    `state`: what the next rounds must know.
 
     >>> RoundTimes(np.array([0.5]), np.array([3.0]), np.array([240.0])).seconds.shape
     (1,)

@@ -117,9 +117,8 @@ class RankEngine:
         self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
         plan = setup.plan
         self.emulated = setup.emulate == "all"
-        self.compute_times = (
-            None if setup.emulate == "nothing" else ComputeTimes(setup.scheme, plan, setup.delays)
-        )
+        draws = setup.emulate != "nothing"
+        self.compute_times = ComputeTimes(setup.scheme, plan, setup.delays) if draws else None
         # A message, the time at which it was through the port, when it was sent, and its length.
         self.inbox = Inbox()
         self.port: Port | None = None  # real links have their own
@@ -397,10 +396,8 @@ class RankEngine:
             self.round = max(self.round, effect.round)
         if kind == MODEL and self.port is not None:
             self.port.sent_down(effect.round, arrives, to)
-        words = (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind)
-        self.transport.send(
-            to, named(Envelope, words), effect.value, newest=kind == MODEL and not effect.every
-        )
+        words = named(Envelope, (0, effect.round, self.rank, effect.number, 0, floats, sent, arrives, kind))
+        self.transport.send(to, words, effect.value, newest=kind == MODEL and not effect.every)
 
     def _way(self, effect: Send, floats: int) -> float:
         """Seconds until a message is at the receiver's port, or, of a model, until the receiver has it."""
@@ -413,7 +410,7 @@ class RankEngine:
         return link.latency + (0.0 if sending is None else float(sending[self.rank - 1]))
 
     def _compute(self, effect: Compute) -> Any:
-        setup, ledger = self.setup, self.ledger
+        setup, ledger, times = self.setup, self.ledger, self.compute_times
         if self.rank in setup.crashes and effect.round >= setup.crashes[self.rank][0]:
             self.context.crash(setup.crashes[self.rank][1])
         self.round = max(self.round, effect.round)
@@ -421,14 +418,12 @@ class RankEngine:
             return None
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         start = self.logical if self.emulated else time.monotonic()
-        end = (
-            start if self.compute_times is None else self.compute_times.end(start, self.rank, effect, samples)
-        )
+        end = start if times is None else times.end(start, self.rank, effect, samples)
         if self.lookahead is not None and effect.unless is not None:
-            return self._compute_ahead(effect, samples, start, end, self.lookahead)
+            return self._compute_ahead(self.lookahead, effect, samples, start, end)
         ledger.add("started", min(effect.round, setup.rounds - 1), samples)
         value = self._compute_real(effect)
-        if value is None or (self.compute_times is not None and self._cut(effect, end)):
+        if value is None or (times is not None and self._cut(effect, end)):
             ledger.add("abandoned", effect.round)
             return None
         self.advance_clock(end)
@@ -436,7 +431,7 @@ class RankEngine:
         return value
 
     def _compute_ahead(
-        self, effect: Compute, samples: int, start: float, end: float, ahead: LookaheadWork
+        self, ahead: LookaheadWork, effect: Compute, samples: int, start: float, end: float
     ) -> Any:
         """Really compute, then go on as if the drawn time were over already."""
         value = self._compute_real(effect)

@@ -1,7 +1,7 @@
 """How a message looks on the wire: a header of fixed length, then numbers, float64 or float32.
 
 The header says whose message of which run and round this is, how long it is, and what its words add up to (see
-`Sheet.checksum`). So a receiver can refuse what is damaged, foreign or sent twice, and name the sender. Nothing is
+`Buffer.checksum`). So a receiver can refuse what is damaged, foreign or sent twice, and name the sender. Nothing is
 pickled.
 
 A hundred ranks on few cores find their caches cold at every message: what counts here is how many different functions
@@ -96,7 +96,7 @@ class Buffer:
 
 
 def _table(words: Words) -> tuple[Words | None, Words]:
-    """All words but the first, as the rows of a table, and those that do not fill a row; see `Sheet.checksum`."""
+    """All words but the first, as the rows of a table, and those that do not fill a row; see `Buffer.checksum`."""
     words = words[1:]
     if len(words) < _SHORT:
         return None, words

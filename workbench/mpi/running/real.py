@@ -42,16 +42,9 @@ from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.launch import task as tasks
 from workbench.mpi.launch.site import Pool, RunOwner
-from workbench.mpi.launch.task import (
-    Task,
-    check_begun,
-    controller_state,
-    data_of,
-    not_finite,
-    rebuilt,
-    task_of,
-)
+from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, task_of
 from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.ownership import (
     begun,
@@ -219,7 +212,7 @@ class RealRun(Run):
         if not self.experiment.adaptive:
             return None
         self._planned = self._planned or self.experiment.adaptive_controller()
-        return controller_state(self._planned, changes, left)
+        return tasks.controller_state(self._planned, changes, left)
 
     def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
         """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
@@ -280,9 +273,7 @@ class RealRun(Run):
     def follow(self, holder: RunOwner | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
         self.watch(holder)
-        while (
-            self.changing_scheme and Lock(self.home / RUN_LOCK).held
-        ):  # who has begun it hands in the next stretch
+        while self.changing_scheme and Lock(self.home / RUN_LOCK).held:  # its owner hands in the next stretch
             time.sleep(LOOK_EVERY)
             self.watch()
         self._finish()
@@ -435,11 +426,8 @@ def start_real(
     """
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
-    options |= {
-        "checkpoint_every": checkpoint_every,
-        "patience": patience,
-        "message_faults": message_faults or {},
-    }
+    options |= {"checkpoint_every": checkpoint_every, "patience": patience}
+    options["message_faults"] = message_faults or {}
     check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
