@@ -420,7 +420,7 @@ class RankEngine:
         start = self.logical if self.emulated else time.monotonic()
         end = start if times is None else times.end(start, self.rank, effect, samples)
         if self.lookahead is not None and effect.unless is not None:
-            return self._compute_ahead(self.lookahead, effect, samples, start, end)
+            return self._look_ahead(self.lookahead, effect, samples, start, end)
         ledger.add("started", min(effect.round, setup.rounds - 1), samples)
         value = self._compute_real(effect)
         if value is None or (times is not None and self._cut(effect, end)):
@@ -430,17 +430,17 @@ class RankEngine:
         ledger.computed(effect.round, samples, start, self.logical)
         return value
 
-    def _compute_ahead(
-        self, ahead: LookaheadWork, effect: Compute, samples: int, start: float, end: float
+    def _look_ahead(
+        self, work: LookaheadWork, effect: Compute, samples: int, start: float, end: float
     ) -> Any:
         """Really compute, then go on as if the drawn time were over already."""
         value = self._compute_real(effect)
         if value is None:
-            ahead.add(effect.round, samples, start, math.inf)
+            work.add(effect.round, samples, start, math.inf)
             return None
         overrun = time.monotonic() > end + TOLERANCE
         self.advance_clock(end)
-        ahead.add(effect.round, samples, start, self.logical, overrun)
+        work.add(effect.round, samples, start, self.logical, overrun)
         return value
 
     def _resolve_lookahead(self, moment: float) -> None:
