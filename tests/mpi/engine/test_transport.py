@@ -14,11 +14,11 @@ SCRIPT = """
 import time
 import numpy as np
 from mpi4py import MPI
-from workbench.mpi.engine.transport import Post
+from workbench.mpi.engine.transport import Transport
 from workbench.mpi.engine.wire import Envelope
 
 refused, letters = [], []
-post = Post(MPI.COMM_SELF.Dup(), 7, [0], {floats}, lambda *what: refused.append(what))
+post = Transport(MPI.COMM_SELF.Dup(), 7, [0], {floats}, lambda *what: refused.append(what))
 for round in range(4):
     post.send([0], Envelope(7, round, 0, 0, 0, 0, 0.0, 0.0, "coded"), np.full({floats}, float(round)))
 if {twice}:
@@ -55,15 +55,15 @@ import sys
 from pathlib import Path
 import numpy as np
 from mpi4py import MPI
-from workbench.mpi.engine.wakeup import Bell
-from workbench.mpi.engine.transport import Post
+from workbench.mpi.engine.wakeup import WakeupPipe
+from workbench.mpi.engine.transport import Transport
 from workbench.mpi.engine.wire import Envelope
 
 folder, floats, messages = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 comm = MPI.COMM_WORLD
 me, other = comm.rank, 1 - comm.rank
-bell = Bell(folder, me)
-post = Post(comm.Dup(), 7, [other], floats, lambda *what: sys.exit(str(what)), bell)
+bell = WakeupPipe(folder, me)
+post = Transport(comm.Dup(), 7, [other], floats, lambda *what: sys.exit(str(what)), bell)
 comm.Barrier()
 late = []
 for number in range(me, 2 * messages, 2):

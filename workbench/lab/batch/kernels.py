@@ -78,7 +78,7 @@ class Kernel:
 
 
 class KernelForkServer:
-    """Our end of the process that forks kernels; see `nursery.py`.
+    """Our end of the process that forks kernels; see `forkserver.py`.
 
     sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
     """

@@ -430,17 +430,15 @@ class RankEngine:
         ledger.computed(effect.round, samples, start, self.logical)
         return value
 
-    def _look_ahead(
-        self, work: LookaheadWork, effect: Compute, samples: int, start: float, end: float
-    ) -> Any:
+    def _look_ahead(self, work: LookaheadWork, effect: Compute, count: int, start: float, end: float) -> Any:
         """Really compute, then go on as if the drawn time were over already."""
         value = self._compute_real(effect)
         if value is None:
-            work.add(effect.round, samples, start, math.inf)
+            work.add(effect.round, count, start, math.inf)
             return None
         overrun = time.monotonic() > end + TOLERANCE
         self.advance_clock(end)
-        work.add(effect.round, samples, start, self.logical, overrun)
+        work.add(effect.round, count, start, self.logical, overrun)
         return value
 
     def _resolve_lookahead(self, moment: float) -> None:

@@ -36,14 +36,14 @@ needs_namespaces = pytest.mark.skipif(
 CHILD = """
 import ctypes, os, socket, sys
 import fcntl  # as nobody, Python's files may be out of reach
-from workbench.mpi.launch.head.supervisor import enclose
+from workbench.mpi.launch.head.supervisor import unshare_network
 
 if sys.argv[1] == "nobody":
     os.setgroups([])
     os.setgid(65534), os.setuid(65534)
     ctypes.CDLL(None).prctl(4, 1)  # dumpable, as after a program's start; else its /proc is root's
 user = os.geteuid()
-enclose()
+unshare_network()
 assert os.geteuid() == user and os.stat(f"/proc/{os.getpid()}").st_uid == user
 assert [name for _, name in socket.if_nameindex()] == ["lo"]
 print("enclosed")

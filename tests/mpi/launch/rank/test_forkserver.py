@@ -26,7 +26,7 @@ NURSERY = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
-from workbench.mpi.launch.rank.forkserver import Nursery
+from workbench.mpi.launch.rank.forkserver import RankForkServer
 
 folder = Path(sys.argv[1])
 
@@ -38,7 +38,7 @@ def rank():
     Path(folder, "aside" + words["NUMBER"]).rename(folder / ("rank" + words["NUMBER"]))
     time.sleep(600)
 
-sys.exit(Nursery(folder, rank).run(sys.argv[2:], lambda: None))
+sys.exit(RankForkServer(folder, rank).run(sys.argv[2:], lambda: None))
 """
 
 
