@@ -1,0 +1,124 @@
+"""Every public name, field and command of version 1.0 is still there, or docs/moving-from-1.0.md has it in "before"."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import workbench as wb
+from workbench.cli.main import cli
+from workbench.core.contract.delays import delay_models
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = json.loads((ROOT / "tests" / "corpus" / "names.json").read_text())
+PAGE = (ROOT / "docs" / "moving-from-1.0.md").read_text()
+
+
+def rows(title: str) -> list[list[str]]:
+    """Return the cells of the table below a title, without backticks."""
+    section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
+
+
+TITLES = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)[1:]
+BEFORE = [row[-2] for title in TITLES if title not in ("Packages", "Modules") for row in rows(title)]
+MOVED = {before: now for title in ("Packages", "Modules") for before, now in rows(title)}
+
+
+def module_now(name: str) -> str:
+    """Return the path of today of a module of version 1.0.
+
+    >>> module_now("core.odds"), module_now("trace.table"), module_now("core.delays.base")
+    ('workbench.core.contract.round_times', 'workbench.analysis.tables.table', 'workbench.core.contract.delays.base')
+    """
+    head, tail = name, ""
+    while head not in MOVED:
+        head, _, last = head.rpartition(".")
+        tail = f".{last}{tail}"
+    return MOVED[head] + tail
+
+
+def member_of(owner: Any, path: str) -> bool:
+    """Return whether an object has an attribute or a field, however deep."""
+    for part in path.split("."):
+        if part in getattr(owner, "model_fields", {}) or part in getattr(owner, "__annotations__", {}):
+            return True
+        if not hasattr(owner, part):
+            return False
+        owner = getattr(owner, part)
+    return True
+
+
+def listed(name: str) -> bool:
+    """Return whether the page has the name of version 1.0, or of what it is in, in the column "before"."""
+    parts = name.split(".")
+    return any(".".join(parts[:end]) in BEFORE for end in range(1, len(parts) + 1))
+
+
+@pytest.mark.parametrize("title", ["Packages", "Modules"])
+def test_modules_of_today_exist(title: str) -> None:
+    for before, now in rows(title):
+        assert import_module(now).__name__ == now, before
+
+
+@pytest.mark.parametrize("name", NAMES["api"])
+def test_a_public_name_is_there_or_listed(name: str) -> None:
+    if name.startswith("wb."):
+        path = name.removeprefix("wb.")
+        short = path.removeprefix("figures.").removeprefix("batch.")
+        assert member_of(wb, path) or listed(path) or listed(short)
+    else:
+        module, _, what = name.removeprefix("workbench.").partition(":")
+        short = f"{module}.{what}"
+        deep = [row for row in BEFORE if row.startswith(f"{module}.") and row.endswith(f".{what}")]
+        assert member_of(import_module(module_now(module)), what) or listed(short) or deep
+
+
+@pytest.mark.parametrize("name", NAMES["commands"])
+def test_a_command_is_there_or_listed(name: str) -> None:
+    command: click.Command | None = cli
+    for word in name.split()[1:]:
+        context = click.Context(cli)
+        command = command.get_command(context, word) if isinstance(command, click.Group) else None
+    if command is None:
+        assert any(row.startswith(f"{name} ") for row in BEFORE)
+    else:
+        params = [each for each in command.params if not getattr(each, "hidden", False)]
+        options = {word for each in params for word in (*each.opts, *each.secondary_opts)}
+        assert {word for word in NAMES["commands"][name] if word.startswith("-")} <= options
+
+
+KINDS = {"delays": lambda kind: delay_models()[kind], "scheme": wb.schemes.get, "problem": wb.problems.get}
+FIELDS = [  # parts of a profile are loaded in test_corpus
+    name
+    for name in NAMES["fields"]
+    if name.split(".")[0] in KINDS or name in ("Experiment", "Fault", "ClusterProfile")
+]
+CLASSES = [  # others have another name, which test_a_public_name_is_there_or_listed looks for
+    name for name in NAMES["members"] if name.startswith("wb.") and member_of(wb, name.removeprefix("wb."))
+]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_is_there_or_listed(name: str) -> None:
+    family, _, kind = name.partition(".")
+    owner = KINDS[family](kind) if family in KINDS else getattr(wb, family)
+    renamed = {(row[0], row[1]) for row in rows("Fields")}
+    for field in set(NAMES["fields"][name]) - set(owner.model_fields):
+        assert (f"delays of kind {kind}", field) in renamed or f"{family}.{field}" in BEFORE
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_member_is_there_or_listed(name: str) -> None:
+    path = name.removeprefix("wb.")
+    for member in NAMES["members"][name]:
+        assert member_of(wb, f"{path}.{member}") or any(
+            re.search(rf"(^|\.){re.escape(member)}(\(\))?$", row) for row in BEFORE
+        ), member
