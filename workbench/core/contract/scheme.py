@@ -108,7 +108,7 @@ class Scheme(Family):
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
         """Worker of the plan whose parts each worker takes in a round, (workers,); None: its own, always.
 
-        Counted from 0. Schemes that shuffle override it; `held` and `encoding`, delays and forecasts follow.
+        Counted from 0. Schemes that shuffle override it; `round_plan` and `encoding`, delays and forecasts follow.
         """
         return None
 

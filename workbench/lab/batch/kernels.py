@@ -69,7 +69,7 @@ class Kernel:
     terminate = kill
 
     def told(self, message: dict[str, Any]) -> None:
-        """Take note of what the nursery says."""
+        """Take note of what the fork server says."""
         self.pid = message.get("pid", self.pid)
         if "code" in message:
             self.code = message["code"]
@@ -95,10 +95,10 @@ class KernelForkServer:
         self.ready = self.gone = False
         self._numbers = count()
         self._sending = Lock()
-        Thread(target=self._listen, name="workbench-nursery", daemon=True).start()
+        Thread(target=self._listen, name="workbench-forkserver", daemon=True).start()
 
     def fork(self, **request: Any) -> Kernel | None:
-        """Ask for a kernel; None when the nursery is gone."""
+        """Ask for a kernel; None when the fork server is gone."""
         kernel, number = Kernel(), next(self._numbers)
         self.kernels[number] = kernel
         try:
@@ -181,7 +181,7 @@ class Kernels:
             process.kill()
 
     def fork(self, **request: Any) -> Kernel:
-        """Fork a kernel; a nursery that was killed is replaced."""
+        """Fork a kernel; a fork server that was killed is replaced."""
         for _ in range(3):
             if kernel := self._warm().fork(**request):
                 return kernel

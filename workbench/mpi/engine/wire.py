@@ -140,7 +140,7 @@ def _shape(value: Any, width: int) -> tuple[bytes, int]:
 def decode_message(buffer: Buffer, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
     """Read a message of `length` bytes (None: as it says) that came from `sender`; vectors are views of the sheet.
 
-    Raises `Refused`: truncated, damaged, of another run or sender, or with numbers that are not finite.
+    Raises `MessageRejected`: truncated, damaged, of another run or sender, or with numbers that are not finite.
     """
     if length is not None and length < HEADER:
         raise MessageRejected("truncated")

@@ -63,7 +63,7 @@ class Gateway:
     patience: float = 30.0  # s after which a silent host is given up while connecting
 
     def connect(self, module: str, **words: Any) -> Connection:
-        """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `Lost`."""
+        """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `ConnectionLost`."""
         return Connection(self, module, words)
 
     def words(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Connection:
             raise ConnectionLost(f"{self.gateway.host}: {word['error']}")
 
     def _put(self, data: bytes) -> None:
-        """Write while connecting; raises `Lost` where the other end does not read."""
+        """Write while connecting; raises `ConnectionLost` where the other end does not read."""
         pipe, rest = self._in.fileno(), memoryview(data)
         os.set_blocking(pipe, False)
         try:
@@ -167,7 +167,7 @@ class Connection:
     def ask(
         self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **words: Any
     ) -> tuple[dict[str, Any], bytes]:
-        """Have something done; its answer. Raises `Lost`, or `ClusterError` with what the agent says went wrong.
+        """Have something done; its answer. Raises `ConnectionLost`, or `ClusterError` with what the agent says went wrong.
 
         `said` hears how far that is; if it raises, the connection is closed.
         """

@@ -39,7 +39,7 @@ def send(link: Connection, data: Any, progress: ProgressCallback) -> None:
 
 
 def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
-    """The other end of `ship`: append to a file; `first` and `last`: of the whole folder."""
+    """The other end of `send`: append to a file; `first` and `last`: of the whole folder."""
     place = _place(key)
     # A process serves one connection.
     aside = place.with_name(f".{key}-{os.uname().nodename}-{os.getpid()}.tmp")

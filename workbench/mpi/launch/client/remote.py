@@ -51,7 +51,7 @@ class RemoteSite(Site):
     cache: str | None  # folder for all caches there; None: the usual one
 
     def connect(self) -> Connection:
-        """Start the agent; raises `Lost`."""
+        """Start the agent; raises `ConnectionLost`."""
         files = {name: read_text(path) for name, path in self.files.items()}
         return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
 

@@ -1,4 +1,4 @@
-"""Damage to messages on purpose, to show that it is noticed: a vandal sits between a rank and the network.
+"""Damage to messages on purpose, to show that it is noticed: `FaultyTransport` sits between a rank and the network.
 
 `Task.message_faults`: which rank damages its answers of which round, and how: "nan", "inf", "flip" (one bit of the
 numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (marked as another rank's). Under

@@ -1,9 +1,9 @@
 """One process that imports everything once, and forks a rank for each process that mpiexec starts on this machine.
 
 85 ranks that each import what they need take two cores 13 s, 85 forks one. What mpiexec starts is a stub (`stub.py`):
-it knocks at the nursery's door and waits. The forked rank takes over the stub's environment, by which MPI knows it, and
-joins the world in its place. Where the rank ends, the nursery hangs up, and the stub dies; where the stub ends, the
-rank is killed; where the nursery ends, however that is, all ranks, stubs and mpiexec do.
+it connects to the fork server and waits. The forked rank takes over the stub's environment, by which MPI knows it, and
+joins the world in its place. Where the rank ends, the fork server hangs up, and the stub dies; where the stub ends, the
+rank is killed; where the fork server ends, however that is, all ranks, stubs and mpiexec do.
 
 Linux only: it asks the system whose connection it is, and what that process was started with.
 """
@@ -84,25 +84,25 @@ class RankForkServer:
         if not any(words):  # it was killed in this moment
             stub.close()
             return
-        nursery = os.getpid()
+        forkserver = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
             say("failed", json.dumps(f"a rank cannot be forked ({error})"))
             raise
         if not pid:
-            self._leave(dict(word.split(b"=", 1) for word in words if b"=" in word), stub, nursery)
+            self._leave(dict(word.split(b"=", 1) for word in words if b"=" in word), stub, forkserver)
             self.run_rank()
         self.stubs[pid] = stub
         self.waiting.register(stub, selectors.EVENT_READ, pid)
 
-    def _leave(self, environment: dict[bytes, bytes], stub: socket.socket, nursery: int) -> None:
+    def _leave(self, environment: dict[bytes, bytes], stub: socket.socket, forkserver: int) -> None:
         """In the forked process: become what the stub would have been."""
         signal.set_wakeup_fd(-1)
         for which in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)
         die_with_parent()
-        if os.getppid() != nursery:  # it died before
+        if os.getppid() != forkserver:  # it died before
             os.kill(os.getpid(), signal.SIGKILL)
         for end in (self.listener, self.wake, self.alarm, stub, *self.stubs.values()):
             end.close()  # a stub has to see at once that its own rank has ended

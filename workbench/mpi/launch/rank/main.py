@@ -56,9 +56,9 @@ if __name__ == "__main__":
     if command:
         faulthandler.register(signal.SIGUSR1)
         try:
-            nursery = RankForkServer(Path(folder), lambda: main(Path(folder)))
+            forkserver = RankForkServer(Path(folder), lambda: main(Path(folder)))
         except OSError:  # no sockets in this folder: every rank imports for itself
             start = command[: command.index("-n") + 2]
             os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS, folder])
-        sys.exit(nursery.run(command, partial(imported, preload=True)))
+        sys.exit(forkserver.run(command, partial(imported, preload=True)))
     main(Path(folder))

@@ -419,12 +419,12 @@ def _transport(task: Task, rank: int, ahead: float) -> Callable[..., Transport]:
     if plans is None:
         return carried(Transport, ahead) if ahead else Transport
 
-    def vandal(*args: Any) -> Transport:
+    def faulty(*args: Any) -> Transport:
         post = FaultyTransport(*args)
         post.plans = {int(round): how for round, how in plans.items()}
         return post
 
-    return vandal
+    return faulty
 
 
 def _record(task: Task) -> RunRecorder:

@@ -54,7 +54,7 @@ def serve(folder: Path) -> None:
 
 
 def preload() -> None:
-    """Do once what every rank of a nursery would do when its first run begins.
+    """Do once what every rank of a fork server would do when its first run begins.
 
     Nothing of other packages is imported: it may start threads, of which a forked process has none.
     """

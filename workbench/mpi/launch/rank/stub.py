@@ -8,13 +8,13 @@ import _socket  # not `socket`, which takes as long to import as all of this to 
 import os
 import sys
 
-LISTENER = "nursery"  # the nursery's socket, in the pool's folder
+LISTENER = "nursery"  # the fork server's socket, in the pool's folder
 
 if __name__ == "__main__":
     try:
         os.chdir(sys.argv[1])  # an address has room for 100 characters, a folder's path may be longer
         forkserver = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         forkserver.connect(LISTENER)
-        forkserver.recv(1)  # nothing, once the rank or the nursery has ended
+        forkserver.recv(1)  # nothing, once the rank or the fork server has ended
     finally:
         os.kill(os.getpid(), 9)
