@@ -167,7 +167,7 @@ class Connection:
     def ask(
         self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **words: Any
     ) -> tuple[dict[str, Any], bytes]:
-        """Have something done; its answer. Raises `ConnectionLost`, or `ClusterError` with what the agent says went wrong.
+        """Return an answer; raises `ConnectionLost`, or `ClusterError` with what went wrong there.
 
         `said` hears how far that is; if it raises, the connection is closed.
         """
