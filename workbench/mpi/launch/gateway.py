@@ -169,7 +169,7 @@ class Connection:
     ) -> tuple[dict[str, Any], bytes]:
         """Return an answer; raises `ConnectionLost`, or `ClusterError` with what went wrong there.
 
-        `said` hears how far that is; if it raises, the connection is closed.
+        `progress` is told how far that is; if it raises, the connection is closed.
         """
         with self._lock:
             if self._errors.closed:

@@ -86,7 +86,7 @@ class SlurmPool(FolderPool):
     def await_ready(self, progress: ProgressCallback = no_progress) -> None:
         """See `Pool.await_ready`; however long the job is in the queue, unless it could never start.
 
-        When it is broken off (`said` raises, Ctrl-C), the job is cancelled.
+        When it is broken off (`progress` raises, Ctrl-C), the job is cancelled.
         """
         try:
             while self.alive and self.job_status.job().waits and not self.files.log.exists():
