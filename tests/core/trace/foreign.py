@@ -249,7 +249,7 @@ def readers(root: Path, profile: Path) -> dict[str, Callable[[], object]]:
         found |= {f"resume {path.name}": lambda path=path: wb.resume(path).result()}
         found |= {f"read {path.name}": lambda path=path: wb.Experiment.read(path / "spec.json")}
         found |= {f"arrivals {path.name}": lambda path=path: replay_arrivals(path)}
-        for name in ("follow", "resume", "stop"):
+        for name in ("attach", "resume", "stop"):
             found |= {f"command {name} {path.name}": lambda path=path, name=name: cli(name, str(path))}
     found |= {
         "table": lambda: shown(root),
@@ -268,7 +268,7 @@ def readers(root: Path, profile: Path) -> dict[str, Callable[[], object]]:
         "profile": lambda: wb.ClusterProfile.load(profile),
         "command runs": lambda: cli("runs", str(root)),
         "command runs -o": lambda: cli("runs", str(root), "-o", str(root / "table.csv")),
-        "command watch": lambda: cli("watch", str(sweep), "--once"),
+        "command attach": lambda: cli("attach", str(sweep), "--once"),
         "command sweep": lambda: cli("sweep", str(sweep), "--quiet"),
         "command sweep --background": lambda: cli("sweep", str(sweep), "--background"),
         "command sweep --dry-run": lambda: cli("sweep", str(sweep), "--dry-run"),

@@ -109,7 +109,7 @@ def test_a_folders_cluster_is_refused(which: int, home: Path) -> None:
     assert not (home / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["follow", "resume", "stop"])
+@pytest.mark.parametrize("name", ["attach", "resume", "stop"])
 def test_commands_ask_too(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
