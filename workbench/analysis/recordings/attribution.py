@@ -53,7 +53,7 @@ def excess_over_median(times: Array) -> Array:
 def shapley_shares(over: Array) -> Array:
     """Everybody's part of the largest excess of a step: Shapley values, (steps, workers) as `over`.
 
-    >>> blame(np.array([[0.0, 0.0, 0.0, 1.0, 3.0]])).tolist()
+    >>> shapley_shares(np.array([[0.0, 0.0, 0.0, 1.0, 3.0]])).tolist()
     [[0.0, 0.0, 0.0, 0.5, 2.5]]
     """
     order = np.argsort(over, axis=1)
@@ -67,14 +67,14 @@ def shapley_shares(over: Array) -> Array:
 def p_values(times: Array, rng: np.random.Generator, reference: Array | None = None) -> Array:
     """How often somebody would be as late as each of the workers if no worker differed from another.
 
-    `times` (steps, workers). Three statistics: what a worker costs (`blame`), which finds who is seldom late but then
-    very; its time over the step's median, cut where it is odd; and its longest spell of lateness (`spell_p_values`),
-    which finds who is slow in a part of the steps. The smallest p-value counts, over its share of the level
-    (`WEIGHTS`). The unluckiest of all workers is compared, as any might have been named. `like`: times with the same
-    autocorrelation; by default these.
+    `times` (steps, workers). Three statistics: what a worker costs (`shapley_shares`), which finds who is seldom
+    late but then very; its time over the step's median, cut where it is odd; and its longest spell of lateness
+    (`spell_p_values`), which finds who is slow in a part of the steps. The smallest p-value counts, over its share
+    of the level (`WEIGHTS`). The unluckiest of all workers is compared, as any might have been named. `reference`:
+    times with the same autocorrelation; by default these.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
-    >>> (chances(times, np.random.default_rng(1)) < 0.01).tolist()
+    >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()
     [False, False, False, True]
     """
     if len(times) < 2:  # one step is no habit

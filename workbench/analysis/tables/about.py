@@ -49,7 +49,7 @@ def describe(folder: Path, **words: Any) -> RunNotes:
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = describe(folder, name="First", tags=["tree "])
     >>> describe(folder, note="good", archived=True)
-    About(name='First', note='good', tags=('tree',), when='', archived=True)
+    RunNotes(name='First', note='good', tags=('tree',), when='', archived=True)
     """
     if not folder.is_dir():
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")

@@ -86,7 +86,7 @@ def _fits(kind: Any, value: Any) -> bool:
 def _text(kind: Any) -> str:
     """What would work.
 
-    >>> _words(Sequence[int] | None)
+    >>> _text(Sequence[int] | None)
     'a list of a whole number, or None'
     """
     origin, inner = get_origin(kind), get_args(kind)

@@ -121,7 +121,7 @@ def check(
     --------
     >>> print(check("gd", only="pure", examples=3))
     gd keeps all laws that apply
-    pure  holds           the same call gives the same answer and changes nothing it was given
+    pure  passes          the same call gives the same answer and changes nothing it was given
     """
     check_kind("mpi", mpi, bool)
     kind = _kind(what)

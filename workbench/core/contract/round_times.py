@@ -43,7 +43,8 @@ class SampledTimes:
     (see `Compute.draw`), to which `seconds` and `send` say nothing. `total_rounds` and `block`: for schemes whose
     rounds reach into later ones.
 
-    >>> SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3))).decode(answers=3)
+    >>> draws = SampledTimes(np.ones((2, 3)), lambda floats: 0.0, Link(), 10, lambda which: np.zeros((2, 3)))
+    >>> draws.decode_seconds(answers=3)
     0.0
     """
 
@@ -261,8 +262,8 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
 
     `draws`: of all workers; `children` per parent, `layers` of workers.
 
-    >>> draws = SampledTimes.measured(np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]]), lambda floats: 0.0, Link(), 10,
-    samples=6)
+    >>> seconds = np.array([[1.0, 2.0, 4.0, 1.0, 1.0, 1.0]])
+    >>> draws = SampledTimes.measured(seconds, lambda floats: 0.0, Link(), 10, samples=6)
     >>> tree_round_times(draws, children=2, layers=2, needed=1).seconds.tolist()
     [1.0]
     """

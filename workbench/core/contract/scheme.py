@@ -184,7 +184,7 @@ def least_digits_field() -> Any:
 def log_spaced_ints(low: int, high: int, count: int = 8) -> list[int]:
     """Whole numbers from low to high, ends included, denser at the low end; none where high is below low.
 
-    >>> some(1, 100, 5)
+    >>> log_spaced_ints(1, 100, 5)
     [1, 3, 10, 32, 100]
     """
     if high < low:

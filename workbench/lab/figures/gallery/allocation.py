@@ -25,7 +25,7 @@ def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme =
 
     >>> import workbench as wb
     >>> e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=12)
-    >>> held(e, 3).data[0].y.tolist()
+    >>> allocation(e, 3).data[0].y.tolist()
     [1.0]
     """
     plan = experiment.built_scheme.round_plan(experiment.plan, round)
