@@ -24,7 +24,7 @@ def known() -> dict[str, Source]:
     """All sources by name; what reads any table comes last.
 
     >>> sorted(known())[:3]
-    ['alibaba', 'bytedance', 'kineto']
+    ['alibaba', 'bytedance', 'ec2']
     """
     modules = (import_module(f"{sources.__name__}.{found.name}") for found in iter_modules(sources.__path__))
     found = sorted((module.SOURCE for module in modules), key=lambda source: source.name == "table")

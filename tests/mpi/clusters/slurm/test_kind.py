@@ -209,7 +209,8 @@ def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
 CHILD = """
 import json, sys
 import workbench as wb
-from workbench.mpi.running.real import start_real, watched
+from workbench.core.running.run import watched
+from workbench.mpi.running.real import start_real
 run = start_real(wb.Experiment(**json.loads(sys.argv[1])), cluster=sys.argv[2])
 print("going", flush=True)
 watched(run, progress=False)
