@@ -31,7 +31,7 @@ NAMES = {
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],
     "plotly": ["_validate"],
-    "pytest": ["test_*", "pytest_*", "pytestmark"],
+    "pytest": ["test_*", "pytest_*", "pytestmark", "collect_ignore_glob"],
     "pydantic": ["model_config", "__pydantic_*"],
     "pyyaml": ["yaml_implicit_resolvers"],
     "jupyter_client": ["connection_file", "transport", "pgid"],
