@@ -32,6 +32,10 @@ settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# Written by version 1.0: sources of run folders and notebooks, of which nothing is imported.
+collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache folder of this test session."""

@@ -94,7 +94,7 @@ def test_the_wheel_carries_what_the_clone_has(installed: Installed) -> None:
     assert {f"workbench/shipped/{name}" for name in ours} <= names
     data = {p.relative_to(ROOT / "workbench").as_posix() for p in (ROOT / "workbench").rglob("js/*.js")}
     assert {f"workbench/{name}" for name in data} <= names
-    assert not [name for name in names if "/tests/" in name or "checkpoint" in name]
+    assert not [name for name in names if "/tests/" in name or "_checkpoints" in name]
 
 
 def test_the_checkout_is_not_what_runs(installed: Installed) -> None:

@@ -76,7 +76,7 @@ def bombs(folder: Path) -> dict[str, Path]:
     lists = pa.array([[0.0] * 10**6], pa.list_(pa.float64()))
     pq.write_table(pa.table({"seconds": lists}), folder / "lists.parquet")
     np.savez_compressed(folder / "zeros.npz", X=np.zeros((rows, 1)), y=np.zeros(rows))
-    (folder / "zeros.json.gz").write_bytes(gzip.compress(b"[" + b"0," * 4 * rows + b"0]"))
+    (folder / "zeros.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [' + b"0," * 4 * rows + b"0]}"))
     (folder / "lists.json").write_text("[" + "[]," * 50_000 + "[]]")
     (folder / "fields.csv").write_text("a,b\n" + "1,2\n" * 50_000)
     with (folder / "sparse.npy").open("wb") as out:
@@ -269,22 +269,22 @@ def test_aliases_that_stand_for_billions_are_refused(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ nobody goes around it
 
 OWN = {  # module -> what it reads itself, which no other user writes
-    "base/reading.py": "the place where all files are opened",
+    "core/base/reading.py": "the place where all files are opened",
     "cli/main.py": "the package's own source",
-    "widgets/assets.py": "the package's own scripts",
-    "widgets/explorer/grid.py": "the package's own script",
-    "launch/mpiexec.py": "the kernel's limit in /proc",
-    "launch/rank/nursery.py": "an environment in /proc",
-    "launch/processes.py": "processes in /proc",
-    "launch/poolfolder.py": "memory maps in /proc",
-    "launch/package.py": "the package's own files, and on the other host what was sent and its hash checked",
-    "engines/real/post.py": "a limit in /proc",
-    "base/notebooks.py": "the package's own notebooks",
-    "base/locks.py": "locks in /proc",
-    "base/files.py": "a folder that was just written, for fsync",
-    "problems/data/prepare.py": "an array that was just written",
-    "trace/records.py": "a file that `reading` has opened",
-    "batch/background.py": "the pipe from the process that began it",
+    "lab/widgets/assets.py": "the package's own scripts",
+    "lab/widgets/explorer/grid.py": "the package's own script",
+    "mpi/launch/mpiexec.py": "the kernel's limit in /proc",
+    "mpi/launch/rank/nursery.py": "an environment in /proc",
+    "mpi/launch/processes.py": "processes in /proc",
+    "mpi/launch/poolfolder.py": "memory maps in /proc",
+    "mpi/launch/package.py": "the package's own files, and on the other host what was sent and its hash checked",
+    "mpi/engine/post.py": "a limit in /proc",
+    "lab/notebooks.py": "the package's own notebooks",
+    "core/base/locks.py": "locks in /proc",
+    "core/base/files.py": "a folder that was just written, for fsync",
+    "core/problems/data/prepare.py": "an array that was just written",
+    "core/trace/records.py": "a file that `reading` has opened",
+    "lab/batch/background.py": "the pipe from the process that began it",
 }
 ALWAYS = {
     "read_text",

@@ -31,7 +31,7 @@ def test_local_is_always_there(here: Path) -> None:
 
 
 def test_files_are_found_by_name_here_first(here: Path) -> None:
-    own = here.parent / "config/straggler-workbench/mpi/clusters"
+    own = here.parent / "config/straggler-workbench/clusters"
     own.mkdir(parents=True)
     (own / "lab.yaml").write_text(SSH)
     (own / "other.yaml").write_text(SSH)

@@ -122,7 +122,7 @@ def test_commands_ask_too(
     assert not (home / "ran").exists()
 
 
-@pytest.mark.parametrize("place", ["clusters", "configuration/straggler-workbench/mpi/clusters"])
+@pytest.mark.parametrize("place", ["clusters", "configuration/straggler-workbench/clusters"])
 def test_the_users_own_file_is_taken_where_it_says_the_same(place: str, home: Path) -> None:
     file = home / place / "lab.yaml"
     file.parent.mkdir(parents=True)

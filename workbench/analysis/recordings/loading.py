@@ -24,7 +24,7 @@ def known() -> dict[str, Source]:
     """All sources by name; what reads any table comes last.
 
     >>> sorted(known())[:3]
-    ['alibaba', 'bytedance', 'kineto']
+    ['alibaba', 'bytedance', 'ec2']
     """
     modules = (import_module(f"{sources.__name__}.{found.name}") for found in iter_modules(sources.__path__))
     found = sorted((module.SOURCE for module in modules), key=lambda source: source.name == "table")
@@ -110,7 +110,8 @@ def load(
     if kind.name != "table" or _place(file.name, kind):  # other tables are the user's own
         told |= {"where": kind.where, "licence": kind.licence}
     told |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
-    return Recording.of_rows(rows, file.name.split(".")[0], kind.units, **told)
+    name = (file.name or file.resolve().name).split(".")[0]  # of the folder, where "." was given
+    return Recording.of_rows(rows, name, kind.units, **told)
 
 
 def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:

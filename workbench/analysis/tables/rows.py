@@ -129,11 +129,8 @@ def _status(place: Place) -> Status:
     if (folder / SPEC).is_file() and (folder / TASK).is_file():
         if taken(folder):
             return Status("running", _spec(folder), "mpi")
-        floats = None
-        with suppress(Exception):  # data that are not here, or a problem of somebody's own
-            floats = Experiment(**_spec(folder)).shape()[1] if (folder / ENDED).is_file() else None
         try:
-            check_rounds(folder, floats)
+            check_rounds(folder, _floats(folder))
         except SettingError as error:
             return Status("damaged", _spec(folder), "mpi", error=str(error))
         ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
@@ -150,6 +147,15 @@ def _of_sweep(home: Path) -> Status:
     if status.state == "running" and not is_running(home.parent):
         return replace(status, state="unfinished", error="the sweep was killed while it ran")
     return status
+
+
+def _floats(folder: Path) -> int | None:
+    """Return how many numbers a run's model has; None where that needs code or data that have to be opened."""
+    with suppress(Exception):  # a spec that is damaged, or of another version
+        e = described(_spec(folder))
+        if not isinstance(e, Description) and e.problem_spec.told() is not None:
+            return e.shape()[1]
+    return None
 
 
 def _spec(folder: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from workbench.core.base.errors import RunError, WorkbenchError
+from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError, user_path
 from workbench.core.base.trust import limit
 
@@ -199,7 +200,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
         return known.module
     if now is not None and name not in now.allowed:
         raise _Refused(now.refuse(name, field))
-    tree = ast.parse(file.read_bytes(), str(file))
+    tree = ast.parse(read_bytes(file), str(file))
     hashed = _hash(tree)
     if now is not None and now.allowed[name] != hashed:
         raise _Refused(now.refuse(name, field))
@@ -238,11 +239,11 @@ def source_hash(name: str) -> str:
     """
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
-        files = [(str(f), sha256(f.read_bytes()).hexdigest()) for f in _own_files(text.partition(".")[0])]
+        files = [(str(f), sha256(read_bytes(f)).hexdigest()) for f in _own_files(text.partition(".")[0])]
         return sha256(repr(files).encode()).hexdigest() if files else ""
     try:
         file = user_path(text, "name").resolve()
-        source = file.read_bytes() if file.is_file() and file.stat().st_size <= MOST_SOURCE_BYTES else b""
+        source = read_bytes(file) if file.is_file() and file.stat().st_size <= MOST_SOURCE_BYTES else b""
     except (OSError, SettingError):
         return ""
     if not source:
@@ -271,7 +272,7 @@ def _hash(tree: ast.Module) -> str:
         for top in sorted(set(_imported_by(each)) - seen):
             seen.add(top)
             for file in _own_files(top):
-                source = file.read_bytes()
+                source = read_bytes(file)
                 parts.append(f"{top} {file.name} {sha256(source).hexdigest()}")
                 with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                     trees.append(ast.parse(source))

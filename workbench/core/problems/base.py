@@ -44,8 +44,8 @@ def curvature(gradient: Callable[[Array], Array], first: Array, step: float, see
 class ProblemArgs(Family):
     """Arguments of a problem; a subclass with a `name` is registered.
 
-    >>> sorted(ProblemArgs.catalogue)
-    ['cnn', 'least_squares', 'logistic', 'numpy', 'softmax', 'torch', 'unit']
+    >>> {"cnn", "least_squares", "logistic", "numpy", "softmax", "torch", "unit"} <= set(ProblemArgs.catalogue)
+    True
     """
 
     name: ClassVar[str] = ""

@@ -78,6 +78,12 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def choice(name: str, value: Any, *options: str) -> None:
+    """Raise unless `value` is one of the options."""
+    if not isinstance(value, str) or value not in options:
+        raise SettingError(f"{name} = {short(value)}: choose one of {', '.join(options)}")
+
+
 def divides(name: str, value: int, total_name: str, total: int) -> None:
     """Raise unless `value` divides `total`; the sentence lists what does."""
     if total % value:

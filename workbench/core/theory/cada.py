@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.core.base.settings import SettingError, short
+from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.theory._checks import numbers, positive, real, whole
+from workbench.core.theory._checks import choice, numbers, positive, real, whole
 from workbench.core.theory.order_statistics import exponential_order_mean, harmonic
 
 
@@ -48,8 +48,7 @@ def cada_selected(
         why = f"must be a non-empty list of finite numbers, not shape {squares.shape}"
         raise SettingError(f"smoothness: {why}")
     c, max_age = positive("c", c), whole("max_age", max_age, 1)
-    if not isinstance(form, str) or form not in ("rule", "published"):
-        raise SettingError(f"form = {short(form)}: choose one of rule, published")
+    choice("form", form, "rule", "published")
     if form == "published":
         return _published(squares, c, max_age)
     with np.errstate(divide="ignore", over="ignore"):

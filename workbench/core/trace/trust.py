@@ -16,6 +16,8 @@ from typing import Any
 
 from workbench.core.base.files import write_json
 from workbench.core.base.older import renamed
+from workbench.core.base.own import run_hash, source_hash
+from workbench.core.base.reading import read_bytes, read_text
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.sources import digest_in
 from workbench.core.base.text import read_json, read_yaml
@@ -48,7 +50,7 @@ def code_names(value: Any) -> set[str]:
 
 def _words(what: str, folder: Path, spec: Any, code: Mapping[str, str]) -> dict[str, Any]:
     """What is signed of a folder that names code."""
-    kept = {path.name: sha256(path.read_bytes()).hexdigest() for path in kept_in(folder)}
+    kept = {path.name: sha256(read_bytes(path)).hexdigest() for path in kept_in(folder)}
     found = {name: hashed for name, hashed in code.items() if hashed}  # what is installed has none
     return {"what": what, "spec": json.loads(json.dumps(spec)), "code": found, "kept": kept}
 
@@ -114,7 +116,7 @@ def _check_definitions(folder: Path, code: Mapping[str, str]) -> None:
         kept = folder / OWN.format(wanted)
         with suppress(OSError, UnicodeDecodeError, SyntaxError, RuntimeError, MemoryError):
             file = Path(text).expanduser()
-            now, before = (path.read_text() if path.is_file() else "" for path in (file, kept))
+            now, before = (read_text(path) if path.is_file() else "" for path in (file, kept))
             if now and before and digest_in(now, wanted) != digest_in(before, wanted):
                 raise not_the_same(wanted)
 

@@ -1,6 +1,7 @@
 """Read the times of EC2 workers that paper 4 recorded: text files with one "HOST_SECONDS" per line."""
 
 import re
+from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.analysis.recordings.sources import Source
+from workbench.core.base.reading import open_regular
 from workbench.core.base.settings import SettingError
 
 NAME = re.compile(r"data\d+\.txt")
@@ -38,8 +40,13 @@ def _files(path: Path) -> list[Path]:
     return sorted(found, key=lambda each: int("".join(filter(str.isdigit, each.name))))
 
 
+def open_text(file: Path) -> TextIOWrapper:
+    """Open a regular file as text, to be read line by line."""
+    return TextIOWrapper(open_regular(file), encoding="utf-8", errors="replace")
+
+
 def _is_one(file: Path) -> bool:
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    with open_text(file) as lines:
         first = next((line for line in lines if line.strip()), "")
     match = _LINE.fullmatch(first)
     return match is not None and match["host"] is not None
@@ -48,7 +55,7 @@ def _is_one(file: Path) -> bool:
 def _of_file(file: Path) -> pd.DataFrame:
     workers: dict[str, Any] = {}  # by host: its number, and its next iteration
     rows = []
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    with open_text(file) as lines:
         for number, line in enumerate(lines, 1):
             match = _LINE.fullmatch(line)
             if match is None:

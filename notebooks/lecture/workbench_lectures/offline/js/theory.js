@@ -4,6 +4,7 @@ const N = {};
 const T = "workbench.core.theory.";
 for (const name of ["whole", "real", "positive", "probability"]) N[`${T}_checks.${name}`] = native(([, value]) => value);
 N[`${T}_checks.numbers`] = native(([, value]) => np.asarray([value]));
+N[`${T}_checks.choice`] = native(() => null);
 N[`${T}_checks.divides`] = native(() => null);
 
 const logFactorials = [0];

@@ -1,11 +1,11 @@
 
 import numpy as np
 from typing import Literal
-from workbench.core.contract.delays import DelayModel
-from workbench.core.contract.optimisers import GradientDescent
-from workbench.core.contract.plan import MASTER
-from workbench.core.contract.programs import at_least, child_program, parent_program, plain_sum
-from workbench.core.schemes.uncoded import UMW
+from workbench.core.delays import DelayModel
+from workbench.core.optimisers import GradientDescent
+from workbench.core.plan import MASTER
+from workbench.core.programs import at_least, child_program, parent_program, plain_sum
+from workbench.schemes.uncoded import UMW
 
 TIMES = 1.0
 

@@ -276,7 +276,7 @@ def has_events(path: Path) -> bool:
         with open_regular(path) as file:
             packed = file.read(len(GZIP)) == GZIP
             file.seek(0)
-            with gzip.open(file) if packed else nullcontext(file) as unpacked:
+            with gzip.GzipFile(fileobj=file) if packed else nullcontext(file) as unpacked:
                 head = unpacked.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error, SettingError):
         return False
