@@ -16,7 +16,6 @@ from typing import Any
 
 from workbench.core.base.files import write_json
 from workbench.core.base.older import renamed
-from workbench.core.base.own import run_hash, source_hash
 from workbench.core.base.reading import read_bytes, read_text
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.sources import digest_in
