@@ -67,7 +67,7 @@ def test_the_laws_find_slips() -> None:
     assert wb.check(experiment(squares).problem_spec, examples=10).ok
     for wrong, law in ((sums, "slices"), (slip, "differences")):
         broken = wb.check(experiment(wrong).problem_spec, examples=10).failed
-        assert law in {row.law for row in broken}
+        assert law in {row.property for row in broken}
 
 
 @pytest.mark.mpi

@@ -60,9 +60,9 @@ def test_workers_compute_what_the_permutation_says() -> None:
     for r in range(20):
         np.testing.assert_allclose(
             [seconds.get((r, rank), 4.0) for rank in range(1, N + 1)],
-            scheme.held(e.plan, r).loads[1:],
+            scheme.round_plan(e.plan, r).loads[1:],
         )  # those with 4 samples are done at the deadline at the earliest
-    assert len({tuple(scheme.held(e.plan, r).loads) for r in range(20)}) > 5
+    assert len({tuple(scheme.round_plan(e.plan, r).loads) for r in range(20)}) > 5
     np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0.0))
 
 

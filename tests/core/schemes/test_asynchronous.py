@@ -69,7 +69,7 @@ def test_the_forecast_counts_what_decoding_costs(
 def test_a_forecast_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     e = wb.Experiment(**SPEC, link={"latency": 1e-4, "bandwidth": 1e6})
     whole = wb.forecast(e)
-    monkeypatch.setattr(forecasting, "BATCH", 7 * e.workers)
+    monkeypatch.setattr(forecasting, "MAX_TIMES_PER_BATCH", 7 * e.workers)
     np.testing.assert_array_equal(wb.forecast(e).seconds, whole.seconds)
 
 

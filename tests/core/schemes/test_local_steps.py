@@ -144,7 +144,7 @@ def test_a_round_takes_as_long_as_its_steps() -> None:
 def test_a_forecast_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     e = experiment("LocalSGD", {"local_steps": 3, "stragglers": 1})
     whole = wb.forecast(e)
-    monkeypatch.setattr(forecasting, "BATCH", 5 * WORKERS)
+    monkeypatch.setattr(forecasting, "MAX_TIMES_PER_BATCH", 5 * WORKERS)
     np.testing.assert_array_equal(wb.forecast(e).seconds, whole.seconds)
 
 
