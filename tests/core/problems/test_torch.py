@@ -151,10 +151,10 @@ def test_float32_travels_as_float32_and_is_forecast_so() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
-def test_it_keeps_the_laws_of_a_problem(args: dict[str, Any], precision: str) -> None:
+def test_a_network_passes_the_properties_of_a_problem(args: dict[str, Any], precision: str) -> None:
     checked = wb.check(net(**args, precision=precision).problem_spec, examples=4)
     assert checked.ok, checked
-    assert [row.law for row in checked.rows if row.verdict == "does not apply"] == ["smoothness"]
+    assert [row.property for row in checked.rows if row.verdict == "does not apply"] == ["smoothness"]
 
 
 def droppy() -> nn.Module:
