@@ -33,7 +33,7 @@ from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import SPEC, TASK
 from workbench.mpi.engine.learner import Learner
-from workbench.mpi.engine.rank import Emulate, Setup
+from workbench.mpi.engine.setup import Emulate, Setup
 from workbench.mpi.launch.processes import ProcessId
 
 BACK = "put it back, or start a new run"
