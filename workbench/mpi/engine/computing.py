@@ -36,11 +36,16 @@ class Computing:
         samples = min(effect.batch or effect.work.samples, effect.work.samples)
         start = clock.sending_time()
         end = start if times is None else times.end(start, self.rank, effect, samples)
+        if effect.slowdown != 1.0:
+            end = start + effect.slowdown * (end - start)
         if self.lookahead is not None and effect.unless is not None:
             return self._look_ahead(self.lookahead, effect, samples, start, end)
         ledger.add("started", min(effect.round, self.rounds - 1), samples)
         value = self._compute_real(effect)
-        if value is None or (times is not None and self.cut(effect, end)):
+        timed = times is not None or effect.slowdown > 1.0
+        if times is None:
+            end = start + effect.slowdown * (time.monotonic() - start)
+        if value is None or (timed and self.cut(effect, end)):
             ledger.add("abandoned", effect.round)
             return None
         clock.advance(end)

@@ -29,7 +29,9 @@ from workbench.core.contract.protocol import (
     Close,
     Commit,
     Compute,
+    Crash,
     Decode,
+    Hold,
     Message,
     Node,
     Program,
@@ -96,13 +98,15 @@ class RankEngine:
         )  # when the newest model was sent, and how far behind the node was, s
         self.slices: dict[tuple[int, int], Any] = {}  # of the explicit ring, that came before their turn
         self.handlers: dict[type, Callable[[Any], Any]] = {
-            Compute: self._compute,
+            Compute: self.computing.compute,
             Send: self._send,
             Recv: self._recv,
             Close: self._close,
             Decode: self._decode,
             AllReduce: self._all_reduce,
             Commit: self._commit,
+            Hold: self._hold,
+            Crash: self._crash,
         }
         self.program = self._program()  # what is made once must not fall into the first round
         if self.computing.times is not None and self.rank > 0:
@@ -122,7 +126,7 @@ class RankEngine:
             l2=learner.l2,
             first=setup.first,
         )
-        return program_of(setup.scheme, node)
+        return program_of(setup.scheme, node, setup.faults)
 
     def run(self, zero: float) -> None:
         """Execute the whole program; `zero` is the run's beginning on the machine's clock, s."""
@@ -221,11 +225,17 @@ class RankEngine:
         sending = setup.delays.sending(draw, share) if self.rank else None
         return link.latency + (0.0 if sending is None else float(sending[self.rank - 1]))
 
-    def _compute(self, effect: Compute) -> Any:
-        crash = self.setup.crashes.get(self.rank)
-        if crash is not None and effect.round >= crash[0]:
-            self.context.crash(crash[1])
-        return self.computing.compute(effect)
+    def _hold(self, effect: Hold) -> None:
+        clock = self.clock
+        clock.reach_round(effect.round)
+        start = clock.sending_time()
+        if effect.seconds:
+            self.mailbox.sleep_until(start + effect.seconds)
+            clock.advance(start + effect.seconds)
+        self.ledger.log(effect.round, self.rank, "fault", start, start, clock.sending_time(), -1, 0, 0)
+
+    def _crash(self, effect: Crash) -> None:
+        self.context.crash(effect.how)
 
     def _decode(self, effect: Decode) -> None:
         if self.setup.decode_rate is not None and self.emulated:

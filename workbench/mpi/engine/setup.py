@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.faults import Fault
 from workbench.core.contract.links import Link
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
@@ -29,7 +30,7 @@ class Setup:
     decode_rate: float | None = None
     first: int = 0  # round to begin with
     record: bool = True  # keep events
-    crashes: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # rank -> round, how it dies
+    faults: Sequence[Fault] = ()
 
 
 class NodeClock:

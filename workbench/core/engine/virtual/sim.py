@@ -4,9 +4,9 @@
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from workbench.core.base.errors import Deadlock, QuorumLost, RunError
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.faults import Fault
 from workbench.core.contract.links import Link
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.protocol import (
@@ -22,7 +23,9 @@ from workbench.core.contract.protocol import (
     Close,
     Commit,
     Compute,
+    Crash,
     Decode,
+    Hold,
     Message,
     Node,
     Recv,
@@ -47,7 +50,7 @@ class SimSetup:
     delays: DelayStream
     link: Link
     decode_rate: float | None = None  # floats/s, None: decoding is free
-    deaths: Mapping[int, int] = field(default_factory=dict)  # rank -> round in which it dies
+    faults: Sequence[Fault] = ()
     record: bool = True  # keep the events
     watch: Callable[[Timeline], None] | None = None  # called after every round; what it raises ends the run
     controller: AdaptiveController | None = None  # sees who takes how long
@@ -106,7 +109,7 @@ class _Simulation(Network):
         nodes = [
             Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first) for r in range(plan.ranks)
         ]
-        self.ranks = [RankState(program_of(scheme, node).send) for node in nodes]
+        self.ranks = [RankState(program_of(scheme, node, setup.faults).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, RankState, Any], Any]] = {
             Compute: self._compute,
             Send: self._send,
@@ -115,6 +118,8 @@ class _Simulation(Network):
             Decode: self._decode,
             AllReduce: self._all_reduce,
             Commit: self._commit,
+            Hold: self._hold,
+            Crash: self._crash,
         }
 
     def run(self) -> Timeline:
@@ -143,8 +148,6 @@ class _Simulation(Network):
             raise
 
     def _compute(self, r: int, rank: RankState, effect: Compute) -> Any:
-        if self.setup.deaths and effect.round >= self.setup.deaths.get(r, effect.round + 1):
-            return self._die(r, rank)
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
@@ -153,6 +156,8 @@ class _Simulation(Network):
             samples = min(effect.batch, samples)
         self.line.started[round if round < self.last else self.last] += samples
         end = self.compute_times.end(self.now, r, effect, samples)
+        if effect.slowdown != 1.0:
+            end = self.now + effect.slowdown * (end - self.now)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return BLOCKED
 
@@ -181,14 +186,23 @@ class _Simulation(Network):
         self._at(end, TIMER, self._wake, (r, rank.ticket, None))
         return BLOCKED
 
-    def _die(self, r: int, rank: RankState) -> Any:
+    def _hold(self, r: int, rank: RankState, effect: Hold) -> Any:
+        end = self.now + effect.seconds
+        self.log((effect.round, r, "fault", self.now, self.now, end, -1, 0, 0))
+        if not effect.seconds:
+            return None
+        self._at(end, TIMER, self._wake, (r, rank.ticket, None))
+        return BLOCKED
+
+    def _crash(self, r: int, rank: RankState, effect: Crash) -> Any:
+        self.log((effect.round, r, "dead", self.now, self.now, self.now, -1, 0, 0))
         rank.alive = False
         rank.done = True
         parent = int(self.plan.parent[r])
         if parent >= 0:
             self.ready.append((parent, Message(r, PEER_LOST, 0, 0, None), self.now, 0))
         elif self.plan.committers != (0,):
-            raise QuorumLost(parent, self.setup.deaths[r], [r])
+            raise QuorumLost(parent, effect.round, [r])
         return BLOCKED
 
     def _all_reduce(self, r: int, rank: RankState, effect: AllReduce) -> Any:
