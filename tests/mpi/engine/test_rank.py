@@ -13,6 +13,7 @@ import workbench as wb
 from tests.cases import CASES, experiments
 from tests.core.schemes.test_contract import LEAST_SQUARES
 from tests.few import few
+from tests.support.fault_injection import damaging
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import RealRun, resume, start_real
@@ -196,7 +197,7 @@ def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
+    run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()
