@@ -63,7 +63,7 @@ def there(name: str) -> bool:
 
 def named(text: str) -> set[str]:
     """Dotted names of modules of ours; not files (`workbench.egg-info`), not groups of entry points."""
-    groups = r"\[project\.entry-points[^\]]*\]|`workbench\.(?:schemes|delays|optimisers|problems|clusters|commands)`"
+    groups = r"\[project\.entry-points[^\]]*\]|`workbench\.(?:schemes|delays|faults|optimisers|problems|clusters|commands)`"
     return set(NAMES.findall(re.sub(groups, "", text)))
 
 

@@ -95,7 +95,7 @@ def test_a_diverging_run_says_so() -> None:
         (lambda: wb.presets["fig8"]["XX"], "scheme = 'XX'"),
         (lambda: wb.forecast(wb.presets["fig8"]), "give a wb.Experiment"),  # type: ignore[arg-type]
         (lambda: wb.forecast(wb.Experiment(), 0), "rounds = 0"),
-        (lambda: wb.forecast(wb.Experiment(faults=[{"worker": 1, "round": 0}])), "faults: "),
+        (lambda: wb.forecast(wb.Experiment(faults=[{"worker": 1, "round": 0}])), "faults.kind = "),
         (lambda: wb.Experiment(scheme_args={"children": 10**6}), "workers = 12: the .1000000,2. tree"),
         (
             lambda: wb.Experiment(

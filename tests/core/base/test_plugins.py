@@ -272,7 +272,8 @@ import workbench as wb
 from workbench.core.base import plugins
 points, looked = plugins.points, []
 plugins.points = lambda group: looked.append(group) or points(group)
-from workbench.core.experiment import Experiment, Fault
+from workbench.core.contract.faults import Fault
+from workbench.core.experiment import Experiment
 import workbench.core.contract.delays, workbench.mpi.clusters, workbench.core.problems
 Fault(worker=1, round=2)
 assert not [name for name in sys.modules if name.startswith(("workbench.core.schemes.", "workbench_"))]

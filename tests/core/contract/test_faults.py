@@ -197,6 +197,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
         [{"kind": "gone.py:Lazy", "worker": 1, "round": 0}],
         ["faults.0.kind = 'gone.py:Lazy'", "no file 'gone.py'"],
     ),
+    ([Fault(worker=1, round=2)], ["faults.0: Fault has no kind", "{kind: kill}"]),
     (["kill"], ["faults.0 = 'kill'", "fields and values"]),
 ]
 

@@ -253,13 +253,16 @@ class KindFamily(Family):
 
         `default`: the kind where there is none. Raises `SettingError`.
         """
+        example = f"give one, e.g. {{kind: {default or next(iter(cls.catalogue))}}}"
         if isinstance(value, cls):
+            if not value.written_kind:
+                raise ValueError(f"{type(value).__name__} has no kind; {example}")
             return value
         if not isinstance(value, dict):
             raise PydanticKnownError("model_attributes_type")
         kind = value.get("kind", default)
         if not kind:
-            raise ValueError(f"has no kind; give one, e.g. {{kind: {next(iter(cls.catalogue))}}}")
+            raise ValueError(f"has no kind; {example}")
         fields = {name: given for name, given in value.items() if name != "kind"}
         if isinstance(kind, str) and ".py:" in kind:
             found = cls.catalogue.get_class(kind)(**fields)
