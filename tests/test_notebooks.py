@@ -16,8 +16,8 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import recording
-from tests.few import turn
+from tests.support.sampled_cases import turn
+from tests.support.synthetic_recordings import recording
 from workbench.core.base.user_code import name_of
 from workbench.lab import notebooks
 from workbench.lab.batch.kernels import CAN_FORK, Kernels

@@ -9,7 +9,7 @@ import pytest
 from workbench_book import names
 from workbench_book.notebook import NOTEBOOKS
 
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.cli.main import cli, main
 from workbench.lab.notebooks import execute
 

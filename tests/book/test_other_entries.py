@@ -22,7 +22,7 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.core.presets.codedreduce import presets
 
 CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.browser.lab import CONNECTED, PACED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CONNECTED, PACED, Lab, Noise, Server
+from tests.support.sampled_cases import turn
 
 pytestmark = pytest.mark.browser
 

@@ -9,9 +9,8 @@ import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.forked import FRESH
-from tests.browser.lab import Lab, Noise, Server
+from tests.support.browser.forked_kernels import FRESH
+from tests.support.browser.jupyterlab import NOTEBOOKS, Lab, Noise, Server
 
 pytestmark = pytest.mark.browser
 

@@ -23,11 +23,10 @@ from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import told
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import Noise
-from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
-from tests.few import few
-from tests.lectures.drawn import SCRIPTS
+from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
+from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.sampled_cases import few
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Noise, Server
-from tests.browser.test_explore import User
-from tests.few import turn
+from tests.support.browser.explorer_user import User
+from tests.support.browser.jupyterlab import Lab, Noise, Server
+from tests.support.sampled_cases import turn
 
 pytestmark = pytest.mark.browser
 

@@ -16,9 +16,9 @@ from workbench_book import Outcome, Result, Setting, drawing, get
 from workbench_book.page import html
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server
-from tests.few import drawn, turn
-from tests.lab.figures.every import EVERY
+from tests.support.browser.jupyterlab import Lab, Noise, Server
+from tests.support.every_figure import EVERY
+from tests.support.sampled_cases import drawn, turn
 from workbench.lab.batch.page import write_page, write_script
 from workbench.lab.figures.page import PALETTES, dark_style
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import CLEARED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CLEARED, Lab, Noise, Server
+from tests.support.sampled_cases import turn
 
 pytestmark = pytest.mark.browser
 

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.sampled_cases import turn
 from workbench.analysis.tables.about import keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.sampled_cases import turn
 
 pytestmark = pytest.mark.browser
 

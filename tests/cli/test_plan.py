@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import cli
 

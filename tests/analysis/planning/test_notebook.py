@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[3]

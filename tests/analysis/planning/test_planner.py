@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import drawn, turn
+from tests.support.sampled_cases import drawn, turn
 from workbench.analysis.planning.advice import Advice, name_of
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory, plan

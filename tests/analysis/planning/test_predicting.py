@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted, enough

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.recordings.made import recording
+from tests.support.synthetic_recordings import recording
 from workbench.analysis.recordings.croissant import CONTEXT
 from workbench.core.base.types import Array
 

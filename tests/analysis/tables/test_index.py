@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.analysis.tables import index, rows
 from workbench.analysis.tables.about import describe
 from workbench.analysis.tables.index import file_of

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.analysis.tables.about import delete
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import Status

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.checking import PropertyFailed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.core.base.settings import SettingError
 from workbench.core.problems.base import Request
 from workbench.mpi.running.real import resume, start_real

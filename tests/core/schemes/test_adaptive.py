@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.schemes.adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.strategies import experiments
 from workbench.core import theory
 from workbench.core.base.errors import QuorumLost
 from workbench.core.base.settings import SettingError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.case_adaptive import DIGITS, ETA, run, uploads
+from tests.support.schemes.adaptive import DIGITS, ETA, run, uploads
 from workbench.core import theory
 from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.running.simulated import timeline

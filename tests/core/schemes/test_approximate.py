@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import (
+from tests.support.approximate_runs import (
     P_AS,
     P_SS,
     SLOW,
@@ -28,7 +28,7 @@ from tests.core.schemes.approximate_runs import (
     simulated,
     slow_workers,
 )
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.core.codes import GradientCode, circulant, fractional
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.few import few
+from tests.support.sampled_cases import few
+from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.protocol import (
     CODED,

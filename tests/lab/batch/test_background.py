@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
-from tests.lab.batch.runs import DEATHS, QUICK, wait_for
+from tests.support.sampled_cases import turn
+from tests.support.sweep_runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError

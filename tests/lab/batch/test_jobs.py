@@ -11,7 +11,7 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import turn
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import job
 from workbench.lab.batch.run import NOTEBOOK, parameters

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from tests.few import few
-from tests.lab.batch.runs import wait_for
+from tests.support.sampled_cases import few
+from tests.support.sweep_runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.engine import join_streams
 from workbench.lab.batch.kernels import CAN_FORK, KernelForkServer, Kernels

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.core.schemes.test_contract import LEAST_SQUARES
-from tests.few import few
+from tests.support.sampled_cases import few
+from tests.support.specs import LEAST_SQUARES
+from tests.support.strategies import CASES, experiments
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import RealRun, resume, start_real

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.kinds import quick
+from tests.support.sampled_cases import few
+from tests.support.specs import quick
 from workbench.core.base.locks import Lock
 from workbench.core.trace import records
 from workbench.core.trace.layout import RUN_LOCK

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
 from workbench.core.trace.stream import Stream

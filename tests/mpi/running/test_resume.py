@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.kinds import quick
+from tests.support.sampled_cases import few
+from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.trace import records
 from workbench.mpi.launch.task import begun_with, check_begun

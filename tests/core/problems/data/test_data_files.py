@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from tests.few import few
+from tests.support.sampled_cases import few
 from workbench.core.problems.data import DataError, load
 
 Matrix = NDArray[np.float64]

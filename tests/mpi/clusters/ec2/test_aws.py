@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.sampled_cases import few
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import prices

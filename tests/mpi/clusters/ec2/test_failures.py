@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.sampled_cases import few
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access

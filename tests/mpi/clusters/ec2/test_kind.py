@@ -17,8 +17,8 @@ import yaml
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.sampled_cases import few
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError

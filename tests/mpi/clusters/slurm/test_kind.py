@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.mpi.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine
-from tests.mpi.clusters.slurm.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
+from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine
+from tests.support.clusters.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
 from workbench.mpi import clusters
 from workbench.mpi.clusters.slurm.queue import look_up
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume, start_real
 
-pytest_plugins = ["tests.mpi.clusters.slurm.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.slurm_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

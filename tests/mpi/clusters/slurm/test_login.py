@@ -13,16 +13,16 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.mpi.clusters import login_host
-from tests.mpi.clusters.login_host import LoginHost
-from tests.mpi.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine
-from tests.mpi.clusters.slurm.slurm_runs import SPEC, UMW, ended, going, until
+from tests.support.clusters import login_host
+from tests.support.clusters.login_host import LoginHost
+from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine
+from tests.support.clusters.slurm_runs import SPEC, UMW, ended, going, until
 from workbench.mpi import clusters
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, start_real
 
 WHY_NOT = login_host.missing()
-pytest_plugins = ["tests.mpi.clusters.slurm.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.slurm_fixtures"]
 pytestmark = [
     pytest.mark.mpi,
     pytest.mark.xdist_group("hosts"),

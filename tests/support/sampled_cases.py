@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 Test = TypeVar("Test", bound=Callable[..., None])
 
 

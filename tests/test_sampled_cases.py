@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.few import drawn, few, turn
+from tests.support.sampled_cases import drawn, few, turn
 
 
 def is_slow(marks: object) -> bool:

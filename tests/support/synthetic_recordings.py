@@ -11,7 +11,7 @@ import pytest
 from workbench.analysis.recordings import Recording, at_hand
 from workbench.core.base.types import Array
 
-SHARED = Path(__file__).resolve().parents[4] / "shared/data"
+SHARED = Path(__file__).resolve().parents[3] / "shared/data"
 
 
 def public(name: str) -> Path:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine, missing
-from tests.mpi.clusters.slurm.slurm_runs import until
+from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine, missing
+from tests.support.clusters.slurm_runs import until
 from workbench.mpi.clusters.warm import POOLS
 
 

@@ -340,3 +340,6 @@ class Lab:
         return self.page.locator(
             '.jp-OutputArea-output[data-mime-type$="error"], .jp-RenderedText[data-mime-type$="stderr"]'
         ).all_inner_texts()
+
+
+NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks"

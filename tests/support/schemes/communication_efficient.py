@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.kinds import Case
+from tests.support.specs import Case
 
 
 @st.composite

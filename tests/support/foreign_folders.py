@@ -1,4 +1,4 @@
-"""Reads crafted folders, and reports whatever that ran: `python -m tests.core.trace.foreign`, in an empty folder.
+"""Reads crafted folders, and reports whatever that ran: `python -m tests.support.foreign_folders`, in an empty folder.
 
 An audit hook notes every import of a module that is not needed, every compilation and execution of what lies in the
 folder, every process and every connection. Hypothesis draws where in a folder a foreign name is put. Prints what was

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.core.schemes.case_approximate import Case, _end
+from tests.support.schemes.approximate import Case, _end
 
 
 @st.composite

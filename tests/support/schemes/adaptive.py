@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.kinds import Case
+from tests.support.specs import Case
 
 ETA = 1e-4
 DIGITS: dict[str, Any] = {

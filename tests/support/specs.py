@@ -17,3 +17,6 @@ def quick(scheme: str, rounds: int, samples: int, features: int) -> dict[str, An
         "problem_args": {"samples": samples, "features": features},
         "delays": {"kind": "constant", "shift": 1e-4},
     }
+
+
+LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "GGC", "SGC", "SGD"]

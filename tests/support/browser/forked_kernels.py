@@ -1,7 +1,7 @@
-"""JupyterLab whose kernels are forked from one process that has imported all they need: each computes 2 s less.
+"""JupyterLab whose kernels are forked from one process that has imported all modules they need: 2 s less for each.
 
-`python -m tests.browser.forked OPTIONS` is `python -m jupyterlab OPTIONS`; a notebook whose kernel is named `FRESH`
-has an ordinary one. `python -m tests.browser.forked SOCKETS` is the process that forks
+`python -m tests.support.browser.forked_kernels OPTIONS` is `python -m jupyterlab OPTIONS`. A notebook whose kernel is
+named `FRESH` has an ordinary kernel. With SOCKETS instead of OPTIONS, it is the process that forks
 (`workbench/lab/batch/forkserver.py`).
 """
 
@@ -36,7 +36,7 @@ MORE = (
 class Warm(KernelForkServer):
     """The process that forks, which has loaded widgets as well."""
 
-    module = "tests.browser.forked"
+    module = "tests.support.browser.forked_kernels"
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.kinds import Case
+from tests.support.specs import Case
 
 
 def _shape(draw: st.DrawFn) -> tuple[dict[str, Any], int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.analysis.planning.advice import Advice
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan

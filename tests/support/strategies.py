@@ -9,7 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.kinds import Case
+from tests.support import schemes
+from tests.support.specs import Case
 from workbench.core.schemes.coded_reduce import tree_size
 
 SHAPES = [(1, 1), (2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3), (2, 4)]
@@ -51,11 +52,11 @@ def cr(draw: st.DrawFn) -> Case:
 
 
 CASES: dict[str, st.SearchStrategy[Case]] = {"UMW": umw(), "RAR": rar(), "SGD": sgd(), "GC": gc(), "CR": cr()}
-for _file in iter_modules([str(Path(__file__).parent / "core" / "schemes")]):
-    if _file.name.startswith("case_"):  # one file per family, found by its name
-        CASES.update(import_module(f"tests.core.schemes.{_file.name}").CASES)
+for _file in iter_modules(schemes.__path__):  # one file per family of schemes
+    CASES.update(import_module(f"{schemes.__name__}.{_file.name}").CASES)
 
-FEW_TIMES = Path(__file__).with_name("few_times.csv")  # two values, so most workers' times are equal
+# Two values, so that most workers have equal times.
+TIED_STEP_TIMES = Path(__file__).with_name("tied_step_times.csv")
 LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
     st.builds(lambda shift: {"kind": "constant", "shift": shift}, st.sampled_from([0.0, 5e-5, 0.01])),
     st.builds(
@@ -74,7 +75,7 @@ LEVEL = st.one_of(  # laws of few values: several answers arrive at one moment
         st.sampled_from([2.0, 10.0]),
         st.floats(0.05, 1),
     ),
-    st.just({"kind": "replay", "path": str(FEW_TIMES), "samples": 1.0}),
+    st.just({"kind": "replay", "path": str(TIED_STEP_TIMES), "samples": 1.0}),
 )
 DELAYS = st.one_of(
     st.builds(lambda a: {"kind": "pareto", "shift": 1e-3, "shape": a}, st.floats(1.05, 3)),
