@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 import workbench as wb
 from tests.support.browser.explorer_user import ROWS, User
 from tests.support.browser.jupyterlab import NOTEBOOKS, PACED, RUN_CELL, Lab, Noise, Server, nameless
-from tests.support.sampled_cases import turn
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -230,7 +230,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     assert lab.failures() == []
 
 
-@turn("an explorer between cells", 1, 2)
+@sampled_test("an explorer between cells", 1, 2)
 def test_run_takes_what_was_typed_while_the_kernel_was_busy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -310,7 +310,7 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     assert noise.errors == []
 
 
-@turn("Voila", 0, 2)
+@sampled_test("Voila", 0, 2)
 def test_the_explorer_is_a_voila_page_too(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.browser.student import (
     first_slider,
 )
 from tests.support.lecture_settings import SCRIPTS
-from tests.support.sampled_cases import few, turn
+from tests.support.sampled_cases import sampled_cases, sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -47,9 +47,9 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# Two of these four at each commit, and a lecture; others are opened without a server (test_offline.py).
-@turn("a lecture", 0, 4, 2)
-@pytest.mark.parametrize("name", few("a lecture", 1, NAMES))
+# Two of these four are sampled, with one lecture. Lectures without a server: test_offline.py.
+@sampled_test("a lecture", 0, 4, 2)
+@pytest.mark.parametrize("name", sampled_cases("a lecture", 1, NAMES))
 def test_a_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_lecture_is_a_page_without_code(
 
 
 # The notebook around them is the same for all.
-@turn("loaded anew", 1, 2)
+@sampled_test("loaded anew", 1, 2)
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )
@@ -114,7 +114,7 @@ def survives_a_reload(lab: Lab, student: Student) -> None:
     student.stop()
 
 
-@turn("a lecture", 1, 4, 2)
+@sampled_test("a lecture", 1, 4, 2)
 def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     assert noise.ours() == []
 
 
-@turn("a lecture", 2, 4, 2)
+@sampled_test("a lecture", 2, 4, 2)
 def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
     page: Page, noise: Noise, server: Server
 ) -> None:
@@ -178,7 +178,7 @@ def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
     assert noise.ours() == []
 
 
-@turn("a lecture", 3, 4, 2)
+@sampled_test("a lecture", 3, 4, 2)
 def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
     student = voila(page, server, NAMES[0])
     page.get_by_label("workers N", exact=True).first.focus()

@@ -1,52 +1,47 @@
-"""Of many dear cases that show the same, some run at this commit, others at the next one, all in `make test-all`.
+"""Sampling of expensive cases: of several that test the same, a few run in `make test`, all in `make test-all`.
 
-The commit draws, so that every worker of a session, and a test that is tried again, find the same.
+The option `--rotate SEED` of `tests/conftest.py` chooses the sample; the default is 0. The header of the report and the
+summary of a failed run print it, so that a failure can be repeated.
 """
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterable
-from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_SEED = 0
 Test = TypeVar("Test", bound=Callable[..., None])
+_seed = DEFAULT_SEED
 
 
-@cache
-def commit() -> str:
-    """The commit that is tested; empty where there is none."""
-    words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(words, capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        return ""
+def rotate(seed: int) -> None:
+    """Set the seed of all samples; call it before test modules are imported."""
+    global _seed
+    _seed = seed
 
 
-def drawn(name: str, of: int, count: int, seed: str | None = None) -> set[int]:
-    """Places of `count` of so many, drawn by the commit (or a seed) and a name."""
-    return set(Random(f"{name} {commit() if seed is None else seed}").sample(range(of), count))
+def sampled_indices(name: str, of: int, count: int, seed: int | None = None) -> set[int]:
+    """Return `count` of the indices 0 to `of` - 1, drawn by the seed and by the name of the sample."""
+    return set(Random(f"{name} {_seed if seed is None else seed}").sample(range(of), count))
 
 
-def few(name: str, count: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases for `pytest.mark.parametrize`, of which all but `count` are slow; a tuple is for several arguments."""
+def sampled_cases(name: str, count: int, cases: Iterable[Any]) -> list[Any]:
+    """Return cases for `pytest.mark.parametrize`; all but `count` are marked slow. A tuple is several arguments."""
     found = list(cases)
-    now = drawn(name, len(found), count)
-    return [case if i in now else _later(case) for i, case in enumerate(found)]
+    now = sampled_indices(name, len(found), count)
+    return [case if i in now else _slow(case) for i, case in enumerate(found)]
 
 
-def _later(case: Any) -> Any:
+def _slow(case: Any) -> Any:
     values, marks, name = case if hasattr(case, "marks") else (case, (), None)
     if not hasattr(case, "marks"):
         values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=[*marks, pytest.mark.slow], id=name)
 
 
-def turn(name: str, place: int, of: int, count: int = 1) -> Callable[[Test], Test]:
-    """For a test: `count` of these so many tests run at a commit, the others are slow."""
-    return lambda test: test if place in drawn(name, of, count) else pytest.mark.slow(test)
+def sampled_test(name: str, index: int, of: int, count: int = 1) -> Callable[[Test], Test]:
+    """Decorate a test: it is the `index`-th of `of` tests, of which all but `count` are marked slow."""
+    return lambda test: test if index in sampled_indices(name, of, count) else pytest.mark.slow(test)

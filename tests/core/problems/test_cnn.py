@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.support.sampled_cases import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 
@@ -141,7 +141,7 @@ def dots(tmp_path: Path) -> Path:
 
 
 @needs_torch
-@pytest.mark.parametrize("precision", few("a CNN learns", 1, ["float32", "float64"]))
+@pytest.mark.parametrize("precision", sampled_cases("a CNN learns", 1, ["float32", "float64"]))
 def test_it_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),

@@ -14,7 +14,7 @@ import pytest
 import workbench as wb
 from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from tests.support.clusters.ssh_runs import SCHEMES, experiment, started, until
-from tests.support.sampled_cases import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume
@@ -23,7 +23,7 @@ from workbench.mpi.running.replay import replay_arrivals
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
-@pytest.mark.parametrize(("scheme", "args"), few("two hosts", 2, SCHEMES))
+@pytest.mark.parametrize(("scheme", "args"), sampled_cases("two hosts", 2, SCHEMES))
 def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
     two: Hosts, scheme: str, args: dict[str, Any]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import workbench as wb
 from tests.support import fault_cases
-from tests.support.sampled_cases import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 
@@ -23,7 +23,7 @@ def held(tally: fault_cases.Tally) -> None:
 # What changes nothing comes first: the same ranks do for it. What kills them follows, then what closes their pools.
 
 
-@turn("faults", 0, 3, 2)
+@sampled_test("faults", 0, 3, 2)
 def test_stopped_workers_come_back() -> None:
     held(fault_cases.stops(4, random.Random(3)))
 
@@ -37,12 +37,12 @@ def test_deaths_up_to_s_under_any_parent_change_nothing(runs: int) -> None:
     held(fault_cases.deaths(runs, random.Random(1)))
 
 
-@turn("faults", 1, 3, 2)
+@sampled_test("faults", 1, 3, 2)
 def test_more_deaths_are_named() -> None:
     held(fault_cases.too_many(1, random.Random(2)))
 
 
-@turn("faults", 2, 3, 2)
+@sampled_test("faults", 2, 3, 2)
 def test_a_master_killed_while_it_writes_leaves_a_sound_checkpoint() -> None:
     held(fault_cases.torn_checkpoints(1, random.Random(5)))
 
