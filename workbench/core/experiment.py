@@ -89,7 +89,10 @@ class Experiment(Settings):
         12, "number of workers (N), master not counted", ge=1
     )
     batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
-        None, "samples of a round's mini-batch, the same for every scheme of one seed; empty = all", "samples", ge=1
+        None,
+        "samples of a round's mini-batch, the same for every scheme of one seed; empty = all",
+        "samples",
+        ge=1,
     )
     rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)

@@ -41,7 +41,9 @@ class BatchSampler:
         self.strata = -(-samples // self.batches_per_epoch)
         self._random = CounterRNG(seed, BATCH_STREAM)
         self._orders: dict[int, NDArray[np.int64]] = {}
-        self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None  # job, bounds, what they gave
+        self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = (
+            None  # job, bounds, what they gave
+        )
 
     @property
     def share(self) -> float:
@@ -79,7 +81,12 @@ class Batched:
 
     def __init__(self, problem: Problem, sampler: BatchSampler) -> None:
         self.whole, self.sampler = problem, sampler
-        self.samples, self.size, self.l2, self.truth = problem.samples, problem.size, problem.l2, problem.truth
+        self.samples, self.size, self.l2, self.truth = (
+            problem.samples,
+            problem.size,
+            problem.l2,
+            problem.truth,
+        )
         self.start, self.smoothness = problem.start, problem.smoothness
 
     def __getattr__(self, name: str) -> Any:

@@ -103,7 +103,9 @@ class Scheme(Family):
         if plan.blocks is not None:
             why = f"{self.name} encodes the data themselves, so it has no single samples; leave it empty"
         elif plan.batch is not None:
-            why = f"{self.name} already takes {plan.batch} samples a worker (scheme_args.worker_batch); give one of both"
+            why = (
+                f"scheme_args.worker_batch = {plan.batch} already says what a worker takes; give one of both"
+            )
         elif sampler.strata < least:
             why = f"{self.name} cuts the data into {least} parts, each of which needs a sample; take {least} or more"
         else:

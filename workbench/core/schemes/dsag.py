@@ -78,7 +78,9 @@ class DSAG(Scheme):
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
         """A worker already goes through one of its pieces at a time."""
         pieces = sampler.batches_per_epoch
-        why = f"DSAG goes through one of a worker's pieces a round; leave it empty, and take scheme_args.pieces = {pieces}"
+        why = (
+            f"a worker goes through one piece a round; leave it empty, and take scheme_args.pieces = {pieces}"
+        )
         raise SettingError(f"batch = {sampler.batch}: {why}")
 
     def waits_for(self, workers: int) -> int:

@@ -61,7 +61,9 @@ class _OnPlan:
             _, (job, *_) = models_and_jobs(effect)
             return int(sampler.counts(job, self.plan.bounds)[work.parts].sum())
         rows = zip(work.coefficients, models_and_jobs(effect)[1], strict=True)
-        return sum(int(sampler.counts(job, self.plan.bounds)[work.parts[row != 0]].sum()) for row, job in rows)
+        return sum(
+            int(sampler.counts(job, self.plan.bounds)[work.parts[row != 0]].sum()) for row, job in rows
+        )
 
 
 class Coefficients(_OnPlan):
