@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.cases import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, chosen_rows
-from workbench.core.contract.problem import gradient_of_rows, rows_of
+from workbench.core.contract.problem import Request, gradient_of_rows, rows_of
 
 STEP = 0.3
 DATA = {"samples": 240, "features": 3}
@@ -81,9 +82,7 @@ def test_a_batch_follows_from_seed_and_job_alone(samples: int, job: int, seed: i
 
 
 def test_seeds_and_epochs_have_other_orders() -> None:
-    orders = {
-        tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)
-    }
+    orders = {tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
 
 
@@ -131,7 +130,9 @@ def test_weights_learn_what_vectors_learn_of_batches(spec: dict[str, Any]) -> No
     e = batched(spec)
     weights, vectors = wb.run(e), wb.run(e, numeric=True)
     np.testing.assert_allclose(weights.model, vectors.model, rtol=1e-6, atol=1e-9)
-    assert weights.rounds[["time", "samples", "started"]].equals(vectors.rounds[["time", "samples", "started"]])
+    assert weights.rounds[["time", "samples", "started"]].equals(
+        vectors.rounds[["time", "samples", "started"]]
+    )
 
 
 @pytest.mark.parametrize(("scheme", "lag"), [("SR-SGC", 2), ("M-SGC", 2)])
@@ -221,11 +222,25 @@ def test_samples_are_those_that_were_gone_through() -> None:
     assert wb.run(e).rounds["samples"].tolist() == wanted
 
 
-@pytest.mark.parametrize(("every", "known"), [(None, range(14)), (5, (4, 9, 13)), (1, range(14)), (99, (13,))])
+@pytest.mark.parametrize(
+    ("every", "known"), [(None, range(14)), (5, (4, 9, 13)), (1, range(14)), (99, (13,))]
+)
 def test_losses_are_evaluated_at_the_interval(every: int | None, known: Any) -> None:
     for e in (experiment(evaluate_every=every), experiment("D-SGD", evaluate_every=every)):
         losses = wb.run(e).rounds["loss"]
         assert np.flatnonzero(losses.notna()).tolist() == list(known)
+
+
+@pytest.mark.parametrize("scheme", ["UMW", "D-SGD"])
+def test_a_stopped_run_has_the_loss_of_its_last_round(scheme: str) -> None:
+    run = wb.start(experiment(scheme, rounds=6_000, evaluate_every=5_999, batch=200))
+    while len(run.rows()["round"]) < 20:
+        time.sleep(0.001)
+    run.stop()
+    trace = run.result()
+    loss, before = trace.rounds["loss"], trace.experiment.replace(batch=None).build_problem()
+    assert 20 <= len(loss) < 5_999 and loss.notna().sum() == 1
+    assert loss.iloc[-1] == before.evaluate([Request(trace.model, gradient=False)])[0].loss
 
 
 def test_the_interval_is_an_epoch_or_a_twentieth_of_the_run() -> None:

@@ -139,6 +139,10 @@ def chosen_rows(slices: Sequence[Slice], rows: NDArray[np.int64]) -> tuple[NDArr
     >>> chosen_rows([(5, 9, 0.5), (0, 3, 2.0)], np.array([1, 4, 6, 8]))
     (array([6, 8, 1]), array([0.5, 0.5, 2. ]))
     """
+    if len(slices) == 1:
+        ((first, last, weight),) = slices
+        chosen = rows[slice(*np.searchsorted(rows, (first, last)))] if first < last else rows[:0]
+        return chosen, np.full(len(chosen), weight)
     bounds = np.array([(first, last) for first, last, _ in slices], dtype=np.int64).reshape(-1, 2)
     begin, end = np.searchsorted(rows, bounds).T
     counts = np.maximum(end - begin, 0)

@@ -95,7 +95,7 @@ class LinearProblem(ABC):
 
     def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
         """Return the weighted sum of the gradients of some samples, whose rows are gathered."""
-        return self._weighted(self.X[rows], self.y[rows], weights, model)
+        return self._weighted(self.X.take(rows, axis=0), self.y.take(rows), weights, model)
 
     def _weighted(self, X: Array, y: Array, weights: Array, model: Array) -> Array:
         slope = (self.slope(self._scores(X, model), y).T * weights).T

@@ -37,7 +37,7 @@ def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:
 def diverged(trace: Trace) -> list[str]:
     """Say where the loss stopped being a number, if it did."""
     e, loss = trace.experiment, np.asarray(trace.columns["loss"])
-    looked = [evaluated(r, len(loss), e.evaluation_interval) for r in range(len(loss))]
-    bad = np.flatnonzero(~np.isfinite(loss) & looked)
+    due = np.array([evaluated(r, len(loss), e.evaluation_interval) for r in range(len(loss))], dtype=bool)
+    bad = np.flatnonzero(~np.isfinite(loss) & due)
     what = f"take a smaller step than {e.optimiser_args}"
     return [f"{e.scheme}: the loss is not finite from round {bad[0]} on; {what}"] if len(bad) else []

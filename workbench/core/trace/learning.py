@@ -72,6 +72,12 @@ class Learnt:
         self.loss.append(evaluation.loss)
         self._metrics(evaluation.metrics)
 
+    def amend(self, round: int, evaluation: Evaluation) -> None:
+        """Put in the loss and metrics of a round after which they had not been evaluated."""
+        self.loss[round] = evaluation.loss
+        for name, value in evaluation.metrics.items():
+            self.metrics[name][round] = value
+
     def moved(self, before: Array, after: Array, truth: Array | None) -> None:
         """Note the relative change (paper 1, equation 9) and the distance from the truth (equation 11)."""
         size = float(before @ before)
