@@ -239,7 +239,8 @@ def test_a_stopped_run_has_the_loss_of_its_last_round(scheme: str) -> None:
     run.stop()
     trace = run.result()
     loss, before = trace.rounds["loss"], trace.experiment.replace(batch=None).build_problem()
-    assert 20 <= len(loss) < 5_999 and loss.notna().sum() == 1
+    assert 20 <= len(loss) < 5_999
+    assert loss.notna().sum() == 1
     assert loss.iloc[-1] == before.evaluate([Request(trace.model, gradient=False)])[0].loss
 
 

@@ -170,9 +170,9 @@ class SimulatedRun(Run):
         """Make the trace of the rounds that there are."""
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
-        if self._learnt is not None and 0 < k < rounds:  # of its last round the loss is known
-            if not evaluated(k - 1, rounds, self.experiment.evaluation_interval):
-                self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
+        every = self.experiment.evaluation_interval
+        if self._learnt is not None and 0 < k < rounds and not evaluated(k - 1, rounds, every):
+            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = replace(self._learnt or Learnt(model), model=model)
         trace = assemble(self.experiment, self.line.until(k), learnt, **how)
