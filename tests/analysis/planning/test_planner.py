@@ -314,7 +314,7 @@ def test_distributed_sgd_of_whole_shards_is_exact() -> None:
     assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
     assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
     assert by_scheme["D-Adam"].source.startswith("simulated")
-    assert not wb.schemes.get("D-SGD")(batch=3).is_exact
+    assert not wb.schemes.get("D-SGD")(worker_batch=3).is_exact
 
 
 def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:

@@ -121,7 +121,9 @@ def test_every_exact_scheme_runs_on_it_unchanged(scheme: str, args: dict[str, An
 @needs_torch
 def test_a_scheme_that_measures_smoothness_runs_on_it() -> None:
     """CADA asks for the curvature of every worker's shard."""
-    e = exact(scheme="CADA", scheme_args={"batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3})
+    e = exact(
+        scheme="CADA", scheme_args={"worker_batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3}
+    )
     assert np.isfinite(wb.run(e).columns["loss"]).all()
     assert e.build_problem().smoothness() > 0
 

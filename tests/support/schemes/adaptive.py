@@ -36,7 +36,7 @@ def _lazy(draw: st.DrawFn) -> dict[str, Any]:
 
 def _batch(draw: st.DrawFn) -> dict[str, Any]:
     """Whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
-    return draw(st.sampled_from([{}, {"batch": None}]))
+    return draw(st.sampled_from([{}, {"worker_batch": None}]))
 
 
 @st.composite

@@ -167,6 +167,7 @@ class RankEngine:
             constant=learner.constant,
             l2=learner.l2,
             first=setup.first,
+            batched=learner.sampler is not None,
         )
         return program_of(setup.scheme, node)
 
@@ -416,9 +417,9 @@ class RankEngine:
         self.round = max(self.round, effect.round)
         if self._given_up(effect.unless):
             return None
-        samples = min(effect.batch or effect.work.samples, effect.work.samples)
+        samples = self.learner.samples_of(effect)
         start = self.logical if self.emulated else time.monotonic()
-        end = start if times is None else times.end(start, self.rank, effect, samples)
+        end = start if times is None else times.end(start, self.rank, effect)
         if self.lookahead is not None and effect.unless is not None:
             return self._look_ahead(self.lookahead, effect, samples, start, end)
         ledger.add("started", min(effect.round, setup.rounds - 1), samples)

@@ -38,7 +38,7 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.ring import bytes_sent, ring_finish
 from workbench.core.contract.scheme import Scheme
-from workbench.core.engine.compute_times import ComputeTimes
+from workbench.core.engine.compute_times import ComputeTimes, loaded
 from workbench.core.engine.inbox import Inbox
 from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.user_errors import note_interrupt, program_of, reraise_as_user_error
@@ -134,11 +134,14 @@ class _Simulation:
         self.instant = setup.delays.sending(0, 1.0) is None  # sending takes no time of its own
         self.transfers: dict[int, float] = {}  # seconds by floats
         self.compute_times = ComputeTimes(scheme, plan, setup.delays)
+        self.samples_of = arithmetic.samples_of
         self.sending: dict[tuple[int, float], list[float] | None] = {}
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
+        batched = arithmetic.sampler is not None
         nodes = [
-            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first) for r in range(plan.ranks)
+            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first, batched)
+            for r in range(plan.ranks)
         ]
         self.ranks = [_Rank(program_of(scheme, node).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, _Rank, Any], Any]] = {
@@ -235,11 +238,9 @@ class _Simulation:
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        round, samples = effect.round, effect.work.samples
-        if effect.batch:
-            samples = min(effect.batch, samples)
+        round, samples = effect.round, self.samples_of(effect)
         self.line.started[round if round < self.last else self.last] += samples
-        end = self.compute_times.end(self.now, r, effect, samples)
+        end = self.compute_times.end(self.now, r, effect)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
         return _BLOCKED
 
@@ -256,7 +257,7 @@ class _Simulation:
         line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         if self.world.controller is not None:
-            self.world.controller.took(round, r, self.now - start, samples)
+            self.world.controller.took(round, r, self.now - start, loaded(effect))
         self._resume(r, self.arithmetic.compute(r, effect))
 
     def _decode(self, r: int, rank: _Rank, effect: Decode) -> Any:
