@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.batches import BatchSampler, chosen_rows
