@@ -21,7 +21,7 @@ _PUBLIC = {  # name -> module, attribute (None: the module itself)
     "ClusterProfile": ("workbench.analysis.planning.profile", "ClusterProfile"),
     "DataError": ("workbench.core.problems.data", "DataError"),
     "Experiment": ("workbench.core.experiment", "Experiment"),
-    "Fault": ("workbench.core.experiment", "Fault"),
+    "Fault": ("workbench.core.contract.faults", "Fault"),
     "QuorumLost": ("workbench.core.base.errors", "QuorumLost"),
     "RunError": ("workbench.core.base.errors", "RunError"),
     "RunsTable": ("workbench.lab.widgets", "RunsTable"),

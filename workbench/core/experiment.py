@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Never, Self, TypeVar
+from typing import Annotated, Any, Never, Self, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 
 from workbench.core import problems, schemes
 from workbench.core.base.files import write_file
+from workbench.core.base.plugins import KindFamily
 from workbench.core.base.settings import (
     SettingError,
     Settings,
@@ -39,6 +40,7 @@ from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration, configurations_of, reason_fixed
 from workbench.core.contract.delays import DelayModel, Delays, DelayStream, ShiftedExponential, law_of
+from workbench.core.contract.faults import Fault, Faults, fault_from
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
 from workbench.core.contract.plan import Plan
@@ -56,20 +58,6 @@ _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
     "_optimiser": {"optimiser", "optimiser_args"},
     "sampler": {"batch", "seed", "problem", "problem_args"},
 }
-
-
-class Fault(Settings):
-    """A worker that dies for good.
-
-    >>> Experiment(scheme="GC", workers=6, faults=[Fault(worker=2, round=10)]).faults[0].how
-    'kill'
-    """
-
-    worker: int = setting(description="rank of the worker, from 1", ge=1)
-    round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)
-    how: Literal["kill", "segfault", "exit"] = setting(
-        "kill", "on real processes: killed by a signal, by a fault of its own, or gone without a word"
-    )
 
 
 class Experiment(Settings):
@@ -108,7 +96,7 @@ class Experiment(Settings):
         "rounds",
         ge=1,
     )
-    faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+    faults: tuple[Faults, ...] = setting((), "what workers do wrong: die, pause, slow down, answer wrongly")
     adaptive: bool = setting(
         False,
         "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
@@ -232,13 +220,14 @@ class Experiment(Settings):
         >>> e.current() is e
         True
         """
-        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays)
-        kind = type(self.delays).model_fields["kind"].default
-        law = DelayModel.catalogue.get(kind, type(self.delays))
-        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
-        if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
+        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults)
+        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser))
+        kinds: list[KindFamily] = [self.delays, *self.faults]
+        chosen = [type(part).catalogue.get(part.kind, type(part)) for part in kinds]
+        if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        return self.replace(delays={"kind": kind, **self.delays.model_dump(exclude_unset=True)})
+        delays, *faults = ({**part.model_dump(exclude_unset=True), "kind": part.kind} for part in kinds)
+        return self.replace(delays=delays, faults=faults)
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:
@@ -332,11 +321,9 @@ class Experiment(Settings):
 
 
 class _Unknown(DelayModel):
-    """Delays that a `Description` names: their kind and numbers, and nothing that draws."""
+    """Delays that a `Description` names: their kind and parameters, and nothing that draws."""
 
     model_config = ConfigDict(extra="allow")
-
-    kind: str = ""
 
     def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Array | None) -> Array:
         raise self._error
@@ -346,18 +333,32 @@ class _Unknown(DelayModel):
 
     @property
     def _error(self) -> SettingError:
-        return SettingError(f"delays.kind = {self.kind!r}: is a description, and cannot be drawn from")
+        return SettingError(
+            f"delays.kind = {self.written_kind!r}: is a description, and cannot be drawn from"
+        )
 
 
-def _law(value: Any) -> Any:
-    """Delays of a description: the law where it is known, else what is said of it."""
-    with limited() as now:
-        try:
-            return law_of(value)
-        except SettingError:
-            if not now.refused:
-                raise
-    return _Unknown(**{**value, "kind": str(value["kind"])})
+class _UnknownFault(Fault):
+    """A fault that a `Description` names."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that builds the settings of a description: of a known class, or of `unknown`."""
+
+    def described(value: Any) -> Any:
+        with limited() as now:
+            try:
+                return build(value)
+            except SettingError:
+                if not now.refused:
+                    raise
+        found = unknown(**{name: given for name, given in value.items() if name != "kind"})
+        found.__dict__.update(kind=str(value["kind"]), written=str(value["kind"]))
+        return found
+
+    return described
 
 
 class Description(Experiment):
@@ -370,9 +371,12 @@ class Description(Experiment):
     ('mine.py:Half', 4, 'Description')
     """
 
-    delays: Annotated[SerializeAsAny[DelayModel], BeforeValidator(_law)] = setting(
+    delays: Annotated[SerializeAsAny[DelayModel], BeforeValidator(_known_or(_Unknown, law_of))] = setting(
         ShiftedExponential(), "how long workers take"
     )
+    faults: tuple[
+        Annotated[SerializeAsAny[Fault], BeforeValidator(_known_or(_UnknownFault, fault_from))], ...
+    ] = setting((), "what workers do wrong")
     _why: str = PrivateAttr("")
     _code: bool = PrivateAttr(False)
     _spec: dict[str, Any] = PrivateAttr({})

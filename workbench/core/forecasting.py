@@ -220,6 +220,7 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MOST} or less")
     if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
-    if experiment.faults:
-        raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
+    if found := next((fault for fault in experiment.faults if fault.changes_times), None):
+        why = "a forecast does not count it; take faults = (), or run the experiment"
+        raise SettingError(f"faults.kind = {found.written_kind!r}: {why}")
     return experiment.current()

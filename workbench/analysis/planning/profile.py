@@ -212,7 +212,6 @@ class ClusterProfile(Settings):
         scale = here.typical / here.samples if per_sample is None else per_sample
         block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
         return Replay(
-            kind="replay",
             path=str(self.table()),
             experiment=str(place),
             samples=1.0,
@@ -460,8 +459,7 @@ def scaled(law: Delays, factor: float) -> Delays:
         changes |= {"scale": law.scale * factor, "samples": law.samples}
     elif isinstance(law, Replay) and law.slope:
         changes["samples"] = law.recorded_samples(np.ones(1)) / factor
-    # All fields set: an experiment that is changed must know the kind.
-    return type(law)(**{**law.model_dump(), **changes})
+    return type(law)(**{**{name: getattr(law, name) for name in type(law).model_fields}, **changes})
 
 
 def unit_of(field: FieldInfo) -> str:

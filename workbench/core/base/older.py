@@ -1,4 +1,7 @@
-"""Names of fields in files that version 1.0 wrote, before they were renamed."""
+"""Names of fields in files that version 1.0 wrote, before they were renamed.
+
+Faults were deaths only: {worker: 1, round: 2, how: kill}, which is {kind: kill, worker: 1, round: 2} now.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +13,7 @@ _FIELDS = {  # kind of a delay model -> old name -> new name
 }
 _SCHEME = {"batch": "worker_batch"}  # of a scheme's parameters
 NEW_FIELDS = ("batch", "evaluate_every")  # of an experiment, since version 1.0; empty by default
+_DEATHS = ("kill", "segfault", "exit")  # `how` a worker died
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
 _LAW = {"gap": "correlation_gap", "odd": "worst_correlation"}  # of a law that a profile was fitted with
 
@@ -21,8 +25,12 @@ def renamed(value: Any) -> Any:
     {'delays': {'kind': 'markov', 'p_slow': 0.5}}
     >>> renamed({"grid": {"delays.leave": [0.5]}})
     {'grid': {'delays.p_recover': [0.5]}}
+    >>> renamed({"faults": [{"worker": 1, "round": 2, "how": "exit"}]})
+    {'faults': [{'kind': 'exit', 'worker': 1, 'round': 2}]}
     """
     if isinstance(value, Mapping):
+        if value.keys() == {"worker", "round", "how"}:
+            return {"kind": value["how"], "worker": value["worker"], "round": value["round"]}
         kind = value.get("kind")
         names = _FIELDS.get(kind, {}) if isinstance(kind, str) else {}
         if {"delays", "distance", "tail"} <= value.keys():
@@ -38,9 +46,15 @@ def spelled_as_before(value: Any) -> Any:
 
     >>> spelled_as_before({"delays": {"kind": "markov", "p_slow": 0.5}})
     {'delays': {'kind': 'markov', 'enter': 0.5}}
+    >>> spelled_as_before({"faults": [{"kind": "kill", "worker": 1, "round": 2}]})
+    {'faults': [{'worker': 1, 'round': 2, 'how': 'kill'}]}
     """
+    if isinstance(value, list):
+        return [spelled_as_before(content) for content in value]
     if not isinstance(value, Mapping):
         return value
+    if value.keys() == {"kind", "worker", "round"} and value["kind"] in _DEATHS:
+        return {"worker": value["worker"], "round": value["round"], "how": value["kind"]}
     kind = value.get("kind")
     names = {new: old for old, new in _FIELDS.get(kind, {}).items()} if isinstance(kind, str) else {}
     before = {new: old for old, new in _SCHEME.items()}

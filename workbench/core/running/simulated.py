@@ -78,7 +78,7 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
         delays=e.delay_stream(),
         link=e.line,
         decode_rate=e.decode_rate,
-        deaths={fault.worker: fault.round for fault in e.faults},
+        faults=e.faults,
         record=events,
         watch=watch if steering is None else look,
         controller=steering,
@@ -99,7 +99,8 @@ class SimulatedRun(Run):
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
-        self.numeric = numeric or experiment.built_scheme.numeric
+        wrong = any(fault.changes_answers for fault in experiment.faults)
+        self.numeric = numeric or wrong or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
         self.line = Timeline()

@@ -25,6 +25,7 @@ from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration
 from workbench.core.contract.delays import DelayStream, law_of
+from workbench.core.contract.faults import fault_from
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import State, optimiser_class
 from workbench.core.contract.plan import Plan
@@ -34,7 +35,7 @@ from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import SPEC, TASK
 from workbench.mpi.engine.learner import Learner
-from workbench.mpi.engine.rank import Emulate, Setup
+from workbench.mpi.engine.setup import Emulate, Setup
 from workbench.mpi.launch.processes import ProcessId
 
 BACK = "put it back, or start a new run"
@@ -60,7 +61,6 @@ class Task:
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
     hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
-    crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `mpi.launch.rank.fault_injection`
     controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `controller_of`
     code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
@@ -94,19 +94,19 @@ def task_of(
     words: dict[str, Any] = (
         {} if data is None else {"hashes": hashes(data.folder, Path(data.name).expanduser())}
     )
-    crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
     begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
-    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays)
+    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays, *e.faults)
     homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
-    words |= {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
+    words |= {"begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
 
 def _named(e: Experiment) -> dict[str, Any]:
     """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
     spec = e.model_dump(mode="json")
-    spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
+    spec["delays"]["kind"] = e.delays.kind
+    spec["faults"] = [{**fields, "kind": f.kind} for f, fields in zip(e.faults, spec["faults"], strict=True)]
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
     # The scheme's own, too.
@@ -243,7 +243,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
         problem, delays.share = with_batches(problem, sampler), sampler.share
     words = {name: getattr(task, name) for name in ("emulate", "first", "record")}
     words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
-    words["crashes"] = {int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()}
+    words["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
     return setup, Learner(plan, problem, optimiser, spec["seed"], model, state)

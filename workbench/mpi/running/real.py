@@ -41,7 +41,7 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.engine.ledger import Ledger
-from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.engine.setup import Emulate
 from workbench.mpi.launch import task as tasks
 from workbench.mpi.launch.site import Pool, RunOwner
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, task_of

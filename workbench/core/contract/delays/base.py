@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
-from pydantic_core import PydanticKnownError
+from pydantic import BeforeValidator, SerializeAsAny
 
-from workbench.core.base.plugins import Catalogue, Family
-from workbench.core.base.settings import SettingError, setting
-from workbench.core.base.trust import limit
+from workbench.core.base.plugins import Catalogue, KindFamily
+from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
@@ -33,7 +31,7 @@ class CounterRNG:
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
 
-class DelayModel(Family):
+class DelayModel(KindFamily):
     """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
@@ -45,14 +43,6 @@ class DelayModel(Family):
     )
     markovian: ClassVar[bool] = False  # does a round's draw depend on the round before?
     per_run: ClassVar[bool] = False  # are some workers slower than others for a whole run?
-
-    kind: str = ""
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A law of a loose file keeps the name by which it is found again."""
-        found: dict[str, Any] = handler(self)
-        return {**found, "kind": self.__dict__["written"]} if "written" in self.__dict__ else found
 
     @abstractmethod
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -99,25 +89,11 @@ class PerSample(DelayModel):
 
 
 def law_of(value: Any) -> DelayModel:
-    """The law that fields say, its kind among them; a law as it is."""
-    if isinstance(value, DelayModel):
-        return value
-    if not isinstance(value, dict):
-        raise PydanticKnownError("model_attributes_type")
-    if "kind" not in value:
-        raise ValueError("has no kind; give one, e.g. {kind: constant}")
-    laws, kind = DelayModel.catalogue, value["kind"]
-    if isinstance(kind, str) and ".py:" in kind:  # of a loose file
-        law = laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
-        law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
-        return law
-    if not isinstance(kind, str) or not laws.knows(kind):
-        error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
-        raise error if (now := limit()) is None else now.unknown(error)
-    return laws[kind](**value)
+    """Build the delay model of some fields, its kind among them; a delay model is returned as it is."""
+    return cast(DelayModel, DelayModel.from_fields(value))
 
 
-# A field that takes every law there is.
+# A field that takes every delay model.
 Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 

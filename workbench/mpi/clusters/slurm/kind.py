@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator
 from typing_extensions import override
@@ -78,7 +78,7 @@ _SSH = ("identity", "config", "known_hosts")  # how ssh reaches login: fields of
 class Slurm(Cluster):
     """A cluster with Slurm's queue. Nodes are taken when a run starts, and not before."""
 
-    kind: Literal["slurm"] = setting("slurm", "a cluster with Slurm's queue")
+    kind = "slurm"
     folder: Folder = setting(..., "folder on a file system that all nodes share; jobs meet their users there")
     tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
