@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.fault_injection import damaging
 from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import LEAST_SQUARES
 from tests.support.strategies import CASES, experiments
@@ -196,7 +197,7 @@ def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
+    run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()

@@ -1,9 +1,9 @@
-"""Where a new scheme, delay model, problem, optimiser, kind of cluster or command plugs in, ours and other people's.
+"""Where a new scheme, delay model, fault, problem, optimiser, kind of cluster or command is registered.
 
 Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
 is defined, in its pyproject.toml, and nothing here needs an edit:
 
-    [project.entry-points."workbench.schemes"]    # or .delays, .problems, .optimisers, .clusters
+    [project.entry-points."workbench.schemes"]    # or .delays, .faults, .problems, .optimisers, .clusters
     tiny = "tiny.scheme:Tiny"
 
     [project.entry-points."workbench.commands"]   # a click command, called by the name in front
@@ -23,7 +23,7 @@ from threading import RLock
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakMethod
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import PydanticKnownError
 
 from workbench.core.base.errors import MissingLayer
@@ -227,10 +227,20 @@ class KindFamily(Family):
             cls.kind = getattr(given, "default", given)
         super().__init_subclass__(**options)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_kind(cls, data: Any) -> Any:
+        """Take the kind, which `model_dump` writes, for what it is: the class itself."""
+        if isinstance(data, dict) and data.get("kind", "") == cls.kind:
+            return {name: value for name, value in data.items() if name != "kind"}
+        return data
+
     @model_serializer(mode="wrap")
-    def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Write the kind first; that of a class of a loose file as it was written, so that it is found again."""
-        return {"kind": self.written_kind, **handler(self)}
+        fields: dict[str, Any] = handler(self)
+        wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
+        return {"kind": self.written_kind, **fields} if wanted else fields
 
     @property
     def written_kind(self) -> str:

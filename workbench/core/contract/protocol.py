@@ -170,7 +170,8 @@ class AllReduce(NamedTuple):
 class Commit(NamedTuple):
     """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
 
-    `round`: which it completes; `residual`: distance of the decoding vector from all ones, where known.
+    `round`: which it completes; `residual`: squared distance |b - 1|^2 of the decoding vector b from all ones,
+    nan where the node cannot know it.
 
     >>> Commit(gradient=None, round=3).residual
     0.0
@@ -178,7 +179,7 @@ class Commit(NamedTuple):
 
     gradient: Any
     round: int
-    residual: float = 0.0  # distance of the decoding vector from all ones, as far as the node knows it
+    residual: float = 0.0
 
 
 class Hold(NamedTuple):

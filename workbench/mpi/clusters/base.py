@@ -174,5 +174,4 @@ def placed(name: str, text: str) -> Path:
 
 def rebuilt(words: dict[str, Any]) -> Cluster:
     """The cluster whose `model_dump` this is; raises `SettingError`."""
-    fields = {name: value for name, value in words.items() if name != "kind"}
-    return Cluster.catalogue.get_class(str(words.get("kind")))(**fields)
+    return Cluster.catalogue.get_class(str(words.get("kind")))(**words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.core.base.errors import QuorumLost
 from workbench.core.contract.protocol import PEER_LOST, Close, Match, Message
@@ -16,11 +16,8 @@ from workbench.core.engine.inbox import Inbox
 from workbench.mpi.engine import polling
 from workbench.mpi.engine.lookahead import ModelArrivals, lookahead_ranks
 from workbench.mpi.engine.ports import Port
-from workbench.mpi.engine.setup import NodeClock, Setup
+from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
-
-if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
-    from workbench.mpi.engine.rank import RankContext
 
 GROWTH = 1.6  # factor from one sleep to the next while nothing comes
 LATE_COPIES = ("sent twice", "of another run", "of another sender")  # refused messages that replace nothing

@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from workbench.core.contract.protocol import (
     ABS_TOL,
@@ -42,42 +42,11 @@ from workbench.core.contract.ring import ring_steps
 from workbench.core.engine.user_errors import program_of, reraise_as_user_error
 from workbench.mpi.engine import polling
 from workbench.mpi.engine.computing import Computing
-from workbench.mpi.engine.learner import Learner
-from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.engine.mailbox import Mailbox
-from workbench.mpi.engine.setup import NodeClock, Setup
+from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import Envelope, named
 
-if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
-    from workbench.mpi.engine.transport import Transport
-
 HIDDEN = 0.5  # share of a wait that a late machine may use up, or else the wait is given all its time
-
-
-class RankContext(Protocol):
-    """What an engine needs of the process that it runs in."""
-
-    rank: int
-    transport: Transport
-    learner: Learner
-    ledger: Ledger
-
-    @property
-    def reduce(self) -> Callable[[RankEngine, AllReduce], Any] | None:
-        """The MPI library's all-reduce; None where there is none."""
-
-    @property
-    def arrived(self) -> Callable[[list[tuple[int, int, int]]], None]:
-        """Record the answers that the program took."""
-
-    def idle(self) -> float:
-        """Return when to call it again; called while the node waits. May end the run."""
-
-    def committed(self, round: int, residual: float) -> None:
-        """Record that the node has committed a round."""
-
-    def crash(self, how: str) -> None:
-        """Die as a faulty process does."""
 
 
 class RankEngine:
@@ -230,10 +199,11 @@ class RankEngine:
         clock = self.clock
         clock.reach_round(effect.round)
         start = clock.sending_time()
+        end = start + effect.seconds
+        self.ledger.log(effect.round, self.rank, "fault", start, start, end, -1, 0, 0)
         if effect.seconds:
-            self.mailbox.sleep_until(start + effect.seconds)
-            clock.advance(start + effect.seconds)
-        self.ledger.log(effect.round, self.rank, "fault", start, start, clock.sending_time(), -1, 0, 0)
+            self.mailbox.sleep_until(end)
+            clock.advance(end)
 
     def _crash(self, effect: Crash) -> None:
         self.context.crash(effect.how)

@@ -1,17 +1,23 @@
-"""What a rank needs for a run, and the node's clock."""
+"""What a rank needs for a run and of its process, and the node's clock."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.faults import Fault
 from workbench.core.contract.links import Link
 from workbench.core.contract.plan import Plan
+from workbench.core.contract.protocol import AllReduce
 from workbench.core.contract.scheme import Scheme
+from workbench.mpi.engine.learner import Learner
+from workbench.mpi.engine.ledger import Ledger
+
+if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
+    from workbench.mpi.engine.transport import Transport
 
 Emulate = Literal["all", "delays", "nothing"]
 
@@ -62,3 +68,29 @@ class NodeClock:
     def reach_round(self, round: int) -> None:
         """Note that the node has work of a round."""
         self.round = max(self.round, round)
+
+
+class RankContext(Protocol):
+    """What an engine needs of the process that it runs in."""
+
+    rank: int
+    transport: Transport
+    learner: Learner
+    ledger: Ledger
+
+    @property
+    def reduce(self) -> Callable[[Any, AllReduce], Any] | None:
+        """The MPI library's all-reduce; None where there is none."""
+
+    @property
+    def arrived(self) -> Callable[[list[tuple[int, int, int]]], None]:
+        """Record the answers that the program took."""
+
+    def idle(self) -> float:
+        """Return when to call it again; called while the node waits. May end the run."""
+
+    def committed(self, round: int, residual: float) -> None:
+        """Record that the node has committed a round."""
+
+    def crash(self, how: str) -> None:
+        """Die as a faulty process does."""

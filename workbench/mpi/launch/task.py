@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.core import problems, schemes
 from workbench.core.base.arrays import from_bytes, to_bytes
-from workbench.core.base.by_value import register, sent
+from workbench.core.base.by_value import received, register, sent
 from workbench.core.base.errors import ClusterError, QuorumLost, RunError
 from workbench.core.base.files import sha256
 from workbench.core.base.older import renamed
@@ -38,6 +38,7 @@ from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.setup import Emulate, Setup
 from workbench.mpi.launch.processes import ProcessId
 
+T = TypeVar("T")
 BACK = "put it back, or start a new run"
 RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 
@@ -61,7 +62,9 @@ class Task:
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
     hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
-    message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `mpi.launch.rank.fault_injection`
+    substitutes: str = (
+        ""  # by value: a function of a class and a rank, for the class to use instead (for tests)
+    )
     controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `controller_of`
     code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
     # Modules of the package that have its classes: ranks need not look through all others.
@@ -247,6 +250,11 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
     return setup, Learner(plan, problem, optimiser, spec["seed"], model, state)
+
+
+def substitute(task: Task, cls: type[T], rank: int) -> type[T]:
+    """Return the class that a rank uses in place of one; see `Task.substitutes`."""
+    return received(task.substitutes)[0](cls, rank) if task.substitutes else cls
 
 
 def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from workbench.core.base.blas import one_thread
+from workbench.core.base.by_value import sent
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import write_json
 from workbench.core.base.locks import Lock
@@ -259,7 +260,7 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        apart = ("spec", "code", "controller")
+        apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
@@ -386,7 +387,7 @@ def start_real(
     gradients: bool = False,
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
-    message_faults: dict[str, Any] | None = None,
+    substitutes: Callable[[type, int], type] | None = None,
     make: Callable[[Experiment, Path], RealRun] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
@@ -413,8 +414,8 @@ def start_real(
 
     Other Parameters
     ----------------
-    message_faults
-        Damage to messages, for tests; see `workbench.mpi.launch.rank.fault_injection`.
+    substitutes
+        Returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead; for tests.
     make
         Makes the run; another kind hands itself to other processes than the warm ranks.
 
@@ -427,7 +428,7 @@ def start_real(
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience}
-    options["message_faults"] = message_faults or {}
+    options["substitutes"] = sent([substitutes]) if substitutes else ""
     check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")

@@ -9,8 +9,8 @@ from workbench.core.contract.faults.base import Fault, Faults, Lasting, fault_fr
 from workbench.core.contract.faults.crashes import Exit, Kill, Segfault
 from workbench.core.contract.faults.delayed import Pause, Slow
 from workbench.core.contract.faults.wrong_answers import (
-    ConstantAnswer,
     Noise,
+    SameValue,
     Scale,
     SignFlip,
     WrongAnswer,
@@ -18,6 +18,6 @@ from workbench.core.contract.faults.wrong_answers import (
 )
 
 __all__ = [
-    "ConstantAnswer", "Exit", "Fault", "Faults", "Kill", "Lasting", "Noise", "Pause", "Scale", "Segfault", "SignFlip",
+    "Exit", "Fault", "Faults", "Kill", "Lasting", "Noise", "Pause", "SameValue", "Scale", "Segfault", "SignFlip",
     "Slow", "WrongAnswer", "Zeros", "fault_from", "with_faults"
 ]  # fmt: skip

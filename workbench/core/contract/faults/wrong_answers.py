@@ -97,18 +97,18 @@ class Noise(WrongAnswer):
         return value + self.deviation * rng.standard_normal(value.shape)
 
 
-class ConstantAnswer(WrongAnswer):
+class SameValue(WrongAnswer):
     """The worker sends the same number in all places: the same-value attack.
 
     Li, Xu, Chen, Giannakis and Ling, RSA: Byzantine-robust stochastic aggregation methods, AAAI 2019 (value 100).
     """
 
-    kind = "constant"
+    kind = "same_value"
 
     value: float = setting(100.0, "number that it sends in all places")
 
     def answer(self, value: Array, round: int, number: int) -> Array:
-        """Return the constant."""
+        """Return the same number in all places."""
         return np.full_like(value, self.value)
 
 

@@ -31,8 +31,7 @@ from workbench.mpi.launch.poolfolder import PoolFolder
 from workbench.mpi.launch.processes import ProcessId, exists, is_alive
 from workbench.mpi.launch.rank.adaptation import Adaptation, report_compute_times
 from workbench.mpi.launch.rank.clocks import carried, on_masters_clock
-from workbench.mpi.launch.rank.fault_injection import CrashingRecorder, FaultyTransport
-from workbench.mpi.launch.task import Task, controller_of, rebuilt, unpacked
+from workbench.mpi.launch.task import Task, controller_of, rebuilt, substitute, unpacked
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
 CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between looks
@@ -110,8 +109,9 @@ class RankRun:
         width = setup.link.width
         self.ledger = Ledger(rank, setup.rounds, setup.record, width)
         near, bell = peers(setup.plan, rank), self.control.wakeup
-        office = _transport(task, rank, self.clock_offsets)
-        self.transport = office(self.comm, task.run, near, setup.floats, self.refused, bell, width)
+        kind = substitute(task, Transport, rank)
+        kind = carried(kind, self.clock_offsets) if self.clock_offsets else kind
+        self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, bell, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
@@ -386,24 +386,7 @@ def peers(plan: Plan, rank: int) -> list[int]:
     return sorted(near - {rank})
 
 
-def _transport(task: Task, rank: int, ahead: float) -> Callable[..., Transport]:
-    """The rank's post office: an honest one, unless a test wants damage."""
-    plans = task.message_faults.get(str(rank))
-    if plans is None:
-        return carried(Transport, ahead) if ahead else Transport
-
-    def faulty(*args: Any) -> Transport:
-        post = FaultyTransport(*args)
-        post.plans = {int(round): how for round, how in plans.items()}
-        return post
-
-    return faulty
-
-
 def _record(task: Task) -> RunRecorder:
-    kind = CrashingRecorder if "checkpoint" in task.message_faults else RunRecorder
+    kind = substitute(task, RunRecorder, MASTER)
     every, offset = task.checkpoint_every, task.offset
-    record = kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
-    if isinstance(record, CrashingRecorder):
-        record.number, record.share = task.message_faults["checkpoint"]
-    return record
+    return kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
