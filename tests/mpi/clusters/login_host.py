@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.mpi.clusters.slurm.slurm_machine import end, free_ports
+from tests.mpi.clusters.batch.slurm_machine import end, free_ports
 
 SSHD = "/usr/sbin/sshd"
 SETTINGS = """\

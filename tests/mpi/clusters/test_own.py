@@ -12,7 +12,7 @@ from tests.mpi.clusters.conftest import write_yaml
 from tests.mpi.clusters.hosts import Hosts
 from workbench.mpi.clusters.warm import POOLS
 
-pytest_plugins = ["tests.mpi.clusters.slurm.slurm_fixtures"]
+pytest_plugins = ["tests.mpi.clusters.batch.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

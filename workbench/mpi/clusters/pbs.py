@@ -112,22 +112,26 @@ class Pbs(BatchCluster):
 
 
 def described(number: str, *options: str) -> list[dict[str, str]]:
-    """Return the fields of a job that ``qstat -f`` prints, their names in small letters; empty: it is not listed."""
+    """Return the fields of a job that ``qstat -f`` prints; empty: it is not listed."""
     try:
         output = call("qstat", *options, "-f", number)
     except CommandRejected as refused:
         if re.search(r"unknown job|has finished", refused.said, re.IGNORECASE):
             return []
         raise
-    text = re.sub(r"\r?\n\t", "", output)  # a long value is continued on the next line
-    blocks = re.split(r"^Job Id: *(\d\S*)", text, flags=re.MULTILINE)[1:]
-    found = []
-    for name, block in zip(blocks[::2], blocks[1::2], strict=True):
-        lines = re.findall(r"^ +([\w.]+) = (.*?)\s*$", block, re.MULTILINE)
-        found.append({"number": name, **{key.lower(): value for key, value in lines}})
+    found = fields_of(output)
     if not found or any(len(fields.get("job_state", "")) != 1 for fields in found):
         raise UnknownOutput("qstat", Pbs.system, output)
     return found
+
+
+def fields_of(output: str) -> list[dict[str, str]]:
+    """Return the fields of each job in what ``qstat -f`` printed, their names in small letters."""
+    text = re.sub(r"\r?\n\t", "", output)  # a long value is continued on the next line
+    blocks = re.split(r"^Job Id: *(\d[\w.-]*)", text, flags=re.MULTILINE)[1:]
+    lines = [re.findall(r"^ +([\w.]+) = (.*?)\s*$", block, re.MULTILINE) for block in blocks[1::2]]
+    pairs = zip(blocks[::2], lines, strict=True)
+    return [{"number": number, **{key.lower(): value for key, value in found}} for number, found in pairs]
 
 
 def _job(fields: dict[str, str]) -> Job:

@@ -1,4 +1,4 @@
-"""Fixtures of runs under Slurm: one throw-away Slurm for a whole session, whose commands find it by SLURM_CONF."""
+"""Fixtures of runs in jobs: a throw-away Slurm or PBS for all tests that need one."""
 
 from __future__ import annotations
 
@@ -9,40 +9,56 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.clusters.slurm.slurm_machine import NODES, TASKS, SlurmMachine, missing
-from tests.mpi.clusters.slurm.slurm_runs import until
+from tests.mpi.clusters.batch import pbs_machine, slurm_machine
+from tests.mpi.clusters.batch.batch_runs import Machine, until
+from tests.mpi.clusters.batch.pbs_machine import PbsMachine
+from tests.mpi.clusters.batch.slurm_machine import NODES, TASKS, SlurmMachine
 from workbench.mpi.clusters.warm import POOLS
 
+SYSTEMS = ["slurm", "pbs", pytest.param("torque", marks=pytest.mark.slow)]
 
-@pytest.fixture(scope="session")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
-    """The daemons."""
-    if why := missing():
+
+def machine_of(system: str, folder: Path) -> Machine:
+    """A machine that is not up yet; skips the test where there can be none."""
+    if why := (slurm_machine if system == "slurm" else pbs_machine).missing():
         pytest.skip(why)
-    slurm = SlurmMachine(tmp_path_factory.mktemp("slurm"))
+    return SlurmMachine(folder) if system == "slurm" else PbsMachine(folder, system)
+
+
+@pytest.fixture(scope="session", params=SYSTEMS)
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """The batch system."""
+    batch = machine_of(request.param, tmp_path_factory.mktemp(request.param))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", str(slurm.conf))
+        for name, value in batch.variables.items():
+            patch.setenv(name, value)
         try:
-            slurm.up()
-            yield slurm
+            batch.up()
+            yield batch
         finally:
             POOLS.close()
-            slurm.down()
+            batch.down()
 
 
 @pytest.fixture(scope="session")
-def shared(machine: SlurmMachine) -> Path:
+def shared(machine: Machine) -> Path:
     """What all nodes see."""
     (machine.folder / "shared").mkdir()
     return machine.folder / "shared"
 
 
 @pytest.fixture(scope="session")
-def lab(shared: Path) -> Callable[..., str]:
+def lab(machine: Machine, shared: Path) -> Callable[..., str]:
     """Writes a cluster's file; its path."""
 
     def write(name: str = "lab", **fields: Any) -> str:
-        base = {"kind": "slurm", "folder": str(shared), "nodes": NODES, "tasks_per_node": TASKS, "price": 2.0}
+        base = {
+            **machine.fields,
+            "folder": str(shared),
+            "nodes": NODES,
+            "tasks_per_node": TASKS,
+            "price": 2.0,
+        }
         path = shared / f"{name}.yaml"
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps({**base, **fields}))  # JSON is YAML, too
@@ -53,11 +69,10 @@ def lab(shared: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def taken(machine: SlurmMachine) -> Iterator[str]:
+def taken(machine: Machine) -> Iterator[str]:
     """A foreign job that has all nodes, and no other."""
     POOLS.close()
     until(lambda: not machine.jobs())
-    wish = (f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
-    job = machine.call("sbatch", "--parsable", *wish).strip()
+    job = machine.take()
     yield job
     machine.cancel(job)

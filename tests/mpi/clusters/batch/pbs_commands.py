@@ -1,7 +1,8 @@
 """Stand-ins for qsub, qstat and qdel: `python pbs_commands.py FOLDER COMMAND ...`.
 
 Jobs are processes on this machine, each in a UTS namespace with the name of its first node. Every job has a process of
-its own (`run`) that waits for free nodes, starts the script, ends it at its time limit, and writes down how it ended. The
+its own (`run`) that waits for free nodes, starts the script, ends it at its time limit, and writes down how it ended.
+The
 output is that of PBS Pro, or of Torque where FOLDER/flavour says so.
 """
 
@@ -60,9 +61,17 @@ class Server:
 
     def qsub(self, words: list[str]) -> None:
         script = Path(words[-1])
-        lines = [line.removeprefix("#PBS ") for line in script.read_text().splitlines() if line.startswith("#PBS ")]
+        lines = [
+            line.removeprefix("#PBS ") for line in script.read_text().splitlines() if line.startswith("#PBS ")
+        ]
         options = [line.split(" ", 1) for line in [*lines, *words[:-1]]]
-        job: Fields = {"name": "STDIN", "queue": "workq", "state": "Q", "script": script.read_text(), "used": 0}
+        job: Fields = {
+            "name": "STDIN",
+            "queue": "workq",
+            "state": "Q",
+            "script": script.read_text(),
+            "used": 0,
+        }
         for option, *value in options:
             self._option(job, option, "".join(value))
         if job["limit"] > QUEUES[job["queue"]]:
@@ -82,9 +91,10 @@ class Server:
         if option == "-N":
             job["name"] = value if len(value) <= 15 else refuse("qsub: illegal -N value")
         elif option == "-q":
-            known = value in QUEUES
-            job["queue"] = value if known else refuse("qsub: Unknown queue" if not self.torque else
-                                                     "qsub: submit error (Unknown queue MSG=cannot locate queue)")  # fmt: skip
+            unknown = (
+                "submit error (Unknown queue MSG=cannot locate queue)" if self.torque else "Unknown queue"
+            )
+            job["queue"] = value if value in QUEUES else refuse(f"qsub: {unknown}")
         elif option == "-h":
             job["state"] = "H"
         elif option == "-l" and (found := re.fullmatch(r"walltime=(\d+):(\d+):(\d+)", value)):
@@ -110,12 +120,18 @@ class Server:
         nodes, began = [f"n{i + 1}" for i in job["on"]], time.time()
         nodefile = self.folder / "jobs" / f"{number}.nodes"
         nodefile.write_text("".join(f"{node}\n" for node in nodes for _ in range(job["tasks"])))
-        words = {"PBS_JOBID": f"{number}.{self.host}", "PBS_NODEFILE": str(nodefile), "PBS_ENVIRONMENT": "PBS_BATCH"}
+        words = {
+            "PBS_JOBID": f"{number}.{self.host}",
+            "PBS_NODEFILE": str(nodefile),
+            "PBS_ENVIRONMENT": "PBS_BATCH",
+        }
         script = nodefile.with_suffix(".sh")
         script.write_text(job["script"])
         command = ["unshare", "--uts", "sh", "-c", ON_NODE, nodes[0], "bash", str(script)]
         kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "PATH") if name in os.environ}
-        process = subprocess.Popen(command, env=kept | words, cwd=kept.get("HOME", "/"), start_new_session=True)
+        process = subprocess.Popen(
+            command, env=kept | words, cwd=kept.get("HOME", "/"), start_new_session=True
+        )
         while process.poll() is None and not deleted and time.time() - began < job["limit"]:
             time.sleep(0.05)
             deleted = nodefile.with_suffix(".delete").exists()
@@ -127,7 +143,9 @@ class Server:
         with self.locked():
             state = "C" if self.torque else "F"
             substate = "91" if deleted else "92"
-            self.write({**job, "state": state, "exit": code, "substate": substate, "used": int(time.time() - began)})
+            self.write(
+                {**job, "state": state, "exit": code, "substate": substate, "used": int(time.time() - began)}
+            )
 
     def _started(self, number: str) -> tuple[Fields | None, bool]:
         """Return the job once it has nodes; and whether it was deleted before."""
@@ -156,7 +174,9 @@ class Server:
                 with suppress(psutil.Error):
                     p.send_signal(sig)
             until = time.monotonic() + patience
-            while time.monotonic() < until and (process.poll() is None or any(self._of(p, number) for p in found)):
+            while time.monotonic() < until and (
+                process.poll() is None or any(self._of(p, number) for p in found)
+            ):
                 time.sleep(0.05)
 
     def _of(self, process: psutil.Process, number: str) -> bool:
@@ -190,7 +210,9 @@ class Server:
         if job is None:
             refuse(f"qstat: Unknown Job Id {'Error ' if self.torque else ''}{words[-1]}", 153)
         if job["state"] == "F" and not history:
-            refuse(f"qstat: {words[-1]} Job has finished, use -x or -H to obtain historical job information", 35)
+            refuse(
+                f"qstat: {words[-1]} Job has finished, use -x or -H to obtain historical job information", 35
+            )
         print(self._full(job))
 
     def _of_user(self) -> None:
@@ -203,7 +225,9 @@ class Server:
         for job in found:
             id, name = f"{job['number']}.{self.host}"[:15], job["name"][:10]
             user, size = getpass.getuser()[:8], f"{job['nodes']:3} {job['tasks']:3}"
-            print(f"{id:15} {user:8} {job['queue']:8} {name:10}    --  {size}    --  01:00 {job['state']} 00:00")
+            print(
+                f"{id:15} {user:8} {job['queue']:8} {name:10}    --  {size}    --  01:00 {job['state']} 00:00"
+            )
 
     def _full(self, job: Fields) -> str:
         used = int(time.time() - job["began"]) if job["state"] == "R" else job["used"]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from workbench.mpi.clusters.slurm.kind import Slurm
+from workbench.mpi.clusters.slurm.queue import JobStatusCache, look_up, node_names
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
-from workbench.mpi.clusters.slurm.kind import Slurm
-from workbench.mpi.clusters.slurm.queue import JobStatusCache, look_up, node_names
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel")
 PAGE = b"<html><body>Wartungsarbeiten bis 12 Uhr: \xe4\xf6\xfc</body></html>\n"

@@ -1,217 +1,68 @@
-"""The job's script, and what Slurm's commands answer, without Slurm."""
+"""A job of any batch system: its script, its states, and how often it is looked up; without a batch system."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.settings import SettingError
-from workbench.mpi import clusters
-from workbench.mpi.clusters.slurm.job import (
-    ENDINGS,
-    Job,
-    JobSpec,
-    check_directive,
-    queue,
-    refusal,
-    script,
-    seconds,
-    submitted,
-)
-from workbench.mpi.clusters.slurm.kind import Slurm
-from workbench.mpi.clusters.slurm.queue import JobStatusCache
+from workbench.mpi.clusters.batch.job import ENDINGS, Job, JobSpec, script
+from workbench.mpi.clusters.batch.queue import JobStatusCache
+from workbench.mpi.clusters.slurm import Slurm
 
-WISH: dict[str, Any] = {
-    "name": "workbench-lab",
-    "folder": "/shared/pools/1",
-    "command": ("python3", "-m", "workbench.mpi.launch.head.supervisor", "/shared/pools/1"),
-    "time": "1:00:00",
-    "nodes": 3,
-    "tasks": 4,
-}
+
+def job_script(tmp_path: Path, *command: str, path: str = "", modules: tuple[str, ...] = ()) -> str:
+    """Text of a script that writes its log into a folder of the test."""
+    return script(JobSpec("lab", str(tmp_path), command, 1, 1, path), [], modules)
 
 
 def runs(text: str, folder: Path) -> str:
-    """Output of a script."""
+    """What a script writes, besides its log."""
     path = folder / "job.sh"
     path.write_text(text)
-    done = subprocess.run(
-        ["bash", str(path)], capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}
-    )
-    return done.stdout + done.stderr
+    words = ["bash", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
+    assert done.stdout + done.stderr == ""
+    return (folder / "log.txt").read_text()
 
 
-def test_every_field_stands_in_the_script_once() -> None:
-    wish = JobSpec(
-        **WISH, partition="gpu", account="maths", modules=("gcc/12", "openmpi"), directives=("--qos=high",)
-    )
-    lines = script(wish).splitlines()
-    assert lines[0] == "#!/bin/bash"
-    options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
-    assert options == [
-        *(
-            "--job-name=workbench-lab",
-            "--partition=gpu",
-            "--account=maths",
-            "--nodes=3",
-            "--ntasks-per-node=4",
-        ),
-        *(
-            "--time=1:00:00",
-            "--output=/shared/pools/1/log.txt",
-            "--open-mode=append",
-            "--no-requeue",
-            "--qos=high",
-        ),
-    ]
-    assert [line for line in lines if line.startswith("module")] == [
-        "module load gcc/12",
-        "module load openmpi",
-    ]
-    assert lines[-1] == "exec python3 -m workbench.mpi.launch.head.supervisor /shared/pools/1"
-    assert not set(lines) & {"set +eu"} or lines.index("set +eu") < lines.index("module load gcc/12")
+WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1)
 
 
-@given(
-    st.lists(
-        st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1), max_size=4
-    )
-)
+@given(st.lists(WORDS, max_size=4))
 def test_the_command_arrives_as_it_was_meant(
     tmp_path_factory: pytest.TempPathFactory, words: list[str]
 ) -> None:
-    command = ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words)
-    wish = JobSpec(**{**WISH, "command": command}, path="/a folder/with 'quotes'")
-    assert runs(script(wish), tmp_path_factory.mktemp("job")).strip() == ascii(words)
+    command, folder = (
+        ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words),
+        tmp_path_factory.mktemp("job"),
+    )
+    text = job_script(folder, *command, path="/a folder/with 'quotes'")
+    assert runs(text, folder).strip() == ascii(words)
 
 
 def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
     command = ("python3", "-c", "import os; print(os.environ['PYTHONPATH'])")
-    assert (
-        runs(script(JobSpec(**{**WISH, "command": command}, path="/opt/it's here")), tmp_path)
-        == "/opt/it's here\n"
-    )
-
-
-def test_modules_are_loaded_where_the_system_defines_them_late(tmp_path: Path) -> None:
-    text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
-    profile = tmp_path / "profile"
-    profile.write_text('echo "$not_set"; module() { echo "loaded $2"; }')
-    assert runs(text.replace("/etc/profile", str(profile)), tmp_path).split() == ["loaded", "gcc", "begun"]
-
-
-def test_a_module_that_is_not_there_ends_the_job(tmp_path: Path) -> None:
-    text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
-    profile = tmp_path / "profile"
-    profile.write_text('module() { echo "no $2"; return 1; }')
-    assert runs(text.replace("/etc/profile", str(profile)), tmp_path).split() == ["no", "gcc"]
+    assert runs(job_script(tmp_path, *command, path="/opt/it's here"), tmp_path) == "/opt/it's here\n"
 
 
 @pytest.mark.parametrize(
-    "text", ["--qos=high", "--mem=4G", "--exclusive", "--constraint=a&b", "--time-min=5", "--gres=gpu:1"]
-)
-def test_further_directives_are_taken_as_they_are(text: str) -> None:
-    assert check_directive(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
+    ("profile", "words"),
     [
-        ("-p debug", "begins with --"),
-        ("qos=high", "begins with --"),
-        ("--qos=high\n#SBATCH --uid=0", "in one line"),
-        ("--qos=high\rx", "in one line"),
-        ("--comment=a # b", "one option"),
-        ("--", "one option"),
-        ("--partition=gpu", "--partition is set"),
-        ("--part=gpu", "--partition is set"),  # sbatch takes beginnings
-        ("--nodes 4", "--nodes is set"),
-        ("--time=5", "--time is set"),
-        ("--array=1-5", "--array is set"),
-        ("--requeue", "--requeue is set"),
-        ("--wrap=rm", "--wrap is set"),
+        ('echo "$not_set"; module() { echo "loaded $2"; }', ["loaded", "gcc", "begun"]),
+        ('module() { echo "no $2"; return 1; }', ["no", "gcc"]),  # the job ends
     ],
 )
-def test_directives_that_cannot_be_are_refused(text: str, words: str) -> None:
-    with pytest.raises(SettingError, match=words):
-        Slurm(folder="/shared", tasks_per_node=2, directives=(text,))
-
-
-YAML = "kind: slurm\nfolder: /shared\ntasks_per_node: 4\n"
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("partion: gpu", "partion: Slurm has no such field; did you mean 'partition'"),
-        ("nodes: many", "nodes = 'many'"),
-        ("nodes: 0", "nodes = 0"),
-        ("time: soon", "time: 'soon': write minutes, hours:minutes:seconds"),
-        ("partition: --help", "partition: '--help': use letters"),
-        ("account: a b", "account: 'a b'"),
-        ("modules: [gcc, 'x; rm -rf /']", "modules.1: 'x; rm"),
-        ("directives: ['--nodes=5']", "directives.0: '--nodes=5': --nodes is set"),
-        ("python: -c", "python: '-c' begins with a hyphen"),
-        ("login: -oProxyCommand=x", "login: '-oProxyCommand=x' begins with a hyphen"),
-        ("folder: shared", "folder: 'shared': give an absolute path"),
-        ("folder: /a b", "folder: '/a b': give an absolute path"),
-        ("folder: /%j", "folder: '/%j': give an absolute path"),
-        ("idle: 0", "idle = 0"),
-    ],
-)
-def test_a_bad_file_is_one_sentence_with_its_name_and_key(tmp_path: Path, more: str, words: str) -> None:
-    path = tmp_path / "lab.yaml"
-    kept = [line for line in YAML.splitlines() if line.split(":")[0] != more.split(":")[0]]
-    path.write_text("\n".join([*kept, more]))
-    with pytest.raises(SettingError, match=words) as refused:
-        clusters.load(path)
-    assert str(refused.value).startswith(f"{path}: {more.partition(':')[0]}")
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("written", "time"), [("1:30:00", "1:30:00"), ("90", "90"), ("'2-12'", "2-12")])
-def test_a_time_is_what_was_written(tmp_path: Path, written: str, time: str) -> None:
-    path = tmp_path / "lab.yaml"
-    kept = [line for line in YAML.splitlines() if not line.startswith("time:")]
-    path.write_text("\n".join([*kept, f"time: {written}"]))
-    assert clusters.load(path).model_dump()["time"] == time
-
-
-EXAMPLE = Path(__file__).parents[4] / "clusters" / "examples" / "slurm.yaml"
-
-
-def test_the_example_loads_also_with_every_line_that_is_commented_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_modules_are_loaded_where_the_system_defines_them_late(
+    tmp_path: Path, profile: str, words: list[str]
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ssh").mkdir()
-    for name in ("id_ed25519", "config", "known_hosts"):
-        (tmp_path / ".ssh" / name).touch()
-    cluster = clusters.load(EXAMPLE)
-    assert isinstance(cluster, Slurm)
-    head, _, fields = EXAMPLE.read_text().partition("kind:")
-    assert head.startswith("#")
-    path = tmp_path / "all.yaml"
-    path.write_text("kind:" + fields.replace("\n# ", "\n"))
-    whole = clusters.load(path)
-    assert isinstance(whole, Slurm)
-    assert whole.model_fields_set >= set(Slurm.model_fields)
-    assert whole.gateway is not None
-    assert "login" not in [name for name, value in whole.carried().items() if value is not None]
-
-
-@pytest.mark.parametrize("key", ["folder", "tasks_per_node"])
-def test_what_must_be_there_is_named(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "lab.yaml"
-    path.write_text("\n".join(line for line in YAML.splitlines() if not line.startswith(key)))
-    with pytest.raises(SettingError, match=f"{key}: is missing"):
-        clusters.load(path)
+    text = job_script(tmp_path, "echo", "begun", modules=("gcc",))
+    (tmp_path / "profile").write_text(profile)
+    assert runs(text.replace("/etc/profile", str(tmp_path / "profile")), tmp_path).split() == words
 
 
 @pytest.mark.parametrize(("ranks", "shape"), [(2, (1, 2)), (8, (1, 8)), (9, (2, 5)), (157, (20, 8))])
@@ -224,29 +75,6 @@ def test_more_workers_than_tasks_are_refused() -> None:
         ClusterError, match=r"workers = 8: cluster '' has 2 nodes of 4 tasks, room for 7 workers"
     ):
         Slurm(folder="/shared", tasks_per_node=4, nodes=2).shape(9)
-
-
-def test_the_queue_is_read() -> None:
-    text = (
-        "7|RUNNING|None|59:58|0:02|3|9|n[1-3]|2026-01-02T03:04:05\n"
-        "8|PENDING|Resources|1-00:00:00|0:00|2|8||2026-01-02T05:00:00\n"
-        "9|PENDING|PartitionTimeLimit|UNLIMITED|0:00|2|8||N/A\n"
-        "slurm_load_jobs error: something\n"
-    )
-    runs, waits, never = queue(text)
-    assert (runs.number, runs.names, runs.left, runs.used, runs.nodes, runs.cores) == (
-        "7",
-        "n[1-3]",
-        3598.0,
-        2.0,
-        3,
-        9,
-    )
-    assert (runs.waits, runs.over, runs.never()) == (False, False, None)
-    assert waits.waiting() == "job 8 waits in the queue (Resources, expected to start at 2026-01-02 05:00:00)"
-    assert (waits.waits, waits.over, waits.never(), waits.left) == (True, False, None, 86400.0)
-    assert never.left == float("inf")
-    assert str(never.never()).startswith("time: job 9 could never start (PartitionTimeLimit)")
 
 
 @pytest.mark.parametrize("state", sorted(ENDINGS))
@@ -262,51 +90,7 @@ def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> Non
     assert not Job("5", "COMPLETING").final
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid"
-         " partition name specified", "partition = 'gpu'.*invalid partition specified"),
-        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
-         "account = 'maths'"),
-        ("sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
-         "time = '1:00:00'"),
-        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "nodes = 4"),
-        ("sbatch: unrecognized option '--foo=abc'\nTry \"sbatch --help\" for more information", "directives"),
-        ("sbatch: error: Invalid generic resource (gres) specification", "directives"),
-        ("sbatch: error: Batch job submission failed: Invalid qos specification", "directives"),
-        ("sbatch: error: the moon is full", "Slurm refuses the job .the moon is full"),
-        ("", "it gave no reason"),
-    ],
-)  # fmt: skip
-def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
-    fields = {
-        "partition": "gpu",
-        "account": "maths",
-        "time": "1:00:00",
-        "nodes": 4,
-        "directives": ("--foo=abc",),
-    }
-    with pytest.raises(SettingError, match=words):
-        raise refusal(said, fields)
-
-
-@given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int, secs: int) -> None:
-    total = ((days * 24 + hours) * 60 + minutes) * 60 + secs
-    assert seconds(f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}") == total
-    assert seconds(f"{hours + 24 * days}:{minutes:02d}:{secs:02d}") == total
-    assert seconds(f"{minutes}:{secs:02d}") == 60 * minutes + secs
-
-
-@pytest.mark.parametrize(
-    ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
-)
-def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
-    assert submitted(said) == number
-
-
-def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:
+def test_while_the_batch_system_does_not_answer_a_job_counts_as_what_it_was() -> None:
     answers: list[Job | ClusterError] = [
         Job("5", "RUNNING"),
         ClusterError("squeue: no contact"),
