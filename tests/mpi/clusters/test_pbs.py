@@ -162,6 +162,15 @@ def test_a_server_that_does_not_answer_is_not_a_job_that_ended(answer: Answer) -
     answer("Connection refused\nqstat: cannot connect to server pbs (errno=111)\n", 255)
     with pytest.raises(ClusterError, match="cannot connect to server pbs"):
         lab().look_up("7.pbs")
+    for said in (
+        "",
+        "Job Id: 7.pbs\n",
+        "Job Id: 7.pbs\n    job_state = Z\n",
+        "Job Id: 7.pbs\n    job_state = \n",
+    ):
+        answer(said)
+        with pytest.raises(ClusterError, match="something that PBS does not print"):
+            lab().look_up("7.pbs")
     answer("")
     with pytest.raises(ClusterError, match="something that PBS does not print"):
         lab().look_up("7.pbs")

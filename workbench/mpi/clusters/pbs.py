@@ -17,12 +17,13 @@ from workbench.mpi.clusters.batch.kind import BatchCluster, Folder, Name
 from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, call
 
 HELD = "-h"  # option of qsub: a job that waits until it is released
-STATES = {  # what qstat prints -> the state's name in Slurm; C, F and X: see `_ended`
+STATES = {  # what qstat prints -> the state's name in Slurm
     **dict.fromkeys("QHWTM", "PENDING"),
     **dict.fromkeys("RB", "RUNNING"),
     **dict.fromkeys("SU", "SUSPENDED"),
     "E": "COMPLETING",
 }
+ENDED = ("C", "F", "X")
 EXITS = {  # Exit_status of PBS Pro, then of Torque; 256 and a signal: killed from outside
     **dict.fromkeys(("-29", "-11"), "TIMEOUT"),
     **dict.fromkeys(("-26", "-27", "-10"), "OUT_OF_MEMORY"),
@@ -120,7 +121,7 @@ def described(number: str, *options: str) -> list[dict[str, str]]:
             return []
         raise
     found = fields_of(output)
-    if not found or any(len(fields.get("job_state", "")) != 1 for fields in found):
+    if not found or any(fields.get("job_state") not in (*STATES, *ENDED) for fields in found):
         raise UnknownOutput("qstat", Pbs.system, output)
     return found
 

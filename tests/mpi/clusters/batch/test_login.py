@@ -1,4 +1,4 @@
-"""A batch system behind a login host: everything goes through one ssh, and the run folder comes home while the job runs."""
+"""A login host: everything goes through one ssh, and the run folder comes home while the job runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_wrong_with_the_login_host_is_one_line(machine: Machine, far: Ca
     nowhere = {"partition" if machine.flavour == "slurm" else "queue": "nope"}
     cluster = clusters.load(far(**nowhere))
     assert [finding.what for finding in cluster.check()] == ["a trial job"]
-    with pytest.raises(wb.ClusterError, match="(partition|queue) = 'nope'"):
+    with pytest.raises(wb.ClusterError, match=r"(partition|queue) = 'nope'"):
         ended(start_real(wb.Experiment(**SPEC), cluster=far(**nowhere)))
     lost = clusters.load(far(login="nowhere.invalid"))
     assert [finding.host for finding in lost.check()] == ["nowhere.invalid"]
