@@ -10,9 +10,9 @@ from typing import Any
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
-from workbench.mpi.clusters.ec2 import requests
+from workbench.mpi.clusters.ec2 import fleet, requests
 from workbench.mpi.clusters.ec2.aws import code, handled, interrupt, slices, spoken
-from workbench.mpi.clusters.ec2.fleet import AT_ONCE, PAUSE, Fleet, Machine
+from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, part_of, state, tagged, tags
 from workbench.mpi.launch.reports import ProgressCallback
@@ -82,7 +82,7 @@ class Launch:
         why = ""
         for attempt in range(DOWN_ATTEMPTS):
             try:
-                time.sleep(PAUSE if attempt else 0.0)
+                time.sleep(fleet.PAUSE if attempt else 0.0)
                 self.fleet.down(self.progress)
                 return ""
             except ClusterError as error:
@@ -186,7 +186,7 @@ class Launch:
             except self.ec2.exceptions.ClientError as error:
                 if code(error) not in _UNHEARD or time.monotonic() > end:
                     raise
-            time.sleep(PAUSE)
+            time.sleep(fleet.PAUSE)
 
     def _await_running(self) -> list[Machine]:
         end = time.monotonic() + PATIENCE
@@ -205,7 +205,7 @@ class Launch:
                 raise ClusterError(
                     f"{self.fleet!r}: {len(running)} of {self.order.count} are up after {PATIENCE:g} s"
                 )
-            time.sleep(PAUSE)
+            time.sleep(fleet.PAUSE)
 
     def _inspect(self, machines: list[Machine], group: str) -> None:
         """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
