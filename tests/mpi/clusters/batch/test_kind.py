@@ -17,10 +17,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner, Result
 
 import workbench as wb
 from tests.mpi.clusters.batch.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
 from tests.mpi.clusters.batch.slurm_machine import NODES, TASKS
+from workbench.cli.main import cli
 from workbench.mpi import clusters
 from workbench.mpi.clusters.batch.kind import BatchCluster
 from workbench.mpi.clusters.warm import POOLS
@@ -52,6 +54,29 @@ def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Calla
     again = start_real(wb.Experiment(**SPEC), cluster=lab())
     assert len(ended(again).rounds) == SPEC["rounds"]
     assert job_of(again) == job_of(run)  # the same warm job
+
+
+def test_the_command_line_checks_runs_and_takes_down(
+    machine: Machine, lab: Callable[..., str], tmp_path: Path
+) -> None:
+    def called(*words: object) -> Result:
+        return CliRunner().invoke(cli, [str(word) for word in words])
+
+    def cluster(*words: object) -> Result:
+        return called("cluster", *words)
+
+    assert cluster("check", lab()).exit_code == 0
+    bad = cluster("check", lab("bad", **refused(machine.fields["kind"])[0][0]))
+    assert bad.exit_code == 1
+    assert "refuses the job" in bad.stdout
+    run = ("run", "--engine", "mpi", "--cluster", lab(), "--workers", 6, "--rounds", 5, "--scheme", "UMW")
+    said = called(*run, "-o", tmp_path / "run")
+    assert said.exit_code == 0, said.output
+    assert len(wb.Trace.load(tmp_path / "run").rounds) == 5
+    assert "running" in cluster("status", lab()).stdout
+    done = cluster("down", lab())
+    assert done.exit_code == 0, done.output
+    assert machine.settled() == []
 
 
 def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
