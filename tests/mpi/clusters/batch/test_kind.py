@@ -1,9 +1,13 @@
-"""Runs on a real Slurm of three virtual nodes: one warm job, its deaths, its queue, and that nothing is left."""
+"""Runs in jobs on three virtual nodes: one warm job, its deaths, its queue, and that nothing is left.
+
+The same tests run on a real Slurm and on stand-ins for PBS Pro and Torque.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,16 +17,18 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine
-from tests.support.clusters.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
+from tests.support.clusters.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
+from tests.support.clusters.slurm_machine import NODES, TASKS
+from workbench.cli.main import cli
 from workbench.mpi import clusters
-from workbench.mpi.clusters.slurm.queue import look_up
+from workbench.mpi.clusters.batch.kind import BatchCluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume, start_real
 
-pytest_plugins = ["tests.support.clusters.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
@@ -48,6 +54,29 @@ def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Calla
     again = start_real(wb.Experiment(**SPEC), cluster=lab())
     assert len(ended(again).rounds) == SPEC["rounds"]
     assert job_of(again) == job_of(run)  # the same warm job
+
+
+def test_the_command_line_checks_runs_and_takes_down(
+    machine: Machine, lab: Callable[..., str], tmp_path: Path
+) -> None:
+    def called(*words: object) -> Result:
+        return CliRunner().invoke(cli, [str(word) for word in words])
+
+    def cluster(*words: object) -> Result:
+        return called("cluster", *words)
+
+    assert cluster("check", lab()).exit_code == 0
+    bad = cluster("check", lab("bad", **refused(machine.fields["kind"])[0][0]))
+    assert bad.exit_code == 1
+    assert "refuses the job" in bad.stdout
+    run = ("run", "--engine", "mpi", "--cluster", lab(), "--workers", 6, "--rounds", 5, "--scheme", "UMW")
+    said = called(*run, "-o", tmp_path / "run")
+    assert said.exit_code == 0, said.output
+    assert len(wb.Trace.load(tmp_path / "run").rounds) == 5
+    assert "running" in cluster("status", lab()).stdout
+    done = cluster("down", lab())
+    assert done.exit_code == 0, done.output
+    assert machine.settled() == []
 
 
 def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
@@ -86,7 +115,7 @@ def test_a_run_goes_on_without_a_rank_that_was_killed(lab: Callable[..., str]) -
 
 
 def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
-    machine: SlurmMachine, lab: Callable[..., str]
+    machine: Machine, lab: Callable[..., str]
 ) -> None:
     run = going(lab(), rounds=150, spec=UMW)
     other = attach(run.home)
@@ -101,39 +130,21 @@ def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_a_job_that_slurm_has_forgotten_is_over(machine: SlurmMachine) -> None:
-    job = look_up("999999")
+def batch(file: str) -> BatchCluster:
+    found = clusters.load(file)
+    assert isinstance(found, BatchCluster)
+    return found
+
+
+def test_a_job_that_is_no_longer_listed_is_over(lab: Callable[..., str]) -> None:
+    job = batch(lab()).look_up("999999")
     assert job.final
-    assert "no longer knows" in job.ending()
-
-
-def preempt(machine: SlurmMachine) -> None:
-    machine.call(
-        "sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=true"
-    )
-
-
-def fail_node(machine: SlurmMachine) -> None:
-    machine.call("scontrol", "update", "nodename=n3", "state=down", "reason=test")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("blow", "words"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
-)
-def test_what_slurm_does_to_a_job_is_told(
-    machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], words: str
-) -> None:
-    run = going(lab())
-    blow(machine)
-    with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: {words}; wb\.resume"):
-        ended(run)
-    machine.await_idle()
+    assert "no longer lists" in job.ending()
 
 
 @pytest.mark.slow
 def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
-    machine: SlurmMachine, lab: Callable[..., str]
+    machine: Machine, lab: Callable[..., str]
 ) -> None:
     run = going(lab())
     assert run.pool is not None
@@ -148,7 +159,7 @@ def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
 
 
 @pytest.mark.slow
-def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_an_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     cluster = lab(nodes=None, tasks_per_node=TASKS)  # changed under its name: the warm job does not fit
@@ -161,41 +172,66 @@ def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Cal
 
 
 @pytest.mark.slow
-def test_a_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_a_command_runs_on_every_node(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
     assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
     assert machine.jobs() == []
 
 
-def test_what_slurm_refuses_is_one_sentence_and_starts_nothing(
-    machine: SlurmMachine, lab: Callable[..., str]
+def refused(system: str) -> list[tuple[dict[str, object], str]]:
+    """Fields that a batch system refuses, and what is said of them."""
+    if system == "slurm":
+        gres = "directives = .*gres"
+        return [
+            ({"partition": "nope"}, "partition = 'nope': Slurm refuses"),
+            ({"directives": ["--gres=gpu:1"]}, gres),
+        ]
+    unknown = r"directives = .*: PBS refuses the job \(.?unknown resource: gpus"
+    return [({"queue": "nope"}, "queue = 'nope': PBS refuses"), ({"directives": ["-l gpus=1"]}, unknown)]
+
+
+def test_what_is_refused_is_one_sentence_and_starts_nothing(
+    machine: Machine, lab: Callable[..., str]
 ) -> None:
     before = machine.settled()
-    for fields, words in [
-        ({"partition": "nope"}, "partition = 'nope': Slurm refuses the job"),
-        ({"directives": ["--gres=gpu:1"]}, "directives = .*gres"),
-    ]:
-        with pytest.raises((wb.SettingError, wb.ClusterError), match=words):
+    kind = machine.fields["kind"]
+    for fields, words in refused(kind):
+        with pytest.raises((wb.SettingError, wb.ClusterError), match=words) as caught:
             ended(start_real(wb.Experiment(**SPEC), cluster=lab("bad", **fields)))
+        assert "\n" not in str(caught.value)
     assert machine.jobs() == before
-    findings = clusters.load(lab("bad", partition="nope", python="/no/such/python")).check()
+    findings = clusters.load(lab("bad", **refused(kind)[0][0], python="/no/such/python")).check()
     assert [finding.what for finding in findings] == ["python", "a trial job"]
     assert clusters.load(lab()).check() == []
+    until(lambda: machine.jobs() == before)  # a trial leaves no job
 
 
-def test_a_job_that_could_never_start_is_withdrawn(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_a_job_that_could_never_start_is_withdrawn(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
-    with pytest.raises(wb.ClusterError, match=r"time: job \d+ could never start \(Partition"):
-        ended(start_real(wb.Experiment(**SPEC), cluster=lab("long", partition="short", time="2:00:00")))
-    assert machine.jobs() == before
+    words = {
+        "slurm": r"time: job \d+ could never start \(Partition",
+        "pbs": r"time: job \d+\.pbs could never start \(Can Never Run",
+        "torque": r"time = '2:00:00': PBS refuses the job \(.*walltime",
+    }[machine.flavour]
+    queue = {"slurm": "partition", "pbs": "queue"}[machine.fields["kind"]]
+    long = lab("long", **{queue: "short"}, time="2:00:00")
+    with pytest.raises((wb.ClusterError, wb.SettingError), match=words):
+        ended(start_real(wb.Experiment(**SPEC), cluster=long))
+    until(lambda: machine.jobs() == before)
 
 
 def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
-    machine: SlurmMachine, lab: Callable[..., str], taken: str
+    machine: Machine, lab: Callable[..., str], taken: str
 ) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
-    until(lambda: "waits in the queue (Resources" in run.note or "(Priority" in run.note, run)
+    until(lambda: "waits in the queue (" in run.note, run)
+    reasons = {
+        "slurm": r"Resources|Priority|None|no reason",
+        "pbs": "Insufficient",
+        "torque": "no reason given",
+    }
+    until(lambda: re.search(reasons[machine.flavour], run.note), run)
     number = job_of(run)
     shown = clusters.load(lab()).status().hosts
     assert [(host.host, host.state) for host in shown] == [("(queue)", "pending")]
@@ -217,9 +253,7 @@ watched(run, progress=False)
 """
 
 
-def test_ctrl_c_withdraws_a_job_from_the_queue(
-    machine: SlurmMachine, lab: Callable[..., str], taken: str
-) -> None:
+def test_ctrl_c_withdraws_a_job_from_the_queue(machine: Machine, lab: Callable[..., str], taken: str) -> None:
     words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
@@ -245,9 +279,7 @@ def test_a_job_ends_at_its_time_limit_and_the_run_goes_on(lab: Callable[..., str
 
 
 @pytest.mark.slow
-def test_an_idle_job_ends_by_itself_also_without_its_owner(
-    machine: SlurmMachine, lab: Callable[..., str]
-) -> None:
+def test_an_idle_job_ends_by_itself_also_without_its_owner(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
@@ -256,7 +288,7 @@ def test_an_idle_job_ends_by_itself_also_without_its_owner(
     until(lambda: not set(machine.jobs()) - before)
 
 
-def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[..., str]) -> None:
+def test_down_leaves_nothing(machine: Machine, shared: Path, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert processes(shared)
     clusters.load(lab()).down()
@@ -267,20 +299,3 @@ def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[
     assert machine.jobs() == []
     assert list((shared / "pools").iterdir()) == []
     until(lambda: not processes(shared))
-
-
-def test_local_is_this_machine_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
-    """On the host where `salloc` was called, whatever nodes the allocation has."""
-    POOLS.close()
-    until(lambda: not machine.jobs())
-    code = (
-        "import socket, workbench as wb\n"
-        "run = wb.start(wb.Experiment(scheme='UMW', workers=4, rounds=5), engine='mpi')\n"
-        "print(len(run.result().rounds), {place.host for place in run.pool.places} == {socket.gethostname()})\n"
-    )
-    words = ["salloc", "-N", "1", "-n", "1", sys.executable, "-c", code]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=machine.environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.stdout.split() == ["5", "True"], done.stderr
-    assert machine.settled() == []
