@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.planning.advice import Advice, name_of
+from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory, plan
-from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.targets import OWN
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous
