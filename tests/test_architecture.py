@@ -147,17 +147,44 @@ def added(workers: int, stragglers: int) -> GradientCode:
         "a kind of cluster",
         "workbench/mpi/clusters/added.py",
         """
-from workbench.mpi.clusters.local import Local
+import os, signal
+from contextlib import suppress
+from typing import ClassVar
+from workbench.mpi.clusters.batch import BatchCluster, Job
 
-class Added(Local):
+class Added(BatchCluster):
     kind = "added"
+    system: ClassVar[str] = "the queue"
+    submit_command: ClassVar[tuple[str, ...]] = ("sh", "-c", 'setsid bash "$0" >/dev/null 2>&1 & echo $!')
+    cancel_command: ClassVar[str] = "kill"
+
+    def options(self, spec):
+        return []
+
+    def number_in(self, output):
+        return output.strip() or None
+
+    def look_up(self, number):
+        with suppress(OSError):
+            os.kill(int(number), 0)
+            return Job(number, "RUNNING")
+        return Job(number, "COMPLETED")
+
+    def listed(self):
+        return []
 """,
         """
 from pathlib import Path
 from workbench.mpi import clusters
+from workbench.mpi.clusters.warm import POOLS
 Path("clusters").mkdir(exist_ok=True)
-Path("clusters/mine.yaml").write_text("kind: added")
-assert type(clusters.load("mine")).__name__ == "Added"
+Path("clusters/mine.yaml").write_text(f"kind: added\\nfolder: {Path.cwd()}\\ntasks_per_node: 3\\n")
+assert clusters.load("mine").check() == []
+e = wb.Experiment(scheme="UMW", workers=2, rounds=3)
+run = wb.start(e, engine="mpi", cluster="mine")
+assert len(run.result().rounds) == 3
+assert run.pool.words()["job"].isdigit()
+POOLS.close()
 """,
     ),
     Row(

@@ -33,12 +33,13 @@ from workbench.core.base.settings import (
 )
 from workbench.core.base.text import dump, read_yaml
 from workbench.core.base.trust import limited
-from workbench.core.base.type_checks import there_are
+from workbench.core.base.type_checks import span, there_are
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import name_of, told
 from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration, configurations_of, reason_fixed
-from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential, law_of
+from workbench.core.contract.delays import DelayModel, Delays, DelayStream, ShiftedExponential, law_of
 from workbench.core.contract.faults import Fault, Faults, fault_from
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
@@ -46,6 +47,7 @@ from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
+MOST_SAMPLES = 10**12
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
 
@@ -54,6 +56,7 @@ _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
     "problem_spec": {"problem", "problem_args"},
     "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
     "_optimiser": {"optimiser", "optimiser_args"},
+    "sampler": {"batch", "seed", "problem", "problem_args"},
 }
 
 
@@ -73,12 +76,25 @@ class Experiment(Settings):
     workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
         12, "number of workers (N), master not counted", ge=1
     )
+    batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
+        None,
+        "samples of a round's mini-batch, the same for every scheme of one seed; empty = all",
+        "samples",
+        ge=1,
+    )
     rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
     delays: Delays = setting(ShiftedExponential(), "how long workers take")
     link: Link = setting(Link(), "how long messages take")
     decode_rate: float | None = setting(
         None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
+    )
+    evaluate_every: Annotated[int | None, at_most(MOST_ROUNDS)] = setting(
+        None,
+        "rounds from one evaluation of loss and metrics to the next, outside the clock; empty = 1, with mini-batches"
+        " an epoch, or a 20th of the run where that is shorter",
+        "rounds",
+        ge=1,
     )
     faults: tuple[Faults, ...] = setting((), "what workers do wrong: die, pause, slow down, answer wrongly")
     adaptive: bool = setting(
@@ -107,6 +123,8 @@ class Experiment(Settings):
         scheme.check_problem(self.problem)
         if samples is not None:  # else whoever opens the data finds out
             scheme.check_samples(self.workers, samples)
+        if self.batch is not None and samples is not None:
+            self._check_batch(self.batch, samples)
         if self.adaptive:
             self._steerable(samples)
         with within("delays"):
@@ -118,9 +136,57 @@ class Experiment(Settings):
                 raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
         return self
 
+    def _check_batch(self, batch: int, samples: int) -> None:
+        why = ""
+        if self.problem == "unit":
+            why = "the parameters of problem = 'unit' are the plan's own parts; leave it empty, or take another problem"
+        elif batch > samples:
+            why = f"there are {samples} samples; take {span(1, samples)}, or leave it empty for all"
+        if why:
+            raise SettingError(f"batch = {batch}: {why}")
+        self.built_scheme.check_batch(self.plan, BatchSampler(samples, batch, self.seed))
+
+    @cached_property
+    def sampler(self) -> BatchSampler | None:
+        """What says which samples a job's mini-batch has; None: every round goes through all samples.
+
+        >>> Experiment(batch=100).sampler.rows(0).shape
+        (100,)
+        """
+        samples = self.problem_spec.count()
+        if self.batch is None:
+            return None
+        self._check_batch(self.batch, samples)  # of data that had not been opened before
+        return BatchSampler(samples, self.batch, self.seed)
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Rounds from one evaluation of loss and metrics to the next.
+
+        >>> Experiment(batch=100, rounds=100).evaluation_interval, Experiment(batch=10).evaluation_interval
+        (5, 5)
+        """
+        if self.evaluate_every is not None or self.sampler is None:
+            return self.evaluate_every or 1
+        return max(1, min(self.sampler.batches_per_epoch, self.rounds // 20))
+
+    def delay_stream(self, rounds: int | None = None, seed: int | None = None) -> DelayStream:
+        """Return the draws of a run of it: of its own length and seed, or of others."""
+        seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
+        stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
+        stream.share = self.share
+        return stream
+
+    @property
+    def share(self) -> float:
+        """Share of its load that a worker goes through in a round, on average: below 1 with mini-batches."""
+        return 1.0 if self.sampler is None else self.sampler.share
+
     def _steerable(self, samples: int | None) -> None:
         why, scheme = "", self.built_scheme
-        if self.faults:
+        if self.batch is not None:
+            why = "a run with mini-batches is not re-planned; leave batch empty, or take adaptive = false"
+        elif self.faults:
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
@@ -211,7 +277,7 @@ class Experiment(Settings):
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""
-        return problem_from(self.problem_spec, self.plan)
+        return with_batches(problem_from(self.problem_spec, self.plan), self.sampler)
 
     def shape(self) -> tuple[int, int]:
         """Samples d and parameters p; looks at the data's size only."""
@@ -222,7 +288,8 @@ class Experiment(Settings):
     def load(self) -> float:
         """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
         samples, scheme = self.problem_spec.count(), self.built_scheme
-        return float(scheme.loads(self.workers, samples).max()) * scheme.epochs_per_round / samples
+        most = float(scheme.loads(self.workers, samples).max())
+        return most * scheme.epochs_per_round * self.share / samples
 
     @classmethod
     def read(cls, path: str | Path, trust: bool = False) -> Experiment:

@@ -168,7 +168,7 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
-    stream = scheme.stream(e.delays, seed, workers, total)
+    stream = e.delay_stream(total, seed)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
     plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
 

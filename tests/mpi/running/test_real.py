@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.few import few
 from tests.support.fault_injection import damaging
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
 from workbench.core.trace.stream import Stream
@@ -133,7 +133,9 @@ def test_a_stopped_run_goes_on() -> None:
     np.testing.assert_array_equal(trace.rounds["loss"], whole.rounds["loss"])
 
 
-@pytest.mark.parametrize("name", few("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"]))
+@pytest.mark.parametrize(
+    "name", sampled_cases("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"])
+)
 def test_the_noted_arrivals_reproduce_every_model(name: str) -> None:
     args = {"children": 2, "layers": 2, "stragglers": 1} if name == "CR" else {}
     run = start_real(wb.Experiment(**{**SPEC, "scheme": name, "scheme_args": args, "workers": 6}))
@@ -187,7 +189,7 @@ def test_the_share_of_overruns_needs_no_events() -> None:
     assert 0.0 < share <= 1.0
 
 
-@pytest.mark.parametrize("emulate", few("emulated", 1, ["nothing", "delays", "all"]))
+@pytest.mark.parametrize("emulate", sampled_cases("emulated", 1, ["nothing", "delays", "all"]))
 def test_nothing_ends_before_it_begins(emulate: Any) -> None:
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 60})
     events = start_real(e, emulate=emulate).result().events

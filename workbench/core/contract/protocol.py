@@ -226,6 +226,7 @@ class Node:
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
     l2: float = 0.0  # of the objective; the optimiser puts it in, unless a worker has a model of its own
     first: int = 0  # round to begin with: above 0 where a run is resumed
+    batched: bool = False  # gradients are those of a job's mini-batch, so programs say which job work is for
 
     @property
     def span(self) -> range:

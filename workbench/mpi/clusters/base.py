@@ -9,8 +9,9 @@ How a run reaches its ranks, the same way on every kind:
 * A *pool* is a folder on the machine that starts the ranks (`workbench.mpi.launch.poolfolder`), with one supervisor
   above one mpiexec. Nothing but files connects a pool with who uses it, so a supervisor may be a child process
   (`workbench.mpi.launch.head.pools.ChildPool`), a process on another host, or a batch job that shares the file system.
-* `here` says how that machine does what a cluster offers: it is all that a kind has to write. A kind whose supervisor
-  is a job subclasses `workbench.mpi.launch.head.pools.FolderPool`: `running` (is the job there?), `wait` and `kill`.
+* `here` says how that machine does what a cluster offers: it is all that a kind has to write. Where ranks run in jobs,
+  subclass `workbench.mpi.clusters.batch.BatchCluster`, which has it: four methods are left, see
+  `workbench.mpi.clusters.pbs`.
 * If that machine is another one, `gateway` says how it is reached, and an agent there (`workbench.mpi.clusters.agent`)
   is asked to do the same; run folders come home through it while the runs go on. A kind does not notice.
 """

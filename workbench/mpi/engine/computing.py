@@ -33,9 +33,9 @@ class Computing:
         clock.reach_round(effect.round)
         if self._given_up(effect.unless):
             return None
-        samples = min(effect.batch or effect.work.samples, effect.work.samples)
+        samples = self.learner.samples_of(effect)
         start = clock.sending_time()
-        end = start if times is None else times.end(start, self.rank, effect, samples)
+        end = start if times is None else times.end(start, self.rank, effect)
         if effect.slowdown != 1.0:
             end = start + effect.slowdown * (end - start)
         if self.lookahead is not None and effect.unless is not None:

@@ -94,6 +94,7 @@ class RankEngine:
             constant=learner.constant,
             l2=learner.l2,
             first=setup.first,
+            batched=learner.sampler is not None,
         )
         return program_of(setup.scheme, node, setup.faults)
 

@@ -22,6 +22,7 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import fault_of, is_own
 from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration
 from workbench.core.contract.delays import DelayStream, law_of
 from workbench.core.contract.faults import fault_from
@@ -238,13 +239,17 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
     scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
+    problem, sampler, batch = problem_from(args, plan), None, spec.get("batch")
     delays = DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"])
+    if batch is not None:
+        sampler = BatchSampler(problem.samples, batch, spec["seed"])
+        problem, delays.share = with_batches(problem, sampler), sampler.share
     words = {name: getattr(task, name) for name in ("emulate", "first", "record")}
     words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
     words["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
-    return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
+    return setup, Learner(plan, problem, optimiser, spec["seed"], model, state)
 
 
 def substitute(task: Task, cls: type[T], rank: int) -> type[T]:

@@ -112,8 +112,11 @@ CACHED_ROUNDS = 4  # rounds whose draws are at hand
 class DelayStream:
     """The draws of one run: which worker takes how long in which round.
 
-    `first`: it goes on after so many rounds of others, on the same workers.
+    `first`: it goes on after so many rounds of others, on the same workers. `share`: of each load, what a mini-batch
+    has of it on average; what a task costs before its first sample stays.
     """
+
+    share = 1.0
 
     def __init__(
         self, model: DelayModel, seed: int, workers: int, keep: int = CACHED_ROUNDS, first: int = 0
@@ -165,7 +168,7 @@ class DelayStream:
         The plan is needed where every part has a draw of its own.
         """
         if not self.parts_apart or plan is None:
-            return self.model.compute(self.draw(round), loads)
+            return self._seconds(self.draw(round), loads)
         return self.progress(round, plan.portions)[:, -1]
 
     def progress(self, round: int, portions: NDArray[Any]) -> Array:
@@ -176,20 +179,21 @@ class DelayStream:
         if getattr(self.model, "as_recorded", False):  # the draw's seconds, shared out
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
-            return np.asarray(self.model.compute(self.draw(round), portions.sum(axis=1))[:, None] * done)
+            return np.asarray(self._seconds(self.draw(round), portions.sum(axis=1))[:, None] * done)
         if not self.parts_apart:
             draw = self.draw(round)
-            done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
+            done = [self._seconds(draw, samples) for samples in np.cumsum(portions, axis=1).T]
             return np.stack(done, axis=1)
-        each = [
-            self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)
-        ]
+        each = [self._seconds(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)]
         return np.cumsum(np.stack(each, axis=1), axis=1)
 
     def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
         """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
         draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
-        return float(self.model.compute(draw, np.array([samples]))[0])
+        return float(self._seconds(draw, np.array([samples]))[0])
+
+    def _seconds(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes each worker, or None."""

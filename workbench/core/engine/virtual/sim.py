@@ -33,7 +33,7 @@ from workbench.core.contract.protocol import (
 )
 from workbench.core.contract.ring import bytes_sent, ring_finish
 from workbench.core.contract.scheme import Scheme
-from workbench.core.engine.compute_times import ComputeTimes
+from workbench.core.engine.compute_times import ComputeTimes, loaded
 from workbench.core.engine.timeline import Timeline
 from workbench.core.engine.user_errors import note_interrupt, program_of, reraise_as_user_error
 from workbench.core.engine.virtual.arithmetic import Arithmetic
@@ -104,10 +104,13 @@ class _Simulation(Network):
         self.entries: dict[int, dict[int, tuple[float, Any]]] = {}
         self.port_free = np.full(plan.workers, setup.start)
         self.compute_times = ComputeTimes(scheme, plan, setup.delays)
+        self.samples_of = arithmetic.samples_of
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
+        batched = arithmetic.sampler is not None
         nodes = [
-            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first) for r in range(plan.ranks)
+            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first, batched)
+            for r in range(plan.ranks)
         ]
         self.ranks = [RankState(program_of(scheme, node, setup.faults).send) for node in nodes]
         self.handlers: dict[type, Callable[[int, RankState, Any], Any]] = {
@@ -151,11 +154,9 @@ class _Simulation(Network):
         if rank.inbox and effect.unless and rank.inbox.find(effect.unless) is not None:
             return None
         rank.unless = effect.unless
-        round, samples = effect.round, effect.work.samples
-        if effect.batch:
-            samples = min(effect.batch, samples)
+        round, samples = effect.round, self.samples_of(effect)
         self.line.started[round if round < self.last else self.last] += samples
-        end = self.compute_times.end(self.now, r, effect, samples)
+        end = self.compute_times.end(self.now, r, effect)
         if effect.slowdown != 1.0:
             end = self.now + effect.slowdown * (end - self.now)
         self._at(end, COMPUTED, self._computed, (r, rank.ticket, effect, self.now, samples))
@@ -174,7 +175,7 @@ class _Simulation(Network):
         line.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         if self.controller is not None:
-            self.controller.took(round, r, self.now - start, samples)
+            self.controller.took(round, r, self.now - start, loaded(effect))
         self._resume(r, self.arithmetic.compute(r, effect))
 
     def _decode(self, r: int, rank: RankState, effect: Decode) -> Any:
