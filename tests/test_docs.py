@@ -63,7 +63,8 @@ def there(name: str) -> bool:
 
 def named(text: str) -> set[str]:
     """Dotted names of modules of ours; not files (`workbench.egg-info`), not groups of entry points."""
-    groups = r"\[project\.entry-points[^\]]*\]|`workbench\.(?:schemes|delays|faults|optimisers|problems|clusters|commands)`"
+    families = "schemes|delays|faults|optimisers|problems|clusters|commands"
+    groups = rf"\[project\.entry-points[^\]]*\]|`workbench\.(?:{families})`"
     return set(NAMES.findall(re.sub(groups, "", text)))
 
 
