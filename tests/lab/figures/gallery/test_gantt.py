@@ -165,6 +165,22 @@ def test_dead_workers_are_marked_and_not_called_late() -> None:
     assert cut is None or 4 not in cut.y
 
 
+def test_faults_are_marked_with_their_kind() -> None:
+    faults = [
+        {"kind": "pause", "worker": 4, "round": 1, "seconds": 0.5},
+        {"kind": "sign_flip", "worker": 2, "round": 1, "last": 1},
+        {"kind": "slow", "worker": 3, "round": 0, "factor": 2.0},
+    ]
+    trace = wb.run(experiment("UMW", {}, faults=faults, rounds=3))
+    marks = [{m.name: m for m in gantt(trace, round).data}.get("faults") for round in range(3)]
+    kinds = [dict(zip(m.y.tolist(), m.customdata, strict=True)) for m in marks]
+    assert kinds[0] == {3: "slow"}
+    assert set(kinds[1]) == {2, 3, 4}
+    assert (kinds[1][2], kinds[1][3], kinds[1][4].split(", ")[0]) == ("sign_flip", "slow", "pause")
+    assert set(kinds[2]) == {3}
+    assert list(bars(gantt(trace, 1), "pauses: a fault").y) == [4]
+
+
 def test_decoding_and_downloads_show_where_they_cost() -> None:
     link = {"latency": 1e-3, "bandwidth": 1e5, "downloads": True}
     figure = gantt(wb.run(experiment("GC", {"stragglers": 2}, decode_rate=1e5, link=link, rounds=2)), 1)
