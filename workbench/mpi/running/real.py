@@ -47,6 +47,7 @@ from workbench.mpi.launch.site import Pool, RunOwner
 from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, task_of
 from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.ownership import (
+    END,
     begun,
     check_options,
     check_whole,
@@ -343,7 +344,7 @@ class RealRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        how = read_json(self.home / ENDED, "error", "state")
+        how = read_json(self.home / ENDED, **END)
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)

@@ -172,7 +172,7 @@ def test_going_on_is_shown_where_the_desk_says(
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     assert table.wait(30)
     gone: list[Any] = []
-    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(runstable, "resume", lambda folder, trust: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
