@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -427,3 +428,20 @@ def test_a_sweeps_folder_names_no_cluster_but_the_users_own(home: Path) -> None:
     Path("sweep/sweep.json").write_text(json.dumps({"sweep": plan, "runs": ["x"]}))
     with pytest.raises(SettingError, match=r"cluster = 'lab.yaml': is not one of local.*trust=True"):
         batch.sweep("sweep", progress=False)
+
+
+def test_a_run_that_names_code_is_diagnosed_by_what_was_recorded(run: Path) -> None:
+    """Three workers, of which one is slow in all rounds."""
+    events = pd.read_parquet(run / "events.parquet")
+    slow = (events["rank"] == 2) & (events["kind"] == "compute")
+    events.loc[slow, "end"] = events["begun"] + 5 * (events["end"] - events["begun"]).max()
+    more = [events.assign(round=events["round"] + 3 * i) for i in range(20)]
+    pd.concat(more, ignore_index=True).to_parquet(run / "events.parquet")
+    foreign.forged(run)
+    (run / SIGNED).unlink()
+    found = wb.diagnose(run)
+    assert [one.who for one in found.culprits] == ["worker 2"]
+    assert "names code (trust=True, --trust)" in found.left_out
+    assert not Path("ran").exists()
+    assert wb.traces.load(run).job().frame["phase"].unique().tolist() == ["compute"]
+    assert not Path("ran").exists()
