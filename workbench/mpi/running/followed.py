@@ -33,6 +33,7 @@ from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import not_finite, rebuilt
 from workbench.mpi.running.assembled import changes_of, put_together
 from workbench.mpi.running.ownership import (
+    END,
     check_whole,
     ended,
     owner_of,
@@ -199,7 +200,7 @@ class FollowedRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        how = read_json(self.home / ENDED, "error", "state")
+        how = read_json(self.home / ENDED, **END)
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)
