@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.adversary import ADVERSARY
 from workbench.core.base.older import renamed, spelled_as_before
 from workbench.core.contract.faults import Fault, WrongAnswer, fault_from
 
@@ -221,22 +222,6 @@ def test_a_forecast_counts_wrong_answers_which_take_no_time() -> None:
     e = experiment(problem="unit", problem_args={"samples": 60}, optimiser_args={})
     wrong = e.replace(faults=[{"kind": "zeros", "worker": 1, "round": 0}])
     assert wb.forecast(wrong).mean == wb.forecast(e).mean
-
-
-ADVERSARY = """
-import numpy as np
-from workbench.core.base.settings import setting
-from workbench.core.contract.faults import WrongAnswer
-
-class Largest(WrongAnswer):
-    \"\"\"Sends the largest number of its answer only.\"\"\"
-
-    kind = "largest"
-    times: float = setting(1.0, "magnitude", gt=0)
-
-    def answer(self, value, round, number):
-        return np.where(np.abs(value) == np.abs(value).max(), self.times * value, 0.0)
-"""
 
 
 def test_an_adversary_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.contract.test_faults import ADVERSARY
+from tests.support.adversary import ADVERSARY
 from workbench.core.trace.records import arrivals_of
+from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
@@ -109,8 +110,6 @@ def test_an_adversary_of_a_file_is_sent_to_the_ranks(tmp_path: Path, monkeypatch
 
 
 def test_a_real_run_with_wrong_answers_is_replayed(tmp_path: Path) -> None:
-    from workbench.mpi.running.replay import replay_arrivals
-
     e = wb.Experiment(**{**SPEC, **GC}, faults=[{"kind": "noise", "worker": 2, "round": 1}])
     real = wb.run(e, engine="mpi", folder=str(tmp_path / "real"))
     assert replay_arrivals(tmp_path / "real")[-1].tobytes() == real.model.tobytes()

@@ -85,7 +85,7 @@ def test_wrong_names_of_files(mine: Path, tmp_path: Path) -> None:
         f"{tmp_path}/other.py:Half": "there is no file",
         f"{mine}:Quarter": "defines no class 'Quarter'",
         f"{mine}:np": "defines no class 'np'",
-        f"{mine}:Even": "is no scheme",
+        f"{mine}:Even": "is not a scheme",
     }.items():
         with pytest.raises(SettingError, match=says):
             wb.Experiment(scheme=name, workers=3)
