@@ -262,11 +262,11 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.xdist_group("additions")
 @pytest.mark.parametrize("what", [row.what for row in ROWS])
-def test_one_file_is_enough(what: str, together: dict[str, str]) -> None:
+def test_architecture_additions_need_one_file(what: str, together: dict[str, str]) -> None:
     assert together[what] == "known"
 
 
-def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
+def test_architecture_table_rows_are_tested() -> None:
     table = TEXT.partition("| I want to add |")[2].partition("\n\n")[0]
     found = re.findall(r"^\| (an? [\w ]+) \| `([^`]+)`[^|]*\| (.+) \|$", table, re.MULTILINE)
     assert [(what, path.replace("NAME", "added")) for what, path, _ in found] == [

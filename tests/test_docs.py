@@ -68,12 +68,12 @@ def named(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_modules_that_a_page_names_exist(page: Path) -> None:
+def test_docs_name_existing_modules(page: Path) -> None:
     assert [name for name in sorted(named(page.read_text())) if not there(name)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_docs_name_existing_files(page: Path) -> None:
     missing = []
     for word in re.findall(r"`([\w./*-]+)`", page.read_text()):
         first, ending = word.split("/")[0], word.rpartition(".")[2]
@@ -85,7 +85,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_links_exist(page: Path) -> None:
     missing = []
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target and not (page.parent / target).exists():
@@ -93,7 +93,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
+def test_docs_page_on_user_defined_schemes_runs() -> None:
     text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for node in ast.parse(block).body:
@@ -112,7 +112,7 @@ def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
     assert named <= set(re.findall(r"[a-z]+", table))
 
 
-def test_every_page_is_linked_from_another() -> None:
+def test_docs_pages_are_linked() -> None:
     linked = {
         (page.parent / target).resolve()
         for page in PAGES
@@ -126,7 +126,7 @@ def test_every_page_is_linked_from_another() -> None:
 
 
 @pytest.mark.parametrize("package", ["workbench", "notebooks", "tests", "benchmarks", "tools"])
-def test_modules_and_documents_that_sources_name_exist(package: str) -> None:
+def test_sources_name_existing_modules_and_documents(package: str) -> None:
     """Names in quotes, comments and docstrings; imports are Python's own business."""
     missing = []
     for path in (path for path in SOURCES if path.relative_to(ROOT).parts[0] == package):
@@ -168,7 +168,7 @@ def known(mention: str, names: set[str], inside: set[tuple[str, str]]) -> bool:
     return parts[0] in names and all(pair in inside for pair in pairwise(parts))
 
 
-def test_what_docstrings_refer_to_exists() -> None:
+def test_docstrings_refer_to_existing_names() -> None:
     names, inside = defined()
     missing = [
         f"{path.relative_to(ROOT)}: {mention}"
@@ -181,7 +181,7 @@ def test_what_docstrings_refer_to_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_public_names_that_a_page_uses_exist(page: Path) -> None:
+def test_docs_use_existing_public_names(page: Path) -> None:
     missing = []
     for name in sorted(set(re.findall(r"\bwb((?:\.[A-Za-z_]\w*)+)", page.read_text()))):
         owner: object = wb

@@ -35,14 +35,14 @@ def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]
                     yield node
 
 
-def test_there_are_few_rooms() -> None:
+def test_package_has_few_subpackages() -> None:
     rooms = [path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
     loose = [path.name for path in PACKAGE.glob("*.py")]
     assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are doors
     assert len(loose) <= LOOSE, loose
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_imports_are_at_the_top() -> None:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     late = {(path, node) for path in FILES for node in within(tree_of(path), functions)}
     types = {(path, node) for path in FILES for node in within(tree_of(path), (ast.If,))}
@@ -51,7 +51,7 @@ def test_imports_stand_at_the_top() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_and_functions_fit(path: Path) -> None:
+def test_files_and_functions_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -66,7 +66,7 @@ def names_of(module: object) -> set[str]:
 
 
 @pytest.mark.parametrize("home", [layout, poolfolder], ids=["run folder", "pool folder"])
-def test_a_files_name_stands_in_one_module(home: object) -> None:
+def test_file_names_are_defined_in_one_module(home: object) -> None:
     names = names_of(home)
     assert names
     here = Path(str(getattr(home, "__file__", "")))

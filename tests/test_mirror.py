@@ -50,13 +50,13 @@ def lines() -> list[tuple[list[str], list[str]]]:
     return [(re.findall("`([^`]+)`", left), re.findall("`(tests/[^`]+)`", right)) for left, right in rows]
 
 
-def test_every_module_has_a_test_or_a_line() -> None:
+def test_every_module_has_a_test_or_a_readme_line() -> None:
     patterns = [pattern for left, _ in lines() for pattern in left]
     alone = [m for m in modules() if not mirrored(m) and not any(fnmatch(m, p) for p in patterns)]
     assert alone == [], "give them a test of their name, or a line in tests/README.md"
 
 
-def test_no_line_names_what_is_not_there() -> None:
+def test_readme_lines_name_existing_files() -> None:
     found = modules()
     for patterns, tests in lines():
         assert tests, patterns

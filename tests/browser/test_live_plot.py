@@ -73,7 +73,7 @@ def stop(page: Page) -> None:
 
 
 @sampled_test("loaded anew", 0, 2)
-def test_a_run_is_watched_stopped_and_survives_a_reload(
+def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     page: Page,
     noise: Noise,
     traffic: Traffic,
@@ -121,7 +121,7 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
 
 
 @sampled_test("marks on curves", 0, 2)
-def test_the_target_can_be_typed_and_dragged(
+def test_live_plot_target_can_be_typed_and_dragged(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     name = write(
@@ -160,7 +160,7 @@ plot"""
 
 
 @sampled_test("marks on curves", 1, 2)
-def test_changes_of_scheme_are_marked_on_the_curve(
+def test_live_plot_marks_changes_of_scheme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     name = write(STEERED, "print(len(run.result().changes))")
@@ -182,7 +182,7 @@ def test_changes_of_scheme_are_marked_on_the_curve(
 
 
 @sampled_test("plots", 1, 3, 2)
-def test_many_plots_share_one_library(
+def test_live_plots_share_one_library(
     page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:
     cells = ["import workbench as wb\nfrom workbench.lab.widgets import Plot\ne = wb.presets['fig8']['CR']"]
@@ -203,7 +203,7 @@ def test_many_plots_share_one_library(
 
 @sampled_test("Voila", 1, 2)
 @pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
-def test_voila_shows_it_without_code(
+def test_live_plot_as_a_voila_page(
     page: Page,
     noise: Noise,
     server: Server,

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
 
 
-def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(
+def test_engines_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     """As it is but for the number of engines: each is a process that loads the package. In a kernel started anew."""
@@ -37,7 +37,7 @@ def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["03-look-inside", *LATER])
-def test_a_notebook_runs_in_jupyterlab(
+def test_notebook_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, f"{name}.ipynb")
@@ -48,7 +48,7 @@ def test_a_notebook_runs_in_jupyterlab(
 
 
 @pytest.mark.slow  # book/test_command.py executes it without a browser
-def test_a_paper_s_notebook_runs_in_jupyterlab(
+def test_paper_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     """Tables with verdicts, figures that plotly has drawn, and the cell that goes on from them."""

@@ -73,7 +73,7 @@ def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize("name", OPENED)
-def test_a_lecture_works_from_a_folder(
+def test_offline_lecture_works_from_a_folder(
     name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
 ) -> None:
     page, noise, asked = shared
@@ -109,7 +109,7 @@ def test_a_lecture_works_from_a_folder(
     assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
 
 
-def test_the_list_and_the_keys_lead_through_the_lectures(
+def test_offline_lectures_are_linked_by_list_and_keys(
     tmp_path: Path, shared: tuple[Page, Noise, list[str]]
 ) -> None:
     page, first = shared[0], next(iter(SCRIPTS))
@@ -163,7 +163,7 @@ TYPED = [  # what students type, and what only looks like a number
 ]  # fmt: skip
 
 
-def test_typed_answers_are_judged_as_python_judges_them(shared: tuple[Page, Noise, list[str]]) -> None:
+def test_offline_answers_are_judged_as_in_python(shared: tuple[Page, Noise, list[str]]) -> None:
     """The same verdict and words, whatever is typed; only finite numbers are judged at all."""
     page = shared[0]
     desk = source("desk")
@@ -188,7 +188,7 @@ def test_typed_answers_are_judged_as_python_judges_them(shared: tuple[Page, Nois
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(ALL, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_browser_draws_and_answers_what_python_does(
+def test_offline_lecture_computes_what_python_does(
     name: str, count: int, shared: tuple[Page, Noise, list[str]]
 ) -> None:
     script = SCRIPTS[name]

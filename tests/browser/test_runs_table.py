@@ -30,7 +30,7 @@ NAME = """() => { const e = document.activeElement;
 
 
 @sampled_test("the table of runs", 0, 2)
-def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
+def test_runs_table_filters_selects_and_plots(
     page: Page,
     server: Server,
     noise: Noise,
@@ -87,7 +87,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
 
 
 @sampled_test("the table of runs", 1, 2)
-def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
+def test_runs_table_sorts_filters_groups_and_pins_columns(
     page: Page,
     server: Server,
     noise: Noise,

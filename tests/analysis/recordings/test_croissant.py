@@ -24,7 +24,7 @@ def words(value: Any) -> set[str]:
     return set().union(*map(words, value)) if isinstance(value, list) else set()
 
 
-def test_every_word_is_of_the_format() -> None:
+def test_croissant_metadata_use_only_terms_of_the_format() -> None:
     """Of its own context, or schema.org's, which is its vocabulary."""
     told = recording(TIMES).croissant()
     schema = {
@@ -42,7 +42,7 @@ def test_every_word_is_of_the_format() -> None:
     assert {"name", "description", "conformsTo", "distribution", "recordSet"} <= set(told)
 
 
-def test_its_own_library_reads_it(tmp_path: Path) -> None:
+def test_croissant_metadata_are_read_by_mlcroissant(tmp_path: Path) -> None:
     library = pytest.importorskip("mlcroissant")
     made = recording(TIMES)
     made.write(tmp_path / "times.csv")

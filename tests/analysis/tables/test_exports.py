@@ -25,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return wb.runs(root)
 
 
-def test_mlflows_layout(runs: Runs, tmp_path: Path) -> None:
+def test_export_mlflow_layout(runs: Runs, tmp_path: Path) -> None:
     store = runs.export(tmp_path / "mlruns", "mlflow")
     assert yaml.safe_load((store / "0" / "meta.yaml").read_text())["experiment_id"] == "0"
     homes = [path for path in (store / "0").iterdir() if path.is_dir()]
@@ -44,7 +44,7 @@ def test_mlflows_layout(runs: Runs, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mlflow_reads_it(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_is_read_by_mlflow(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # newer ones keep it only for those who ask
     store = runs.export(tmp_path / "mlruns", "mlflow")
@@ -58,7 +58,7 @@ def test_mlflow_reads_it(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [point.value for point in history] == trace.columns["loss"].tolist()
 
 
-def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Path) -> None:
+def test_export_crate_lists_exactly_its_files(runs: Runs, tmp_path: Path) -> None:
     folder = runs.export(tmp_path / "crate", "ro-crate")
     crate = json.loads((folder / "ro-crate-metadata.json").read_text())
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -82,7 +82,7 @@ def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Pat
     assert [t.label for t in wb.runs(folder).traces()] == ["SGD", "UMW"]
 
 
-def test_what_is_there_is_not_written_over(runs: Runs, tmp_path: Path) -> None:
+def test_export_overwrites_nothing(runs: Runs, tmp_path: Path) -> None:
     for form in ("mlflow", "ro-crate"):
         with pytest.raises(wb.SettingError, match="exists already"):
             runs.export(tmp_path, form)
@@ -107,7 +107,7 @@ def odd(root: Path, tmp_path: Path) -> Runs:
 
 
 @pytest.mark.parametrize("form", ["mlflow", "ro-crate", "csv", "parquet"])
-def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp_path: Path) -> None:
+def test_export_writes_only_inside_the_target(form: str, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     runs = odd(tmp_path / "runs", tmp_path)
     before = set(tmp_path.rglob("*"))
@@ -122,7 +122,7 @@ def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp
         assert all(len(path.name.encode()) <= 250 for path in home.rglob("*"))
 
 
-def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path: Path) -> None:
+def test_export_columns_of_user_files_do_not_replace_built_in_ones(tmp_path: Path) -> None:
     trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
     for name in ("state", "folder", "run", "workers", "note"):
         trace.columns[name] = trace.columns["loss"]
@@ -132,7 +132,7 @@ def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes")
-def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
+def test_export_crate_skips_links_and_pipes(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("secret of mine")
@@ -155,7 +155,7 @@ def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links")
-def test_a_run_whose_own_file_is_a_link_is_refused_by_the_crate(tmp_path: Path) -> None:
+def test_export_crate_refuses_a_run_whose_own_file_is_a_link(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (folder / "model.npy").rename(tmp_path / "model.npy")
     (folder / "model.npy").symlink_to(tmp_path / "model.npy")

@@ -8,7 +8,7 @@ from tests.support.approximate_runs import simulated
 from tests.support.pipelined_runs import N, experiment
 
 
-def test_backup_workers_are_sgd_scaled() -> None:
+def test_backup_workers_equal_sgd_scaled() -> None:
     e = experiment(2000)
     (backup, scaled), (sgd, plain) = (simulated(e.replace(scheme=name)) for name in ("Backup", "SGD"))
     assert backup.times == sgd.times

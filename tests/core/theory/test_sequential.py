@@ -38,7 +38,7 @@ def test_multiplexed_goes_through_what_the_formula_says(case: tuple[dict[str, An
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2, 3, 8])
-def test_old_gradients_stand_steps_up_to_the_formula(lag: int) -> None:
+def test_sequential_steps_with_stale_gradients_are_stable_up_to_the_formula(lag: int) -> None:
     for share, stable in ((0.99, True), (1.01, False)):
         step = 2 * theory.delayed_step(lag) * share
         x = [1.0] * (lag + 1)

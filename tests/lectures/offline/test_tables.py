@@ -29,7 +29,7 @@ def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:
     return figure
 
 
-def test_every_figure_comes_back() -> None:
+def test_packed_tables_of_every_figure_round_trip() -> None:
     script = SCRIPTS["2-by-hand"]
     part = script.parts["code"]
     found = json.loads(decompress(b64decode(packed(table(script, part)))))

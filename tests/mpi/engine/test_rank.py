@@ -82,7 +82,7 @@ FEW = settings(  # each is a run on real processes; all schemes have one below
 
 @given(real_experiments(EXACT))
 @FEW
-def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
+def test_ranks_commit_all_ones_for_exact_schemes(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     held = run.experiment.plan.sizes > 0
     assert len(gradients) == spec["rounds"]
@@ -91,7 +91,7 @@ def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
 
 @given(real_experiments(LEAST_SQUARES))
 @FEW
-def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
+def test_ranks_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     e, trace = run.experiment, run.result()
     events = trace.events
@@ -107,7 +107,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
 
 
 @pytest.mark.parametrize("name", sampled_cases("schemes on ranks", 14, sorted(CASES)))
-def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
+def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
     own: dict[str, Any] = (
         {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
     )
@@ -124,7 +124,7 @@ def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None
         np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-8)
 
 
-def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
+def test_ranks_break_ties_as_the_simulator() -> None:
     """The first 9 of 12 that take the same time; where an answer came late physically, it had to wait."""
     args = {"replication": 2, "wait_for": 9}
     delays = {"kind": "constant", "shift": 3e-2}
@@ -160,7 +160,7 @@ STEPS = [
 
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
 @pytest.mark.parametrize(("name", "args", "step", "workers"), sampled_cases("large steps", 2, STEPS))
-def test_steps_that_are_too_large_end_with_the_simulators_sentence(
+def test_ranks_report_divergence_as_the_simulator(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:
     spec = {
@@ -184,7 +184,7 @@ def test_steps_that_are_too_large_end_with_the_simulators_sentence(
     assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
 
 
-def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
+def test_start_real_warns_while_waiting() -> None:
     e = wb.Experiment(scheme="UMW", **{**LEARNING, "optimiser_args": {"step": 1e300}})
     with pytest.warns(RuntimeWarning, match="UMW: the loss is not finite from round 0 on"):
         assert len(wb.run(e, engine="mpi", patience=20.0).rounds) == 2
@@ -192,7 +192,7 @@ def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
 
 @pytest.mark.parametrize(("how", "reason"), [("nan", "not finite"), ("flip", "damaged")])
 @pytest.mark.parametrize(("scheme", "args"), [("UMW", {}), ("RAR", {"algorithm": "ring"})])
-def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
+def test_ranks_name_the_sender_of_a_bad_answer(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)

@@ -24,7 +24,9 @@ def noise(index: list[int] | None = None, name: str | None = None) -> pd.DataFra
 @pytest.mark.parametrize("start", ["0", "1", "shuffled"])
 @pytest.mark.parametrize("name", [None, "index", "Unnamed: 0", "level_0"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_the_index_of_to_csv_is_not_learnt(tmp_path: Path, start: str, name: str | None, suffix: str) -> None:
+def test_load_text_excludes_the_index_of_to_csv(
+    tmp_path: Path, start: str, name: str | None, suffix: str
+) -> None:
     """Sorted rows make it tell the label: refused by name, and what is numbered by chance where it has no name."""
     rows = {"0": range(12), "1": range(1, 13), "shuffled": np.random.default_rng(0).permutation(12) + 5}[
         start
@@ -47,12 +49,12 @@ def test_the_index_of_to_csv_is_not_learnt(tmp_path: Path, start: str, name: str
         wb.run(e)
 
 
-def test_an_index_that_parquet_knows_as_such_is_left_out(tmp_path: Path) -> None:
+def test_load_excludes_the_index_of_parquet(tmp_path: Path) -> None:
     noise(list(range(5, 17)), "when").to_parquet(tmp_path / "noise.parquet")
     assert load(tmp_path / "noise.parquet", "binary").X.shape == (12, 2)
 
 
-def test_columns_without_a_name(tmp_path: Path) -> None:
+def test_load_text_columns_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,label,\n0.5,0,\n0.7,1,\n")  # a separator at the end of every line
     assert load(path, "binary").X.shape == (2, 1)
@@ -74,7 +76,9 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_clear_is_read(tmp_path: Path, name: str, content: str, encoding: str, packed: bool) -> None:
+def test_load_text_reads_unambiguous_tables(
+    tmp_path: Path, name: str, content: str, encoding: str, packed: bool
+) -> None:
     path = tmp_path / (name + ".gz" * packed)
     raw = content.encode(encoding)
     path.write_bytes(gzip.compress(raw) if packed else raw)
@@ -101,7 +105,7 @@ def test_what_is_clear_is_read(tmp_path: Path, name: str, content: str, encoding
         ("a,a,label\n1,2,0\n\n3,,1\n", "column 'a' of .* missing or infinite values .*, first in line 4"),
     ],
 )
-def test_what_is_not_is_refused_with_its_place(
+def test_load_text_refuses_ambiguous_tables_with_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,7 +114,7 @@ def test_what_is_not_is_refused_with_its_place(
         load("a.csv", "binary")
 
 
-def test_a_table_without_a_header_line_loses_no_sample(tmp_path: Path) -> None:
+def test_load_text_without_a_header_keeps_all_samples(tmp_path: Path) -> None:
     path = tmp_path / "iris.csv"
     path.write_text("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-setosa\n7.0,3.2,Iris-versicolor\n")
     with pytest.raises(
@@ -119,7 +123,7 @@ def test_a_table_without_a_header_line_loses_no_sample(tmp_path: Path) -> None:
         load(path, "binary", target="Iris-setosa")
 
 
-def test_categories_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_text_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a table placed for OpenML: NA is a category like any other, and an empty field is none."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "openml").mkdir()

@@ -152,7 +152,7 @@ def test_pcluster_would_refuse_a_wrong_one(
     assert validator in json.dumps(said)
 
 
-def test_the_template_shrinks_when_idle_and_is_closed() -> None:
+def test_pcluster_template_shrinks_when_idle() -> None:
     words = yaml.safe_load((FOLDER / "pcluster.yaml").read_text())
     assert words["Scheduling"]["SlurmSettings"]["ScaledownIdletime"] <= 10
     assert words["Imds"]["ImdsSupport"] == "v2.0"
@@ -164,7 +164,7 @@ def test_the_template_shrinks_when_idle_and_is_closed() -> None:
     assert words["Monitoring"]["Logs"]["CloudWatch"]["DeletionPolicy"] == "Delete"
 
 
-def test_the_budget_is_what_aws_takes() -> None:
+def test_pcluster_budget_is_accepted_by_aws() -> None:
     session = pytest.importorskip("botocore.session").get_session()
     words = {
         "AccountId": "123456789012",
@@ -187,7 +187,7 @@ def test_the_budget_is_what_aws_takes() -> None:
         (None, "", 70, False),  # Slurm does not answer
     ],
 )
-def test_the_head_stops_only_when_nobody_needs_it(
+def test_pcluster_head_stops_only_when_idle(
     tmp_path: Path, jobs: str | None, logins: str, idle: int | None, stops: bool
 ) -> None:
     says = {
@@ -213,5 +213,5 @@ def test_the_head_stops_only_when_nobody_needs_it(
     assert since.exists() == (not stops and not jobs and not logins)
 
 
-def test_the_script_that_makes_an_image_is_a_script() -> None:
+def test_pcluster_image_script_is_valid() -> None:
     subprocess.run(["sh", "-n", str(FOLDER / "image.sh")], check=True)

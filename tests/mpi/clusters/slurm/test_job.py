@@ -47,7 +47,7 @@ def runs(text: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_every_field_stands_in_the_script_once() -> None:
+def test_script_has_every_field_once() -> None:
     wish = JobSpec(
         **WISH, partition="gpu", account="maths", modules=("gcc/12", "openmpi"), directives=("--qos=high",)
     )
@@ -83,15 +83,13 @@ def test_every_field_stands_in_the_script_once() -> None:
         st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1), max_size=4
     )
 )
-def test_the_command_arrives_as_it_was_meant(
-    tmp_path_factory: pytest.TempPathFactory, words: list[str]
-) -> None:
+def test_script_quotes_the_command(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     command = ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words)
     wish = JobSpec(**{**WISH, "command": command}, path="/a folder/with 'quotes'")
     assert runs(script(wish), tmp_path_factory.mktemp("job")).strip() == ascii(words)
 
 
-def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
+def test_script_makes_the_package_importable(tmp_path: Path) -> None:
     command = ("python3", "-c", "import os; print(os.environ['PYTHONPATH'])")
     assert (
         runs(script(JobSpec(**{**WISH, "command": command}, path="/opt/it's here")), tmp_path)
@@ -99,14 +97,14 @@ def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
     )
 
 
-def test_modules_are_loaded_where_the_system_defines_them_late(tmp_path: Path) -> None:
+def test_script_loads_modules_that_are_defined_late(tmp_path: Path) -> None:
     text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
     profile = tmp_path / "profile"
     profile.write_text('echo "$not_set"; module() { echo "loaded $2"; }')
     assert runs(text.replace("/etc/profile", str(profile)), tmp_path).split() == ["loaded", "gcc", "begun"]
 
 
-def test_a_module_that_is_not_there_ends_the_job(tmp_path: Path) -> None:
+def test_script_ends_without_a_missing_module(tmp_path: Path) -> None:
     text = script(JobSpec(**{**WISH, "command": ("echo", "begun")}, modules=("gcc",)))
     profile = tmp_path / "profile"
     profile.write_text('module() { echo "no $2"; return 1; }')
@@ -116,7 +114,7 @@ def test_a_module_that_is_not_there_ends_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["--qos=high", "--mem=4G", "--exclusive", "--constraint=a&b", "--time-min=5", "--gres=gpu:1"]
 )
-def test_further_directives_are_taken_as_they_are(text: str) -> None:
+def test_check_directive_accepts_other_directives(text: str) -> None:
     assert check_directive(text) == text
 
 
@@ -138,7 +136,7 @@ def test_further_directives_are_taken_as_they_are(text: str) -> None:
         ("--wrap=rm", "--wrap is set"),
     ],
 )
-def test_directives_that_cannot_be_are_refused(text: str, words: str) -> None:
+def test_slurm_refuses_impossible_directives(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Slurm(folder="/shared", tasks_per_node=2, directives=(text,))
 
@@ -165,7 +163,7 @@ YAML = "kind: slurm\nfolder: /shared\ntasks_per_node: 4\n"
         ("idle: 0", "idle = 0"),
     ],
 )
-def test_a_bad_file_is_one_sentence_with_its_name_and_key(tmp_path: Path, more: str, words: str) -> None:
+def test_slurm_file_errors_have_name_and_key(tmp_path: Path, more: str, words: str) -> None:
     path = tmp_path / "lab.yaml"
     kept = [line for line in YAML.splitlines() if line.split(":")[0] != more.split(":")[0]]
     path.write_text("\n".join([*kept, more]))
@@ -176,7 +174,7 @@ def test_a_bad_file_is_one_sentence_with_its_name_and_key(tmp_path: Path, more: 
 
 
 @pytest.mark.parametrize(("written", "time"), [("1:30:00", "1:30:00"), ("90", "90"), ("'2-12'", "2-12")])
-def test_a_time_is_what_was_written(tmp_path: Path, written: str, time: str) -> None:
+def test_slurm_file_keeps_times_as_written(tmp_path: Path, written: str, time: str) -> None:
     path = tmp_path / "lab.yaml"
     kept = [line for line in YAML.splitlines() if not line.startswith("time:")]
     path.write_text("\n".join([*kept, f"time: {written}"]))
@@ -186,9 +184,7 @@ def test_a_time_is_what_was_written(tmp_path: Path, written: str, time: str) -> 
 EXAMPLE = Path(__file__).parents[4] / "clusters" / "examples" / "slurm.yaml"
 
 
-def test_the_example_loads_also_with_every_line_that_is_commented_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_example_file_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".ssh").mkdir()
     for name in ("id_ed25519", "config", "known_hosts"):
@@ -207,7 +203,7 @@ def test_the_example_loads_also_with_every_line_that_is_commented_out(
 
 
 @pytest.mark.parametrize("key", ["folder", "tasks_per_node"])
-def test_what_must_be_there_is_named(tmp_path: Path, key: str) -> None:
+def test_slurm_file_names_missing_fields(tmp_path: Path, key: str) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text("\n".join(line for line in YAML.splitlines() if not line.startswith(key)))
     with pytest.raises(SettingError, match=f"{key}: is missing"):
@@ -215,18 +211,18 @@ def test_what_must_be_there_is_named(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "shape"), [(2, (1, 2)), (8, (1, 8)), (9, (2, 5)), (157, (20, 8))])
-def test_a_job_has_room_for_its_ranks_and_few_more(ranks: int, shape: tuple[int, int]) -> None:
+def test_slurm_job_has_room_for_its_ranks(ranks: int, shape: tuple[int, int]) -> None:
     assert Slurm(folder="/shared", tasks_per_node=8).shape(ranks) == shape
 
 
-def test_more_workers_than_tasks_are_refused() -> None:
+def test_slurm_refuses_more_workers_than_tasks() -> None:
     with pytest.raises(
         ClusterError, match=r"workers = 8: cluster '' has 2 nodes of 4 tasks, room for 7 workers"
     ):
         Slurm(folder="/shared", tasks_per_node=4, nodes=2).shape(9)
 
 
-def test_the_queue_is_read() -> None:
+def test_queue_is_parsed() -> None:
     text = (
         "7|RUNNING|None|59:58|0:02|3|9|n[1-3]|2026-01-02T03:04:05\n"
         "8|PENDING|Resources|1-00:00:00|0:00|2|8||2026-01-02T05:00:00\n"
@@ -250,14 +246,14 @@ def test_the_queue_is_read() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(ENDINGS))
-def test_every_end_has_a_sentence(state: str) -> None:
+def test_job_endings_have_a_sentence(state: str) -> None:
     job = Job("5", state)
     assert job.over
     assert job.final
     assert job.ending().startswith("job 5: ")
 
 
-def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> None:
+def test_job_that_is_completing_is_not_gone() -> None:
     assert Job("5", "COMPLETING").over
     assert not Job("5", "COMPLETING").final
 
@@ -279,7 +275,7 @@ def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> Non
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
+def test_refusal_of_sbatch_names_the_field(said: str, words: str) -> None:
     fields = {
         "partition": "gpu",
         "account": "maths",
@@ -292,7 +288,7 @@ def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int, secs: int) -> None:
+def test_seconds_reads_slurm_times(days: int, hours: int, minutes: int, secs: int) -> None:
     total = ((days * 24 + hours) * 60 + minutes) * 60 + secs
     assert seconds(f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}") == total
     assert seconds(f"{hours + 24 * days}:{minutes:02d}:{secs:02d}") == total
@@ -302,11 +298,11 @@ def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int
 @pytest.mark.parametrize(
     ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
 )
-def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
+def test_submitted_finds_the_job_number(said: str, number: str | None) -> None:
     assert submitted(said) == number
 
 
-def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:
+def test_job_status_cache_keeps_the_last_status() -> None:
     answers: list[Job | ClusterError] = [
         Job("5", "RUNNING"),
         ClusterError("squeue: no contact"),
@@ -326,7 +322,7 @@ def test_while_slurm_does_not_answer_a_job_counts_as_what_it_was() -> None:
     assert ticket.job().state == "TIMEOUT"  # what is over is not asked about again
 
 
-def test_a_job_is_not_looked_up_at_every_glance() -> None:
+def test_job_status_cache_limits_queries() -> None:
     asked: list[str] = []
 
     def ask(number: str) -> Job:

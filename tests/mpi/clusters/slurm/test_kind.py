@@ -32,7 +32,7 @@ def processes(folder: Path) -> list[str]:
     return [line for line in found if str(folder) in line and "workbench.mpi.launch" in line]
 
 
-def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Callable[..., str]) -> None:
+def test_slurm_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     e = wb.Experiment(
         **{**SPEC, "scheme": "CR", "scheme_args": {"children": 2, "layers": 2, "stragglers": 1}, "rounds": 80}
     )
@@ -50,7 +50,7 @@ def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Calla
     assert job_of(again) == job_of(run)  # the same warm job
 
 
-def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
+def test_slurm_status_shows_nodes(lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     status = clusters.load(lab()).status()
@@ -63,7 +63,7 @@ def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
     assert status.cost == pytest.approx(2.0 * status.hours)
 
 
-def test_stop_ends_the_run_and_keeps_the_job(lab: Callable[..., str]) -> None:
+def test_slurm_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     run = going(lab())
     run.stop()
     trace = ended(run)
@@ -74,7 +74,7 @@ def test_stop_ends_the_run_and_keeps_the_job(lab: Callable[..., str]) -> None:
     assert (job_of(again) == job_of(run)) == trace.info["clean"]  # ranks that were slow to leave are replaced
 
 
-def test_a_run_goes_on_without_a_rank_that_was_killed(lab: Callable[..., str]) -> None:
+def test_slurm_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
     run = going(lab(), rounds=150)
     assert run.pool is not None
     pid, _ = run.pool.places[3]  # the first of the second node
@@ -85,7 +85,7 @@ def test_a_run_goes_on_without_a_rank_that_was_killed(lab: Callable[..., str]) -
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
+def test_slurm_cancelled_job_is_reported_and_its_run_resumed(
     machine: SlurmMachine, lab: Callable[..., str]
 ) -> None:
     run = going(lab(), rounds=150, spec=UMW)
@@ -101,7 +101,7 @@ def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_a_job_that_slurm_has_forgotten_is_over(machine: SlurmMachine) -> None:
+def test_slurm_job_that_is_unknown_is_over(machine: SlurmMachine) -> None:
     job = look_up("999999")
     assert job.final
     assert "no longer knows" in job.ending()
@@ -121,7 +121,7 @@ def fail_node(machine: SlurmMachine) -> None:
 @pytest.mark.parametrize(
     ("blow", "words"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
 )
-def test_what_slurm_does_to_a_job_is_told(
+def test_slurm_job_endings_are_reported(
     machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], words: str
 ) -> None:
     run = going(lab())
@@ -132,9 +132,7 @@ def test_what_slurm_does_to_a_job_is_told(
 
 
 @pytest.mark.slow
-def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
-    machine: SlurmMachine, lab: Callable[..., str]
-) -> None:
+def test_slurm_job_ends_with_a_dead_mpi_daemon(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert run.pool is not None
     pid, host = run.pool.places[NODES * TASKS - 1]
@@ -148,7 +146,7 @@ def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
 
 
 @pytest.mark.slow
-def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_slurm_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     cluster = lab(nodes=None, tasks_per_node=TASKS)  # changed under its name: the warm job does not fit
@@ -161,16 +159,14 @@ def test_an_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Cal
 
 
 @pytest.mark.slow
-def test_a_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_slurm_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     POOLS.close()
     found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
     assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
     assert machine.jobs() == []
 
 
-def test_what_slurm_refuses_is_one_sentence_and_starts_nothing(
-    machine: SlurmMachine, lab: Callable[..., str]
-) -> None:
+def test_slurm_refusal_starts_nothing(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     before = machine.settled()
     for fields, words in [
         ({"partition": "nope"}, "partition = 'nope': Slurm refuses the job"),
@@ -184,14 +180,14 @@ def test_what_slurm_refuses_is_one_sentence_and_starts_nothing(
     assert clusters.load(lab()).check() == []
 
 
-def test_a_job_that_could_never_start_is_withdrawn(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_slurm_job_that_can_never_start_is_cancelled(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     before = machine.settled()
     with pytest.raises(wb.ClusterError, match=r"time: job \d+ could never start \(Partition"):
         ended(start_real(wb.Experiment(**SPEC), cluster=lab("long", partition="short", time="2:00:00")))
     assert machine.jobs() == before
 
 
-def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
+def test_slurm_queued_job_is_cancelled_by_stop(
     machine: SlurmMachine, lab: Callable[..., str], taken: str
 ) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
@@ -217,7 +213,7 @@ watched(run, progress=False)
 """
 
 
-def test_ctrl_c_withdraws_a_job_from_the_queue(
+def test_slurm_queued_job_is_cancelled_by_ctrl_c(
     machine: SlurmMachine, lab: Callable[..., str], taken: str
 ) -> None:
     words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
@@ -232,7 +228,7 @@ def test_ctrl_c_withdraws_a_job_from_the_queue(
 
 
 @pytest.mark.slow
-def test_a_job_ends_at_its_time_limit_and_the_run_goes_on(lab: Callable[..., str]) -> None:
+def test_slurm_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[..., str]) -> None:
     run = going(lab("brief", time="1"), rounds=10**5, spec=UMW)
     assert run.wait(4 * PATIENCE)
     with pytest.raises(wb.ClusterError, match="reached its time limit"):
@@ -245,9 +241,7 @@ def test_a_job_ends_at_its_time_limit_and_the_run_goes_on(lab: Callable[..., str
 
 
 @pytest.mark.slow
-def test_an_idle_job_ends_by_itself_also_without_its_owner(
-    machine: SlurmMachine, lab: Callable[..., str]
-) -> None:
+def test_slurm_idle_job_ends_by_itself(machine: SlurmMachine, lab: Callable[..., str]) -> None:
     POOLS.close()
     before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
@@ -256,7 +250,7 @@ def test_an_idle_job_ends_by_itself_also_without_its_owner(
     until(lambda: not set(machine.jobs()) - before)
 
 
-def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[..., str]) -> None:
+def test_slurm_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert processes(shared)
     clusters.load(lab()).down()
@@ -269,7 +263,7 @@ def test_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[
     until(lambda: not processes(shared))
 
 
-def test_local_is_this_machine_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
+def test_slurm_local_cluster_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
     """On the host where `salloc` was called, whatever nodes the allocation has."""
     POOLS.close()
     until(lambda: not machine.jobs())

@@ -48,7 +48,7 @@ def folder_of(file: str) -> Path:
     return Path(json.loads(Path(file).read_text())["folder"])
 
 
-def test_a_run_comes_home_while_its_job_runs(machine: SlurmMachine, far: Callable[..., str]) -> None:
+def test_login_host_run_is_mirrored_during_the_job(machine: SlurmMachine, far: Callable[..., str]) -> None:
     POOLS.close()
     cluster = far()
     e = wb.Experiment(**{**SPEC, "rounds": 80, "problem": "softmax", "problem_args": {"data": "iris"}})
@@ -70,7 +70,7 @@ def test_a_run_comes_home_while_its_job_runs(machine: SlurmMachine, far: Callabl
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_login_host_is_one_line(far: Callable[..., str]) -> None:
+def test_login_host_errors_are_one_line(far: Callable[..., str]) -> None:
     cluster = clusters.load(far(partition="nope"))
     assert [finding.what for finding in cluster.check()] == ["a trial job"]
     with pytest.raises(wb.ClusterError, match="partition = 'nope'"):
@@ -80,7 +80,7 @@ def test_what_is_wrong_with_the_login_host_is_one_line(far: Callable[..., str]) 
 
 
 @pytest.mark.slow
-def test_a_job_in_the_queue_is_withdrawn_from_afar(
+def test_login_host_queued_job_is_cancelled_by_stop(
     machine: SlurmMachine, far: Callable[..., str], taken: str
 ) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=far())
@@ -92,9 +92,7 @@ def test_a_job_in_the_queue_is_withdrawn_from_afar(
 
 
 @pytest.mark.slow
-def test_a_run_outlives_its_connection_and_a_job_without_a_run_does_not(
-    machine: SlurmMachine, far: Callable[..., str]
-) -> None:
+def test_login_host_run_survives_a_lost_connection(machine: SlurmMachine, far: Callable[..., str]) -> None:
     run = going(far(), rounds=150, spec=UMW)
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"] and "workbench.mpi.clusters.agent" in process.info["cmdline"][-1]:
@@ -107,7 +105,7 @@ def test_a_run_outlives_its_connection_and_a_job_without_a_run_does_not(
 
 
 @pytest.mark.slow
-def test_cancelling_is_told_from_afar_and_the_run_goes_on(
+def test_login_host_cancelled_job_is_reported_and_its_run_resumed(
     machine: SlurmMachine, far: Callable[..., str]
 ) -> None:
     run = going(far(), rounds=150, spec=UMW)

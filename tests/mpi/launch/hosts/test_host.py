@@ -39,7 +39,7 @@ def asked(worker: Worker, output: Any, *words: tuple[dict[str, Any], bytes]) -> 
 
 
 @given(st.integers(0, 20), st.binary(max_size=50))
-def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> None:
+def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> None:
     read, write = os.pipe()
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
@@ -52,7 +52,7 @@ def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> N
             read_word(heard)
 
 
-def test_what_takes_a_while_is_given_up_once_nobody_listens() -> None:
+def test_host_gives_up_without_a_listener() -> None:
     read, write = os.pipe()
     os.close(read)
     worker = Worker()

@@ -74,7 +74,7 @@ def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 
 
-def test_a_rank_is_who_its_stub_was_and_draws_its_own_numbers(nursery: tuple[Any, Path]) -> None:
+def test_forked_rank_has_the_identity_of_its_stub(nursery: tuple[Any, Path]) -> None:
     ranks = told(nursery[1])
     assert [(r["NUMBER"], r["NURSERYS"]) for r in ranks] == [(str(i), None) for i in range(RANKS)]
     assert len({r["drawn"] for r in ranks}) == RANKS
@@ -82,7 +82,7 @@ def test_a_rank_is_who_its_stub_was_and_draws_its_own_numbers(nursery: tuple[Any
 
 
 @pytest.mark.parametrize("which", ["rank", "stub"])
-def test_a_rank_and_its_stub_end_together_and_alone(which: str, nursery: tuple[Any, Path]) -> None:
+def test_forked_rank_and_its_stub_end_together(which: str, nursery: tuple[Any, Path]) -> None:
     process, folder = nursery
     mine, theirs = told(folder), [stub.pid for stub in stubs(process)]
     pairs = [(rank["pid"], stub) for rank, stub in zip(mine, theirs, strict=True)]
@@ -95,7 +95,7 @@ def test_a_rank_and_its_stub_end_together_and_alone(which: str, nursery: tuple[A
 
 
 @pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)])
-def test_nothing_outlives_the_nursery_or_mpiexec(who: int, how: int, nursery: tuple[Any, Path]) -> None:
+def test_forkserver_leaves_no_process(who: int, how: int, nursery: tuple[Any, Path]) -> None:
     everybody = family(psutil.Process(nursery[0].pid))
     assert len(everybody) == 2 + 2 * RANKS
     mpiexec = next(p for p in everybody[0].children() if p.cmdline()[0] == "sh")
@@ -104,7 +104,7 @@ def test_nothing_outlives_the_nursery_or_mpiexec(who: int, how: int, nursery: tu
     nursery[0].wait(10.0)
 
 
-def test_who_is_drowsy_wakes_up_again() -> None:
+def test_forked_rank_resets_the_timer_slack() -> None:
     def slack() -> int:
         return int(Path("/proc/self/timerslack_ns").read_text())
 

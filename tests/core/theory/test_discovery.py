@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def test_a_file_is_all_that_a_formula_takes(folder: Path) -> None:
+def test_theory_finds_a_formula_in_a_new_file(folder: Path) -> None:
     known = set(theory.__all__)
     (folder / "halved.py").write_text(FORMULA)
     (folder / "listed_time.py").write_text(LISTED)
@@ -59,14 +59,14 @@ def test_a_file_is_all_that_a_formula_takes(folder: Path) -> None:
             getattr(theory, name)
 
 
-def test_a_formula_called_as_its_module_is_the_formula() -> None:
+def test_theory_formula_with_the_name_of_its_module() -> None:
     """Whoever loads the module first."""
     code = "import workbench.core.theory.necklaces; from workbench import theory; print(theory.necklaces(2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("(array(")
 
 
-def test_a_star_brings_formulas_only() -> None:
+def test_theory_star_import_has_formulas_only() -> None:
     names: dict[str, object] = {}
     exec("from workbench.core.theory import *", names)
     assert set(theory.__all__) == set(names) - {"__builtins__"}

@@ -30,7 +30,7 @@ BUSY = "() => [...document.querySelectorAll('.wb [role=status], [role=status].wb
 
 
 @sampled_test("what one watches", 0, 2)
-def test_rounds_are_a_stream_that_opens_by_a_click(
+def test_stream_of_rounds_opens_by_a_click(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(STREAM, "print(rounds.round, rounds.stream.run.state)"))
@@ -67,7 +67,7 @@ def test_rounds_are_a_stream_that_opens_by_a_click(
 
 
 @sampled_test("what one watches", 1, 2)
-def test_a_sweep_fills_in_is_stopped_and_goes_on(
+def test_sweep_plot_updates_stops_and_resumes(
     page: Page,
     noise: Noise,
     server: Server,

@@ -86,7 +86,9 @@ def readable(read: Callable[[Path], object], folder: Path) -> str:
 @pytest.mark.parametrize(
     "seed", [*range(12), *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 300))]
 )
-def test_a_reader_returns_or_raises_one_sentence(seed: int, saved: Path, tmp_path: Path) -> None:
+def test_load_returns_or_raises_one_sentence_for_foreign_folders(
+    seed: int, saved: Path, tmp_path: Path
+) -> None:
     rng = random.Random(seed)
     folder = shutil.copytree(saved, tmp_path / "run")
     if rng.random() < 0.5:
@@ -104,7 +106,7 @@ def test_a_reader_returns_or_raises_one_sentence(seed: int, saved: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", [*FILES, ABOUT, SUMS])
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(name: str, saved: Path, tmp_path: Path) -> None:
+def test_load_refuses_a_pipe_in_place_of_a_file(name: str, saved: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(saved, tmp_path / "run")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)

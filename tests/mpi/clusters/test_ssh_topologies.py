@@ -20,7 +20,7 @@ from workbench.mpi.running.real import start_real
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
 
-def test_four_hosts_order_the_schemes_as_the_simulator_does(four: Hosts) -> None:
+def test_ssh_run_on_four_hosts_orders_the_schemes_as_the_simulator(four: Hosts) -> None:
     """The master on a host of its own behind a link of 8 Mbit/s, four workers on each of the others."""
     master, *others = [host.address for host in four.hosts]
     path = write_yaml(four, hosts=f"[{{host: {master}, slots: 0}}, {', '.join(others)}]")
@@ -44,7 +44,7 @@ def test_four_hosts_order_the_schemes_as_the_simulator_does(four: Hosts) -> None
     assert orders == [["RAR", "CR", "GC"]] * 2, times
 
 
-def test_the_head_may_be_this_machine(two: Hosts) -> None:
+def test_ssh_run_with_this_machine_as_head(two: Hosts) -> None:
     path = write_yaml(two, "fromhere", head="here")
     for name, args in SCHEMES[:2]:
         e = experiment(name, args)
@@ -65,7 +65,7 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_with_a_shared_folder_and_a_path_nothing_is_brought(two: Hosts, shared: Path) -> None:
+def test_ssh_run_with_a_shared_folder_copies_nothing(two: Hosts, shared: Path) -> None:
     shutil.copytree(
         ROOT / "workbench", shared / "src/workbench", ignore=shutil.ignore_patterns("__pycache__")
     )

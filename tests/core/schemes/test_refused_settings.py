@@ -57,7 +57,9 @@ def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), workers=st.integers(1, 12))
-def test_a_refusal_is_one_sentence_and_its_advice_works(name: str, data: st.DataObject, workers: int) -> None:
+def test_scheme_refusal_is_one_sentence_with_working_advice(
+    name: str, data: st.DataObject, workers: int
+) -> None:
     args = data.draw(numbers(name))
     for _ in range(2 * len(wb.schemes.get(name).model_fields) + 2):
         try:

@@ -69,14 +69,14 @@ def sentence(ask: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-def test_a_page_is_not_taken_for_an_answer(slurm: Commands) -> None:
+def test_slurm_command_refuses_an_html_page(slurm: Commands) -> None:
     slurm.answer(PAGE)
     for name, ask in slurm.asked().items():
         assert "answered with" in sentence(ask) or "answered without" in sentence(ask), name
     assert list(slurm.cluster.pools.iterdir()) == []
 
 
-def test_a_page_does_not_end_a_job_that_runs(slurm: Commands) -> None:
+def test_job_status_cache_ignores_an_html_page(slurm: Commands) -> None:
     ticket = JobStatusCache("7")
     slurm.answer(ROW, 0, "squeue")
     assert ticket.job(fresh=True).state == "RUNNING"
@@ -85,21 +85,21 @@ def test_a_page_does_not_end_a_job_that_runs(slurm: Commands) -> None:
     assert "squeue: it answered with something that Slurm does not print" in ticket.trouble
 
 
-def test_notices_around_an_answer_are_skipped(slurm: Commands) -> None:
+def test_look_up_skips_notices(slurm: Commands) -> None:
     slurm.answer(b"Wartung am Montag\n" + ROW, 0, "squeue")
     slurm.answer(b"n1\nn2\n", 0, "scontrol")
     assert look_up("7").cores == 8
     assert [host.host for host in slurm.cluster.status().hosts] == ["n1", "n2"]
 
 
-def test_accounts_that_print_a_page_know_nothing_of_a_job(slurm: Commands) -> None:
+def test_look_up_of_sacct_that_prints_a_page(slurm: Commands) -> None:
     slurm.answer(PAGE, 0, "sacct")
     assert look_up("7").state == "FORGOTTEN"
     slurm.answer(b"CANCELLED by 1000\n", 0, "sacct")
     assert look_up("7").state == "CANCELLED"
 
 
-def test_a_command_that_is_not_there_or_cannot_be_run_is_named(slurm: Commands) -> None:
+def test_slurm_command_that_is_missing_is_named(slurm: Commands) -> None:
     for name in COMMANDS:
         (slurm.folder / name).unlink()
     for ask in slurm.asked().values():
@@ -117,9 +117,7 @@ def test_a_command_that_is_not_there_or_cannot_be_run_is_named(slurm: Commands) 
 @given(
     st.binary(max_size=80) | st.text("7|RUNING:-\n", max_size=60).map(str.encode), st.sampled_from([0, 0, 1])
 )
-def test_any_answer_ends_in_a_sentence_or_is_one_of_slurm(
-    slurm: Commands, output: bytes, status: int
-) -> None:
+def test_slurm_any_answer_is_a_sentence_or_a_status(slurm: Commands, output: bytes, status: int) -> None:
     slurm.answer(output, status)
     said = ""
     for name in ("job", "names", "status"):
