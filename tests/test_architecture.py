@@ -232,7 +232,7 @@ print(json.dumps(said))
 
 
 def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
-    """Add files to a copy of the packages, and ask it in a process of its own; what was said of each row."""
+    """Add files to a copy of the packages, and query it in a separate process; return what was printed for each row."""
     for folder in ("workbench", *BESIDE):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:

@@ -1,4 +1,4 @@
-"""The documents name modules, files and pages that exist."""
+"""The documents: the modules, files and pages that they name exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 TOP = {path.name for path in ROOT.iterdir()}
-# Files that users make, and what stands for any file.
+# Files that users make, and placeholders for any file.
 MADE = re.compile(r"^(runs/|clusters/(NAME|lab|fleet)\b|reports/)|[<>…*]|NAME|/a/|\{")
 NAMES = re.compile(r"\b(workbench(?:_book|_lectures)?(?:\.[a-zA-Z_]\w*)+)")
 ENDINGS = {"py", "md", "ipynb", "yaml", "toml", "json", "sh", "csv", "png", "svg", "html", "txt", "lock"}
@@ -140,7 +140,7 @@ def test_sources_name_existing_modules_and_documents(package: str) -> None:
 
 
 def defined() -> tuple[set[str], set[tuple[str, str]]]:
-    """Every name that our sources define, and what stands in which module or class."""
+    """Return every name that our sources define, with its module or class."""
     names, inside = set(), set()
     for path in SOURCES:
         owner = path.parent.name if path.stem == "__init__" else path.stem
@@ -159,7 +159,7 @@ def defined() -> tuple[set[str], set[tuple[str, str]]]:
 
 
 def known(mention: str, names: set[str], inside: set[tuple[str, str]]) -> bool:
-    """Does `Class.method`, `room.module`, `module.name` or a single name exist?"""
+    """Return whether `Class.method`, `package.module`, `module.name` or a single name exists."""
     parts = mention.split(".") if not mention.endswith(".py") else [mention]
     if parts[0] in ("plotly", "subprocess"):
         return there(mention)

@@ -1,4 +1,4 @@
-"""pyproject.toml, environment.yml and requirements.lock describe one environment."""
+"""The environment: pyproject.toml, environment.yml and requirements.lock agree."""
 
 import json
 import re

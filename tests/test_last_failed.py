@@ -1,4 +1,4 @@
-"""`make test` tries what failed once more: also a test that xdist gave another name."""
+"""The repetition of failed tests in `make test`, also for a test that xdist renamed."""
 
 from __future__ import annotations
 

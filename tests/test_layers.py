@@ -1,4 +1,4 @@
-"""How the package is built, in figures: few rooms, few late imports, file names in one place, functions on a screen."""
+"""The size of the package: few subpackages, few late imports, file names in one module, short functions and files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]
 def test_package_has_few_subpackages() -> None:
     rooms = [path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
     loose = [path.name for path in PACKAGE.glob("*.py")]
-    assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are doors
+    assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are not counted
     assert len(loose) <= LOOSE, loose
 
 

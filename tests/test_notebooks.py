@@ -144,7 +144,7 @@ FEW: dict[str, Any] = {"workers": 3, "wait": 2, "rounds": 4, "nap": 0.01, "seeds
 
 
 def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
-    """What the notebook on schemes of one's own says, and the runs of its sweep."""
+    """Return the output of the notebook on user-defined schemes, and the runs of its sweep."""
     out = tmp_path / "sweep"
     done = execute(YOURS, tmp_path, **{**FEW, **parameters, "out": str(out)})
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]

@@ -1,4 +1,4 @@
-"""The README's pictures are written as PNG asks for: what a frame changes, in few colours."""
+"""The PNG pictures of the README: frames have only the changes, in few colours."""
 
 from __future__ import annotations
 

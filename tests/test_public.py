@@ -1,4 +1,4 @@
-"""What completion offers: in every public namespace the names meant for users, and nothing that was imported."""
+"""Completion: public namespaces have the names for users, and no imported modules."""
 
 from __future__ import annotations
 

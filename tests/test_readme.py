@@ -1,4 +1,4 @@
-"""The README and the pages tell the truth about schemes, commands, pictures and code."""
+"""The README and the pages: schemes, commands, pictures and code are correct."""
 
 from __future__ import annotations
 

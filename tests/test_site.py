@@ -1,4 +1,4 @@
-"""The site: every public name is described, nothing is asked of a network, every link leads somewhere."""
+"""The site: every public name is described, no page loads from a network, every link exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_EXAMPLE = {
 
 
 def arguments(thing: Any) -> Iterator[str]:
-    """What a name takes that its docstring must tell of: a settings class's fields may say it themselves."""
+    """Return the arguments that a docstring must mention. Fields of a settings class may describe themselves."""
     if isinstance(thing, type) and issubclass(thing, BaseModel):
         for name, field in thing.model_fields.items():
             if not field.description and len(get_args(field.annotation)) != 1:  # kind: Literal["constant"]

@@ -1,4 +1,4 @@
-"""The wheel works where there is no clone: it carries the notebooks and the examples."""
+"""The wheel works without a clone: it includes the notebooks and the examples."""
 
 from __future__ import annotations
 

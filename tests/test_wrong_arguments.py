@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind to what is called by hand: one sentence with name and value, and nothing is started."""
+"""Wrong arguments of public functions: one sentence with name and value, and nothing is started."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_figures_refuse_wrong_arguments(name: str, tmp_path: Path, monkeypatch: 
                 said.append(str(error))
     assert said
     assert not any("\n" in sentence for sentence in said)
-    known = {*fields, "plan", "traces", "worker"}  # what was said before has names of its own
+    known = {*fields, "plan", "traces", "worker"}  # names of earlier statements are separate
     for sentence in said:
         assert sentence.split()[0].partition("[")[0].rstrip(":") in known
 

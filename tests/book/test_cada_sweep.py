@@ -1,4 +1,4 @@
-"""Paper 3's sweep: its limit without laziness, and that what is said follows from all of it."""
+"""The sweep of paper 3: its limit without laziness, and claims that follow from the whole sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every figure and table of the five papers is an entry, illustrations apart."""
+"""The catalogue of the book: every figure and table of the five papers is an entry, except illustrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 1's entries: the quick form keeps times, scaled settings keep proportions, figures come out whole."""
+"""Entries of paper 1: the quick form keeps times, scaled settings keep proportions, figures are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 1's tables and its worked example: what must come out, and that it could come out otherwise."""
+"""Tables and worked example of paper 1, and that another code gives another result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of paper 1's cluster: its limits, the fit, and what a speedup is made of."""
+"""The model of paper 1's cluster: its limits, the fit, and the factors of a speedup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept is used again only while everything that it depends on is the same."""
+"""Stored results of the book: used again only while all their inputs are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of papers 2 to 5, and the misprints of all: what must come out."""
+"""Entries of papers 2 to 5, and the misprints of all papers."""
 
 from __future__ import annotations
 

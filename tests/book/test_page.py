@@ -1,4 +1,4 @@
-"""The page: one file without a network, nothing put in unescaped, light and dark."""
+"""The page of the book: one file without a network, escaped text, light and dark."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_html_pictures_have_captions() -> None:
 
 
 def test_printed_keeps_the_digits() -> None:
-    """Every number that a paper prints in this book comes out as it is typed here."""
+    """Every number that a paper prints in the book is printed as it is typed here."""
     from workbench_book.cegc import PUBLISHED
 
     from workbench.core.presets.codedreduce import presets

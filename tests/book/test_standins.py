@@ -1,4 +1,4 @@
-"""Stand-ins: right shapes, the same every time, and really learnable."""
+"""Stand-ins for data sets: right shapes, repeatable, and learnable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: equal numbers agree, a stretched order is an order, a turned one differs."""
+"""Verdicts of the book: equal numbers agree, a stretched order agrees, a reversed one differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server for all browser tests, a page for each, and a folder for the pictures they take."""
+"""A server for all browser tests, a page for each, and a folder for screenshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """JupyterLab with Voila, with folders of its own; its kernels are forked but for those of the name `FRESH`."""
+    """Serve JupyterLab with Voila from separate folders. Its kernels are forked, except those named `FRESH`."""
     home = tmp_path_factory.mktemp("jupyter")
     forked_kernels.offer(home / "data_dir")
     with jupyter(root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache)) as running:

@@ -133,7 +133,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     assert (after[0], after[4]) != (before[0], before[4])
     assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
-    # a bad value: coloured, said in words, Run disabled; then mended
+    # a bad value is marked and explained, and Run is disabled; then it is fixed
     me.field("stragglers").fill("4")
     page.get_by_text("cannot tolerate it; take 0 to 3").locator("visible=true").first.wait_for()
     assert me.field("stragglers").get_attribute("aria-invalid") == "true"
@@ -189,7 +189,7 @@ def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     page.wait_for_function(POINTS)
     assert page.evaluate(MOVING) == []
 
-    # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
+    # the page is reloaded during a run: the explorer is as it was, and the curves continue
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab.reload()

@@ -97,7 +97,7 @@ def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
 
 
 def survives_a_reload(lab: Lab, student: Student) -> None:
-    """Settings and a run are there when the page is loaded anew."""
+    """Settings and a run are kept when the page is reloaded."""
     page, race = lab.page, cell(NAMES[4], "lecture.race")
     lab.go_to(race)
     student.slide("workers", 6)

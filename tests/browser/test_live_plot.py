@@ -1,4 +1,4 @@
-"""The live plot in JupyterLab and in Voila: it grows, can be stopped, and survives that the page is loaded anew."""
+"""The live plot in JupyterLab and in Voila: it grows, can be stopped, and survives a reload of the page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def stop(page: Page) -> None:
     )
     expect(
         page.get_by_role("button", name="Stop", exact=True)
-    ).to_be_disabled()  # the page may be told a moment later
+    ).to_be_disabled()  # the page may be notified a moment later
 
 
 @sampled_test("loaded anew", 0, 2)
@@ -175,7 +175,7 @@ def test_live_plot_marks_changes_of_scheme(
     assert "GC (stragglers = 1) → " in marks["text"][0]
     x, y = page.evaluate(PLACE, [marks["x"][1], marks["y"][1]])
     page.mouse.move(x, y - 20)
-    page.mouse.move(x, y - 5, steps=4)  # on the point itself the curve tells its own
+    page.mouse.move(x, y - 5, steps=4)  # on the point itself, the hover text is that of the curve
     expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved", timeout=8000)
     picture("changes")
     assert noise.errors == []

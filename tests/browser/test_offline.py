@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside t
 OPENED = sampled_cases("without a server", 2, SCRIPTS)  # the code of all runs below
 FEW, ALL = 8, 1250  # settings of each lecture, the second in slow tests: 10,000 of all lectures
 CLOSE = 1e-12  # share of a number: the last digits may differ
-AT_ONCE = 25  # figures of so many settings are asked for at once
+AT_ONCE = 25  # number of settings whose figures are requested at once
 HEAVY = {  # every place there is a run
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
     "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
@@ -55,7 +55,7 @@ def put(folder: Path, name: str) -> None:
     write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
 
 
-# What stands in the way of the presenter's buttons, however far the page is scrolled; wide tables scroll by themselves.
+# Elements that cover the presenter's buttons, however far the page is scrolled. Wide tables scroll by themselves.
 COVERED = """() => { const bar = document.querySelector('.wb-present').getBoundingClientRect();
   return [...document.querySelectorAll('#rendered_cells :is(h1, h2, p, li, .wb-plot, .wb-form, .wb-question)')]
     .filter(e => e.offsetWidth && e.getBoundingClientRect().right > bar.left).map(e => e.outerHTML.slice(0, 80)); }"""
@@ -148,7 +148,7 @@ def test_offline_lectures_are_linked_by_list_and_keys(
     )
 
 
-# ---------------------------------------------------------------- held to Python
+# ---------------------------------------------------------------- compared with Python
 
 
 JUDGE = """([values, i, typed]) => {

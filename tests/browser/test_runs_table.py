@@ -1,4 +1,4 @@
-"""The table of runs in JupyterLab: searched, marked by click and by key, plotted; pictures that are saved."""
+"""The table of runs in JupyterLab: searched, selected by click and by key, plotted, saved as pictures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_runs_table_filters_selects_and_plots(
     )
     page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
-    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
+    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn again
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
@@ -170,7 +170,7 @@ def test_runs_table_sorts_filters_groups_and_pins_columns(
     assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
     picture("runs-columns")
 
-    # groups as a figure, by one click; every control is reached in the order in which it stands
+    # groups as a figure, by one click; every control is reached in its order
     press("Group")
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []

@@ -1,4 +1,4 @@
-"""What one watches, in JupyterLab: rounds as a stream, and a sweep that fills in."""
+"""Live plots in JupyterLab: the stream of rounds, and a sweep that is filled in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_stream_of_rounds_opens_by_a_click(
     lab.run_all()
     page.wait_for_function(f"() => ({ROUNDS})() > 60")
     before = page.evaluate(ROUNDS)
-    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)  # it goes on by itself
+    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)  # it continues by itself
     canvas = page.locator(".wb-stream canvas")
     box = canvas.bounding_box()
     assert box is not None
@@ -56,7 +56,7 @@ def test_stream_of_rounds_opens_by_a_click(
     page.locator(f'[role=figure][aria-label*="round {at}"] .wb-plot[data-drawn]').wait_for()
     lab.await_answer(1, lambda text: text == f"{at} stopped")
     lab.dark()
-    canvas.click(position={"x": box["width"] - 200, "y": 40})  # another round: the chart is drawn anew
+    canvas.click(position={"x": box["width"] - 200, "y": 40})  # another round: the chart is drawn again
     page.locator(
         f'[role=figure][aria-label*="workers: round"]:not([aria-label*="round {at}"]) .wb-plot'
     ).wait_for()

@@ -1,4 +1,4 @@
-"""`workbench diagnose`: words, a picture, and a sentence for what cannot be read."""
+"""`workbench diagnose`: text, a figure, and one sentence for a file that cannot be read."""
 
 from __future__ import annotations
 

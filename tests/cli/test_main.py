@@ -1,4 +1,4 @@
-"""The command line fills an Experiment and says what is wrong in one sentence."""
+"""The command line: it fills an Experiment and reports errors in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands profile and plan, as a user types them."""
+"""The commands `workbench profile` and `workbench plan`."""
 
 from __future__ import annotations
 

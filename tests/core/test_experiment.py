@@ -258,7 +258,7 @@ def test_experiment_fields_with_large_numbers_keep_slider_ranges() -> None:
 
 
 def test_experiment_put_by_dotted_name() -> None:
-    """As `--set` and sweeps write them; what has no fields of its own is named."""
+    """`--set` and sweeps write such names. A value without fields is named."""
     spec: dict[str, Any] = {"workers": 6}
     put(spec, "scheme_args.stragglers", 2)
     put(spec, "delays", {"rate": 3.0})

@@ -1,4 +1,4 @@
-"""A scheme, a delay model, a problem and an optimiser of a loose file wherever a name is taken: as `mine.py:Half`."""
+"""User-defined classes of a loose file, given by name as `mine.py:Half`, in forecasts, plans and sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow import that waits until it is needed, and notebooks whose output is read more slowly than it is printed."""
+"""A slow import that is deferred, and output of notebooks that is read more slowly than printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core and the analysis do where none of the other layers' packages is installed.
+"""The core and the analysis without the packages of the other layers.
 
 `.ci/run` runs this in an environment with the dependencies of `pip install straggler-workbench[check]` only.
 """

@@ -1,4 +1,4 @@
-"""What real runs need: `.ci/run` runs this in an environment with the dependencies of straggler-workbench[mpi] only."""
+"""Real runs with the dependencies of straggler-workbench[mpi] only (`.ci/run` makes the environment)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that serves the lectures: loopback, a token unless told otherwise, pages and no files."""
+"""The command that serves the lectures: loopback, a token by default, pages and no files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_lectures_command_serves_the_notebooks(monkeypatch: pytest.MonkeyPatch) 
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.mpi.launch.processes" in words  # it ends with whoever ends the command
+    assert "workbench.mpi.launch.processes" in words  # it ends with the process that ends the command
     (port,) = [word for word in words if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 

@@ -1,4 +1,4 @@
-"""The contest of codes and what is used instead: its numbers made anew, ties, traces that are missing."""
+"""The comparison of codes with their alternatives: its numbers computed again, ties, missing recordings."""
 
 from __future__ import annotations
 

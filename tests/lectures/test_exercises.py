@@ -1,4 +1,4 @@
-"""Exercises: the package's own answer is right, other answers are not, whatever the sliders say."""
+"""Exercises: only the package's own answer is right, for any sliders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures: drawn for any sliders, in both themes; every slider shown with a figure moves it."""
+"""Figures of lectures: drawn for any sliders, in both themes; every slider changes its figure."""
 
 from __future__ import annotations
 

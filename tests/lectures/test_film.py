@@ -1,4 +1,4 @@
-"""Films of runs: what is shown depends on the clock, on the experiments and on the start, and on nothing else."""
+"""Films of runs: the shown rounds depend only on the clock, the experiments and the start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_film_stop_ends_all_runs() -> None:
     runs = settled(Film(pace=1.0, began=clock.now, clock=clock))
     clock.now += float(TRACES[0].columns["time"][10])
     before = [len(run.rows()["round"]) for run in runs]
-    for run in runs:  # as the plot does; time goes on meanwhile
+    for run in runs:  # as the plot does; time passes meanwhile
         run.stop()
         clock.now += 100.0
     assert [len(run.rows()["round"]) for run in runs] == before

@@ -1,4 +1,4 @@
-"""Sliders: typed values are judged, one slider may limit another, and all views of a desk say the same."""
+"""Sliders: typed values are judged, one slider may limit another, and all views of a desk agree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_desk_panels_follow_typed_values() -> None:
     assert desk.knobs == Pair(some=4)
     assert second.values["some"] == "4"
     types(second, pace="2.5")
-    assert told == [4]  # of its own knobs only
+    assert told == [4]  # notified of its own knobs only
     types(first, most="3")  # takes the other along
     assert desk.knobs == Pair(most=3, some=3, pace=2.5)
     assert (first.values, second.values["some"]) == ({"most": "3", "some": "3"}, "3")

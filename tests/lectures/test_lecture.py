@@ -1,4 +1,4 @@
-"""Lectures: what the student does is judged, remembered, and there again on a page that is loaded anew."""
+"""Lectures: a student's answers are judged, stored, and restored on a reloaded page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lectures' notebooks: prose, parameters, and calls of the package; they run top to bottom."""
+"""The notebooks of lectures: prose, parameters, calls of the package, and execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run to watch: starts at the sliders as they stand, compares at the end, and can be taken up by another page."""
+"""The run of a lecture: it starts with the current sliders, compares at the end, and is attached from another page."""
 
 from __future__ import annotations
 

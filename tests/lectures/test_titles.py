@@ -1,4 +1,4 @@
-"""The list of lectures: titles instead of file names, and minutes that the notebooks' words take."""
+"""The list of lectures: titles instead of file names, and minutes estimated from the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that the tests of approximate gradient coding share: paper 4's section V on the Unit problem."""
+"""Runs for the tests of approximate gradient coding: paper 4's section V on the Unit problem."""
 
 from __future__ import annotations
 

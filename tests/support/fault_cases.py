@@ -64,7 +64,7 @@ class Tally:
 
 
 def experiment(number: int, **fields: Any) -> wb.Experiment:
-    """GC and CR by turns."""
+    """Make an experiment with GC or CR, in turn."""
     return wb.Experiment(**{**PROBLEM, **SCHEMES[number % len(SCHEMES)], "seed": number, **fields})
 
 
@@ -120,7 +120,7 @@ def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
 
 
 def deaths(count: int, rng: random.Random) -> Tally:
-    """Up to s children under any parent die at random moments: killed, by a fault of their own, or by exiting."""
+    """Let up to s children under any parent die at random moments: killed, by a segmentation fault, or by exiting."""
     tally = Tally("deaths, up to s a parent")
     number = 0
     while tally.cases < count:
@@ -167,7 +167,7 @@ def too_many(count: int, rng: random.Random) -> Tally:
 
 
 def stops(count: int, rng: random.Random) -> Tally:
-    """Workers are stopped for a while and go on."""
+    """Stop workers for a while, then continue them."""
     tally = Tally("stopped and continued")
     number = 0
     while tally.cases < count:
@@ -204,7 +204,7 @@ def damage(count: int, rng: random.Random) -> Tally:
 
 
 def settled(number: int, gap: float = 0.008) -> wb.Experiment:
-    """An experiment whose quorum is no matter of chance: who comes last comes later by `gap` seconds every round."""
+    """Make an experiment with predictable survivors: the last worker is late by `gap` seconds in every round."""
     for seed in range(number * 1000, (number + 1) * 1000):
         e = wb.Experiment(
             **{
@@ -291,7 +291,7 @@ def full_disks(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path | None]:
-    """A file system with that much room beyond what a run starts with; None where mounting is not allowed."""
+    """Mount a file system with the given space beyond what a run starts with; None where mounting is not allowed."""
     with tempfile.TemporaryDirectory() as folder:
         size = f"size={64 + kilobytes}k"
         mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder]

@@ -1,4 +1,4 @@
-"""Reads crafted folders, and reports whatever that ran: `python -m tests.support.foreign_folders`, in an empty folder.
+"""Read crafted folders, and report executed code: `python -m tests.support.foreign_folders`, in an empty folder.
 
 An audit hook notes every import of a module that is not needed, every compilation and execution of what lies in the
 folder, every process and every connection. Hypothesis draws where in a folder a foreign name is put. Prints what was
@@ -55,7 +55,7 @@ def Net(*args):
     pathlib.Path({canary!r}).touch()
 """
 MODULES = ("evil_module", "evil_package", "antigravity", "turtledemo", "idlelib", "this", "pdb")
-# What a name may stand for: a loose file, a module or package of the folder, what is installed, what a program defines.
+# What a name may refer to: a loose file, a module or package of the folder, an installed one, or one of a program.
 FILES = ("evil.py:{}", "{here}/evil.py:{}", "../{folder}/evil.py:{}", "./evil.py:{}")
 IMPORTED = ("evil_module:{}", "evil_package.inner:{}", "evil_package:{}")
 INSTALLED = (
@@ -385,7 +385,7 @@ def prepared() -> None:
 
 
 def main(examples: int) -> int:
-    """Read what is drawn, so many times; returns the exit status."""
+    """Read the drawn folders the given number of times; return the exit status."""
     faulthandler.dump_traceback_later(60 + 20 * examples, exit=True)  # a run that is followed may have no end
     prepared()
     root = HERE / "root"

@@ -1,4 +1,4 @@
-"""What the lectures' tests share: all lectures, and settings of their sliders drawn from the fields' own ranges."""
+"""All lectures, and strategies for the settings of their sliders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequential gradient coding's rounds in plain loops, as the paper and its simulator describe them.
+"""Rounds of sequential gradient coding in plain loops, as the paper and its simulator describe them.
 
 Delays (workers, rounds) do not depend on the load. All functions return the seconds of every round and the round after
 which each job is decoded.

@@ -1,4 +1,4 @@
-"""Types and specs that tests of several rooms share."""
+"""Types and specs that tests of several packages share."""
 
 from __future__ import annotations
 

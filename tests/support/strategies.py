@@ -1,4 +1,4 @@
-"""Experiments drawn by hypothesis: one strategy per scheme, so that laws are tested over all of them."""
+"""Hypothesis strategies for experiments: one for each scheme."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Survivor sets for the tests of the codes, and what a decoding really misses."""
+"""Survivor sets for the tests of the codes, and the error of a decoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answered = tuple[int, ...]
 
 
 def every(code: GradientCode, most: int | None = None) -> Iterator[Answered]:
-    """All survivor sets with at most that many (`stragglers` unless told) rows missing."""
+    """Yield all survivor sets with at most that many rows missing (`stragglers` by default)."""
     for missing in range((code.stragglers if most is None else most) + 1):
         yield from combinations(range(code.workers), code.workers - missing)
 

@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: quick settings, sweeps as processes, kernels to kill."""
+"""Helpers for the tests of sweeps: short settings, sweeps as processes, kernels to kill."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Stop the kernels of a sweep that are in the midst of a run, so that it cannot end before the test goes on."""
+    """Stop the kernels of a sweep in the middle of a run, so that it cannot end before the test continues."""
     return [kernel for kernel in kernels(sweep) if _stopped(kernel)]
 
 

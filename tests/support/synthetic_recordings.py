@@ -1,4 +1,4 @@
-"""Recordings made up for tests, and the public ones where they are at hand."""
+"""Synthetic recordings, and the public ones where they are available."""
 
 from __future__ import annotations
 

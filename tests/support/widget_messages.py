@@ -1,4 +1,4 @@
-"""What a page does to widgets, without a page: messages that come in, messages that go out."""
+"""Messages between a widget and a page, without a page."""
 
 from __future__ import annotations
 

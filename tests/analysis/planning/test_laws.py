@@ -1,4 +1,4 @@
-"""Laws: what was drawn from a known one is found again, and what fits none is said to."""
+"""Fitted delay laws: parameters of drawn times are recovered, and a bad fit is reported."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def test_redrawn_share_of_slow_workers_has_a_binomial_spread() -> None:
 
 
 def test_redrawn_markov_chances_are_within_the_measured_interval() -> None:
-    """Spells go on within a measurement, not into the next; as far as they are known they are drawn again."""
+    """Spells continue within one measurement but not into the next.
+
+    Their parameters are resampled as far as they are known.
+    """
     truth, ends = Markov(shift=1.0, p_slow=0.02, p_recover=0.1), range(20, 800, 20)
     times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])
     apart, joined = refit(times, "markov", ends), refit(times, "markov")

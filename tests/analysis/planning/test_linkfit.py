@@ -1,4 +1,4 @@
-"""Links and the cost of work: drawn messages and loads give their parameters back."""
+"""Fits of links and of the cost of work: drawn messages and loads give their parameters back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibrations: on the virtual clock what is known comes out; on real processes a profile is what it says."""
+"""Cluster profiles: a simulated cluster is recovered, and real processes are measured."""
 
 from __future__ import annotations
 
@@ -159,7 +159,10 @@ def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) ->
 
 
 def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
-    """Rounds say who is slow; that so many of the next ones will be, only the number of workers says."""
+    """The rounds show which workers are slow.
+
+    The share of slow workers among others is known only from the number of workers.
+    """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
     slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
@@ -217,7 +220,7 @@ def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
 
 
 def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: ClusterProfile) -> None:
-    """Rounds without a law, in which all are held up together: their mean is as uncertain as so few tell it."""
+    """Rounds without a law, in which all workers are delayed together: the mean has the uncertainty of few rounds."""
     luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
     rows = (each.typical * luck / np.median(luck) for each in known.recorded)
     recorded = tuple(
@@ -294,7 +297,7 @@ def test_profile_workers_share_cores_by_their_demand(known: ClusterProfile) -> N
     assert mean(1.0, "UC-MMC", load=12) < mean(
         1.0, "GC", stragglers=11
     )  # parts that nobody wants are not begun
-    late = mean(0.0, "SGD", stragglers=3)  # whoever is late goes on to the end of its task
+    late = mean(0.0, "SGD", stragglers=3)  # a late worker finishes its task
     assert (
         known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
         < late

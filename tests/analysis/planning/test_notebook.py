@@ -1,4 +1,4 @@
-"""The notebook that measures, plans and checks: top to bottom, on real processes."""
+"""The notebook that measures, plans and checks, executed on real processes."""
 
 from __future__ import annotations
 

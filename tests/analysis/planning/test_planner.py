@@ -1,4 +1,4 @@
-"""The planner: its forecasts against the event engine, its winner against all candidates, the papers' crossovers."""
+"""The planner: forecasts against the event engine, the winner against all candidates, published crossovers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def engine_mean(e: wb.Experiment, rounds: int, seed: int = 7) -> float:
 
 @pytest.mark.parametrize("count", [10, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "every"])
 def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
-    """Every choice, over other draws: within what so few rounds can tell."""
+    """Compare every choice with other draws, within the error of the few rounds."""
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
     assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
     chosen = (
@@ -115,12 +115,12 @@ def test_plan_reproduces_published_crossovers(
 
 
 def test_plan_prefers_groups_where_messages_are_expensive() -> None:
-    """Where the port is poor, gradient coding in groups goes on with one answer of each, which no window can."""
+    """Where the port is slow, gradient coding in groups needs one answer of each group, which no window allows."""
     problem = {"samples": 120, "features": 50}
     advice = advise(measured(12, "straggle", 2e-2, 1e4), problem_args=problem, schemes=["UMW", "GC", "CR"])
     assert advice.best.scheme == "GC"
     assert advice.best.messages == 1.0
-    # whoever waits for the quickest only is the quicker for stragglers: they are no share of its rounds
+    # a scheme that waits for the fastest only is faster with stragglers, so they have no share of its rounds
     odd = replace(advice.best, parts={"computing": 0.6, "stragglers": -0.5, "latency": 0.2, "transfers": 0.0})
     words = replace(advice, choices=(odd, *advice.choices[1:])).why
     assert (
@@ -169,7 +169,10 @@ def test_plan_for_the_same_machines(replay: bool) -> None:
 
 
 def test_plan_for_other_machines_of_the_kind() -> None:
-    """Who is slow is drawn anew on them; they are what is planned for if there are more or fewer than were measured."""
+    """The slow workers are drawn again for other machines.
+
+    Other machines are planned for if there are more or fewer than measured.
+    """
     delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
 
@@ -210,7 +213,7 @@ def test_plan_names_no_slow_worker_where_all_straggle_alike() -> None:
 
 
 def test_plan_slow_workers_are_as_uncertain_as_the_times() -> None:
-    """In few rounds a slow worker that straggles in half of them is not always told: resampled clusters differ."""
+    """In few rounds, a slow worker that straggles in half of them is not always found, so resampled clusters differ."""
 
     def drawn(rounds: int, **chances: float) -> tuple[np.ndarray, np.ndarray]:
         delays = {"kind": "heterogeneous", "slow": 0.5, **chances}

@@ -1,4 +1,4 @@
-"""Resampled predictions: their intervals, and that rounds and seconds come from the same draws."""
+"""Predictions on resampled clusters: their intervals, and rounds and seconds from the same draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, bytes and counts in words."""
+"""Times, bytes and counts as text with units."""
 
 from __future__ import annotations
 

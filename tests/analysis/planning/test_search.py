@@ -1,4 +1,4 @@
-"""The search for the best setting: every one is tried on the same stragglers, the best comes first."""
+"""The search for the best setting: every setting is tried on the same stragglers, the best is first."""
 
 from __future__ import annotations
 

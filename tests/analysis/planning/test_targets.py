@@ -1,4 +1,4 @@
-"""Rounds to a loss: of exact schemes, and of those that are simulated."""
+"""Rounds to a target loss, for exact schemes and for those that are simulated."""
 
 from __future__ import annotations
 

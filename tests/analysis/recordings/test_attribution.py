@@ -1,4 +1,4 @@
-"""Shares of what is lost, and when chance explains them."""
+"""Shares of the lost time, and p-values of late workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workbench.core.base.types import Array
 @settings(max_examples=50, deadline=None)
 @given(arrays(float, (3, 5), elements=st.integers(1, 6).map(float)))
 def test_shapley_shares_equal_the_shapley_value(times: Array) -> None:
-    """Against its definition: the mean gain of mending a worker, over all orders of mending."""
+    """Compare with the definition: the mean gain of fixing a worker, over all orders of fixing."""
     over = np.maximum(times - np.median(times, axis=1, keepdims=True), 0.0)
     wanted, orders = np.zeros_like(over), list(itertools.permutations(range(5)))
     for order in orders:

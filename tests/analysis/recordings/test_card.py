@@ -1,4 +1,4 @@
-"""What a card says: shares, bursts, changes, and that it says nothing where there is nothing."""
+"""The card of a recording: shares, bursts, changes, and no statement without evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata as Croissant: by the format's own library where it is installed, and against its context."""
+"""Croissant metadata: read by the format's own library where it is installed, and checked against its context."""
 
 from __future__ import annotations
 

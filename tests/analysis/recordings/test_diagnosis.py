@@ -1,4 +1,4 @@
-"""Who is to blame: the culprit is named, and nobody is where all are alike."""
+"""Diagnosis: the slow worker, link or host is named, and nobody is where all are alike."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_diagnose_names_a_slow_link() -> None:
     assert (one.who, one.what) == ("the link of worker 3", "link")
     (same,) = wb.diagnose(wb.traces.load(trace)).culprits
     assert (same.who, same.what) == ("worker 3", "link")
-    assert one.cost < same.cost < 2 * one.cost  # a recording's worker is mended as a whole
+    assert one.cost < same.cost < 2 * one.cost  # a recording's worker is fixed as a whole
     assert not wb.diagnose(played(message=0.01)).culprits
 
 
@@ -230,7 +230,7 @@ def test_diagnose_distinguishes_a_busy_neighbour_from_a_slow_core(slow: int, bus
     for seed in range(count):
         causes = _named(computed(seed, slow, busy))
         named = {who for who, _ in wanted} <= {who for who, _ in causes}
-        # Of one host with both a recording tells one cause.
+        # With both workers of one host, a recording has one cause.
         all_of_them += wanted <= causes if slow != busy else named and bool(causes & wanted or not wanted)
         others += bool({who for who, _ in causes} - {who for who, _ in wanted})
         waiting += any(what == "waiting" for _, what in causes - wanted)
@@ -250,7 +250,7 @@ def test_diagnose_without_processor_times_has_one_computing_cause() -> None:
 
 
 def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") -> wb.Trace:
-    """A run whose host b takes half as long again, with ranks' books that say this of a processor, s."""
+    """Make a run whose host b takes half as long again, with ledgers that attribute it to the processor."""
     trace = played(["head", "a", "a", "b", "b", "c", "c"], scheme, victims=[2, 3], task_factor=1.5)
     books = [Ledger(rank, 40) for rank in range(7)]
     for book in books[1:]:
@@ -290,7 +290,7 @@ def test_processor_of_ignores_ledgers_without_computing(tmp_path: Path) -> None:
     drawn = kept(tmp_path, spent)
     assert processor_of(replace(drawn, info={**drawn.info, "emulate": "all"})) is None
     assert processor_of(replace(drawn, folder=tmp_path / "gone")) is None
-    spent[3, 2] = 0.0  # a round that a resumed run's books do not have
+    spent[3, 2] = 0.0  # a round that the ledgers of a resumed run do not have
     assert processor_of(kept(tmp_path, spent)) is None
 
 
@@ -301,7 +301,7 @@ def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatc
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4"]
 
 
-class Elsewhere(UnitArgs):  # without names of their own: nobody else's tests find them
+class Elsewhere(UnitArgs):  # without a name, so that other tests do not find it
     """Of somebody else."""
 
 

@@ -1,4 +1,4 @@
-"""Traces of PyTorch's profiler: whose they are, what counts as exchange, and sentences for files that are wrong."""
+"""Traces of PyTorch's profiler: their ranks, communication events, and errors for damaged files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def event(name: str, start: float, took: float, category: str = "user_annotation
 
 
 def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> list[Event]:
-    """Steps of one second, each with so many seconds of computing before an all-reduce."""
+    """Make steps of one second, each with the given seconds of computing before an all-reduce."""
     found = []
     for place, seconds in enumerate(computing):
         start, own = at + PERIOD * (first + place), round(seconds * SECOND)

@@ -1,4 +1,4 @@
-"""Every source is told by its file, public ones by their name; nothing in a file is run."""
+"""Loading of recordings: a source is recognised by its file, a public one by name; no code in a file is executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would help: chosen on one half of the steps, judged on the other, and checked by running it."""
+"""Mitigations: chosen on one half of the steps, judged on the other, and checked by a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a recording consist of, and how the parts share what is lost."""
+"""Phases of the steps of a recording, and their shares of the lost time."""
 
 from __future__ import annotations
 

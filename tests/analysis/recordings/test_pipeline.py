@@ -1,4 +1,4 @@
-"""Steps of a pipelined job: against what can be counted by hand."""
+"""Steps of a pipelined job, compared with counts by hand."""
 
 from __future__ import annotations
 

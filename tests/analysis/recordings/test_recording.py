@@ -1,4 +1,4 @@
-"""The schema: what is refused, and what replays keep."""
+"""The format of a recording: what is refused, and what replays keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds of a run, again and with something mended: by the scheme's own rule."""
+"""Rounds of a run, repeated with something fixed, by the scheme's own rule."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rounds_without_a_cause_equal_a_run_without_it() -> None:
 @settings(max_examples=20, deadline=None)
 @given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
 def test_rounds_computing_is_waiting_plus_processor_time(drawn: Array) -> None:
-    """With both mended of all nobody is later than the median of both; and nothing is lost in between."""
+    """With both causes fixed for all, nobody is later than the median of both, and nothing is lost in between."""
     waits, work = drawn
     found = split(waits * work, work)
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Runs with a name: kept, described, put away, deleted after a question and never by mistake."""
+"""Saved runs: named, described, archived, and deleted after a question."""
 
 from __future__ import annotations
 

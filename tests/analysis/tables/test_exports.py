@@ -1,4 +1,4 @@
-"""What other programs read: MLflow's file store by its layout, RO-Crate by its rules."""
+"""Exports for other programs: the layout of MLflow's file store, the rules of RO-Crate."""
 
 from __future__ import annotations
 

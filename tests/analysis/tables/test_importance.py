@@ -1,4 +1,4 @@
-"""Which settings decide: shares of variance that are known in advance."""
+"""Importance of settings: shares of variance that are known in advance."""
 
 from __future__ import annotations
 

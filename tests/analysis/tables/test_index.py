@@ -1,4 +1,4 @@
-"""The index is a cache: with it, without it, damaged or old, the table is what the folders say."""
+"""The index of runs is a cache: with it, without it, damaged or old, the table equals the folders."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_runs_table_has_a_row_for_any_damaged_folder(
     table = wb.runs(tmp_path, target=0.5).table
     assert rows(table, ["a", "c"], list(before)) == rows(before, ["a", "c"], list(before))
     files = [name for name in FILES[:5] if (tmp_path / "b" / name).is_file()]
-    # Less than two is no run's folder any more.
+    # With fewer than two files it is not a run folder.
     assert table["run"].tolist() == (["a", "b", "c"] if len(files) > 1 else ["a", "c"])
     for row in table[table["run"] == "b"].to_dict("records"):
         assert row["state"] == "done" or (row["state"], bool(row["error"])) == ("damaged", True)
@@ -259,7 +259,7 @@ def test_runs_table_has_a_row_for_a_folder_in_place_of_a_file(tmp_path: Path, tr
         (folder / name).mkdir()
     pipe = traces[1].save(tmp_path / "pipe") / "rounds.parquet"
     pipe.unlink()
-    os.mkfifo(pipe)  # whoever reads it waits for ever
+    os.mkfifo(pipe)  # a reader of it waits for ever
     table = wb.runs(tmp_path).table.set_index("run")
     assert table["state"].tolist() == ["done", "damaged", "damaged", "damaged"]
     assert "rounds.parquet is missing" in table["error"]["pipe"]
@@ -297,7 +297,7 @@ def test_runs_table_has_one_row_for_a_partial_run_folder(tmp_path: Path, traces:
     begun.mkdir()
     traces[2].experiment.write(begun / "spec.json")
     (begun / "task.json").write_text("{}")
-    traces[0].experiment.write(tmp_path / "spec.json")  # what somebody means to run is no run
+    traces[0].experiment.write(tmp_path / "spec.json")  # an experiment file without a run
     (tmp_path / "mlruns" / "0").mkdir(parents=True)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: another program's")
     table = wb.runs(tmp_path).table.set_index("run")

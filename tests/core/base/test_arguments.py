@@ -1,4 +1,4 @@
-"""Functions that say which argument is not of its kind, and hide no fault of their own."""
+"""Checked functions: they name the argument of a wrong type, and keep their own errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays as bytes and back."""
+"""Conversion of arrays to bytes and back."""
 
 from __future__ import annotations
 

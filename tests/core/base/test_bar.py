@@ -1,4 +1,4 @@
-"""A bar that nobody wants costs nothing; one that is wanted counts up and says what is going on, in notebooks too."""
+"""Progress bars: no cost if not wanted; otherwise they count and show the current step, in notebooks too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread where many would wait for one another."""
+"""The limit of BLAS threads to one where threads would wait for each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of a cell or a loose file by value, in another process; what cannot go is named."""
+"""Classes of a cell or a loose file, sent by value to another process; errors name what cannot be sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept files carry hashes: whatever is changed in them is refused, and named."""
+"""Hashes of run folders: a changed file is refused and named."""
 
 from __future__ import annotations
 

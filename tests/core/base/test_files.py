@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all."""
+"""Atomic writes of files and folders, and private folders."""
 
 import hashlib
 import os
@@ -133,7 +133,7 @@ def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
 
 
 def test_cache_is_private_also_if_an_older_version_made_it(tmp_path: Path) -> None:
-    """Data and run folders: `user_cache_path` looks at XDG_CACHE_HOME, so in a process of its own."""
+    """Check data and run folders. `user_cache_path` reads XDG_CACHE_HOME, so the test runs in a separate process."""
     for name in ("straggler-workbench/runs", "workbench/data"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(0o755)
@@ -233,5 +233,5 @@ print(folder, *sorted(path.name for path in folder.iterdir()), oct(folder.stat()
     if os.geteuid() == 0:
         os.chown(planted.parent, 0, 0)
         os.chown(planted, 12345, 12345)
-        assert told() == [str(planted), "0o700"]  # made again, and root's own
+        assert told() == [str(planted), "0o700"]  # made again, and owned by root
         assert planted.stat().st_uid == 0

@@ -1,4 +1,4 @@
-"""Text that a spreadsheet would compute: written as text, and read back as it was."""
+"""Text that a spreadsheet would evaluate: escaped on writing, restored on reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks: one holder, across threads and processes, and gone with it."""
+"""Locks: one holder, across threads and processes, released when it ends."""
 
 from __future__ import annotations
 

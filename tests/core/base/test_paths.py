@@ -1,4 +1,4 @@
-"""Names that no file can have, wherever a path is typed: one sentence that can be printed."""
+"""Impossible file names, wherever a path is typed: one sentence that can be printed."""
 
 from __future__ import annotations
 

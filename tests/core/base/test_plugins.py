@@ -1,4 +1,4 @@
-"""Somebody else's package adds a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
+"""Plug-in packages add a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
 
 The package is a module and what pip writes beside it, in a folder that other processes find: nothing of ours is edited.
 """
@@ -264,7 +264,7 @@ def test_plugins_entry_points_are_read_lazily(tmp_path: Path) -> None:
     script = """
 import importlib.metadata as metadata, sys
 entry_points, asked = metadata.entry_points, []
-def told(**which):  # pydantic asks for its own group, we for all at once
+def told(**which):  # pydantic requests its own group, we request all at once
     asked.append(which.get("group"))
     return entry_points(**which)
 metadata.entry_points = told

@@ -1,4 +1,4 @@
-"""Readers of files that others wrote: regular files only, and nothing that takes more memory than the limit."""
+"""Readers of foreign files: regular files only, and bounded memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_reading_refuses_what_is_not_a_regular_file(reader: str, kind: str, tmp_
 
 
 def bombs(folder: Path) -> dict[str, Path]:
-    """Small files that stand for 80 MB or more."""
+    """Small files that decompress to 80 MB or more."""
     rows = 10**7
     pq.write_table(pa.table({"seconds": pa.array(np.zeros(rows))}), folder / "numbers.parquet")
     word = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1000, np.int32)), pa.array(["x" * 10**5]))
@@ -133,7 +133,7 @@ def test_reading_refuses_bombs_in_every_format(name: str, packed: dict[str, Path
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of a process's memory")
 def test_reading_a_small_pickle_uses_little_memory(tmp_path: Path) -> None:
-    """The reader in C makes room for as many objects, or bytes, as the file says."""
+    """The reader in C allocates as many objects, or bytes, as the file claims."""
     script = (
         "import resource, sys\nimport workbench as wb\nresource.setrlimit(resource.RLIMIT_AS, (6 * 2**30,) * 2)\n"
         "for path in sys.argv[1:]:\n    try:\n        wb.traces.load(path)\n"

@@ -1,4 +1,4 @@
-"""What help shows of settings: the fields, with meaning, unit and range, and none of pydantic's machinery."""
+"""Help of settings: the fields with meaning, unit and range, without pydantic's internals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A class's source comes with all of the user's own that it uses, and its hash changes with just that."""
+"""The source of a class: it includes the user's code that it uses, and its hash changes with it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ Cells = Callable[[str], ModuleType]
 
 @pytest.fixture
 def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
-    """Runs cells one after the other, as a notebook does: all in one module, each text under a name of its own."""
+    """Run cells one after the other, as a notebook does: all in one module, each text under a separate name."""
     module = ModuleType("own_notebook")
     monkeypatch.setitem(sys.modules, "own_notebook", module)
     vars(module)["In"] = []
@@ -157,7 +157,7 @@ def test_source_of_includes_definitions_of_other_cells(cells: Cells, cell: str, 
     assert "TIMES = 2" in below
     assert "return workers - late(workers)" in below
     again: dict[str, Any] = {}
-    exec(before.text, again)  # it can be run as it stands
+    exec(before.text, again)  # it can be executed unchanged
     assert again["Half"]().waits_for(4) == module.Half().waits_for(4) == 6
     cells(cell)
     assert (source_of(module.Half).digest != before.digest) == other

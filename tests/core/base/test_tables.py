@@ -1,4 +1,4 @@
-"""Tables in text: what Python's own writer wrote is read field by field, with the line of each row."""
+"""Tables in text: read field by field as written by Python's csv module, with the line of each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML as people mean it."""
+"""Parsing of YAML and JSON in files and on the command line."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_readers_refuse_exponential_aliases(text: str, says: str, tmp_path: Path
 
 @given(st.integers(0, 4), st.integers(1, 8))
 def test_parse_accepts_small_aliases(levels: int, width: int) -> None:
-    """What they stand for is counted: the values and the lists that hold them."""
+    """The expanded size is counted: the values and the lists that hold them."""
     stands_for = sum(width * sum(width**j for j in range(i + 1)) for i in range(1, levels + 1))
     if stands_for > REPEATED:
         with pytest.raises(yaml.YAMLError, match="stand for more than"):

@@ -1,4 +1,4 @@
-"""Limits to what is run on behalf of a file, and the key that folders are signed with."""
+"""Limits to the code that a file may run, and the key that signs folders."""
 
 from __future__ import annotations
 

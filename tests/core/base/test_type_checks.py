@@ -1,4 +1,4 @@
-"""Values are what a field says, as they stand."""
+"""Type checks of values: a value is accepted only if it has the type of its field, without conversion."""
 
 from __future__ import annotations
 

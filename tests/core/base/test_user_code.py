@@ -1,4 +1,4 @@
-"""Whose a class is: one of a cell, a script or a loose file, or one that other processes can import."""
+"""User-defined code: classes of a cell, a script or a loose file, as opposed to importable ones."""
 
 from __future__ import annotations
 

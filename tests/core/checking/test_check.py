@@ -1,4 +1,4 @@
-"""`wb.check` passes what is right, and names the law that is broken, with a case that shows it."""
+"""`wb.check`: it passes correct classes, and names the property that fails with an example."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_check_passes_for_delay_models(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
     verdicts = {row.property: row.verdict for row in checked.rows}
-    told = "does not apply" if name == "changing" else "passes"  # its mean hangs on how many rounds there are
+    told = "does not apply" if name == "changing" else "passes"  # its mean depends on the number of rounds
     assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
 
 

@@ -1,4 +1,4 @@
-"""The decoder: least squares however many answers there are, cached within bounds."""
+"""The decoder: least squares for any number of answers, cached within bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes refuse what is not a number, whether or not the same code is already remembered."""
+"""Arguments of codes: what is not a number is refused, also for a code in the cache."""
 
 from __future__ import annotations
 

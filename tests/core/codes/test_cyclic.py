@@ -1,4 +1,4 @@
-"""The cyclic code keeps its windows, every survivor set, and its digits."""
+"""The cyclic code: its windows, every survivor set, and its digits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cyclic_decodes_samples_of_larger_clusters(n: int, data: st.DataObject) 
 
 
 def test_cyclic_classes_decode_separately() -> None:
-    """gcd(12, 4 + 2) = 6 > 1: a class that lost nobody is enough, whoever else is missing."""
+    """gcd(12, 4 + 2) = 6 > 1: a class that lost no worker is enough, whichever others are missing."""
     code = cyclic(12, 3)
     assert code.decode((2, 6, 10)).residual < 1e-24
 
@@ -65,7 +65,7 @@ def test_cyclic_seed_is_used_and_repeatable() -> None:
     assert gcd(20, 7) == 1
     first = cyclic(20, 6, 1).matrix
     assert (cyclic(20, 6, 2).matrix != first).any()
-    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # made anew, not remembered
+    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # made again, not cached
 
 
 @pytest.mark.parametrize(("n", "s"), [(n, s) for n, s in SMALL if s])

@@ -1,4 +1,4 @@
-"""Graph codes: random regular graphs, and decoding in linear time held to least squares."""
+"""Graph codes: random regular graphs, and decoding in linear time compared with least squares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of conditioning say the same about every code."""
+"""Measures of conditioning agree for every code."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def recursion(n: int, d: int, m: int) -> Array:
         for u in range(m):
             if u:
                 p = np.concatenate([[0], p])
-                p[: len(first)] -= p[n - d] * first  # the coefficient of x^(n-d) makes room for the identity
+                p[: len(first)] -= p[n - d] * first  # the coefficient of x^(n-d) is replaced by the identity
             B[i * m + u, : len(p)] = p
     return (B @ np.vander(theta, n - s, increasing=True).T).T
 

@@ -1,4 +1,4 @@
-"""A plan that keeps steering: the same models, no change for nothing, every sample that moves on the clock."""
+"""Adaptive scheme selection: the same models, no change without a gain, and the time of every moved sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may change to, and what a change would move, counted sample by sample."""
+"""Configurations of an adaptive run, and the samples that a change moves."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def test_recorded_ec2_workers_stay_slow() -> None:
     st.floats(0, 1e4),
 )
 def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
-    """As so many samples more, whatever the load; who has none does not begin."""
+    """It counts as a number of further samples, whatever the load. A worker without samples does not start."""
     plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
     draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])

@@ -1,4 +1,4 @@
-"""Steps that follow from the data, and data from which none follows."""
+"""Default steps of optimisers from the data, and data without one."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: s
         head = f"{field} = {str(path)!r}"
         assert str(error.value).startswith(head)
         told.append(str(error.value).removeprefix(head).lstrip(":, "))
-    assert told[0].startswith(told[1])  # the loader can be given names of columns, too
+    assert told[0].startswith(told[1])  # the loader also accepts names of columns
     assert told[1].startswith(says)
     assert "\n" not in told[0]
 

@@ -1,4 +1,4 @@
-"""The ring's clock for all nodes at once against the same ring as explicit messages."""
+"""Times of the ring all-reduce, compared with a ring of explicit messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workbench.core.schemes.ring_all_reduce import RAR
 
 
 class Explicit(RAR):
-    """RAR whose slices are messages of their own."""
+    """RAR whose slices are separate messages."""
 
     def program(self, node: Node) -> Program:
         model, came = node.model, dict[tuple[int, int], Array]()
@@ -73,7 +73,7 @@ class TestRing:
 
 
 def test_ring_finish_without_latency_is_equal_for_all() -> None:
-    """2(N-1) steps of p/N after the last node entered, whoever was late (paper 1, section II-B)."""
+    """2(N-1) steps of p/N after the last node entered, whichever was late (paper 1, section II-B)."""
     entry = np.array([0.0, 5.0, 1.0, 2.0])
     finish, _ = ring_finish(entry, np.zeros(4), 400, Link(bandwidth=800.0))
     np.testing.assert_allclose(finish, 5.0 + 6 * 1.0)

@@ -1,4 +1,4 @@
-"""Workers that share cores, and late ones that go on: against loops that follow every worker."""
+"""Workers that share cores, and late ones that continue: compared with loops that follow every worker."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
 
 
 def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: float = 1e-3) -> list[float]:
-    """Rounds of a star by a clock that ticks: whoever is at work gets the same share of the cores."""
+    """Simulate rounds of a star by a clock with fixed ticks: each busy worker gets the same share of the cores."""
     stream = DelayStream(e.delays, e.seed, e.workers)
     loads = e.built_scheme.loads(e.workers, e.shape()[0])
-    left, rounds = np.zeros(e.workers), []  # of work that is not wanted any more
+    left, rounds = np.zeros(e.workers), []  # remaining work that is no longer needed
     for r in range(e.rounds):
         tasks = stream.whole(r, loads)
         done, now = np.zeros(e.workers), 0.0
@@ -55,7 +55,9 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
             own = np.where(active, np.maximum(share - left, 0.0), 0.0)
             left = np.maximum(left - share * active, 0.0)
             done, now = np.minimum(done + own, tasks), now + step
-        turn = step * np.ceil(wait(left, tasks - done, cores) / step)  # the master's, meanwhile all go on
+        turn = step * np.ceil(
+            wait(left, tasks - done, cores) / step
+        )  # the master's turn, during which all workers continue
         share = turn * min(1.0, cores / max(np.count_nonzero((left > 0) | (done < tasks - 1e-12)), 1))
         own = np.maximum(share - left, 0.0)
         left, done, now = np.maximum(left - share, 0.0), np.minimum(done + own, tasks), now + turn

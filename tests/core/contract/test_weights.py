@@ -1,4 +1,4 @@
-"""Weights over (part, version): an algebra that a dense table of versions and parts must agree with."""
+"""Weights over (part, version): their algebra equals that of a dense table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors in a user's own program are one sentence: scheme, rank, round and the user's line, on both engines."""
+"""Errors in a user's program: one sentence with scheme, rank, round and line, on both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of presets state follows from the papers' own formulas."""
+"""Presets: the stated values follow from the papers' formulas."""
 
 from __future__ import annotations
 

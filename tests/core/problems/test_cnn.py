@@ -1,4 +1,4 @@
-"""The convolutional network: refused in one sentence without PyTorch; with it, a problem like any other."""
+"""The convolutional network: refused in one sentence without PyTorch, otherwise a problem like the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loss written in NumPy: a problem like any other, and a wrong gradient is found by `wb.check`."""
+"""A loss written in NumPy: a problem like the others; `wb.check` finds a wrong gradient."""
 
 from __future__ import annotations
 

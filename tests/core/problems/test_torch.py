@@ -1,4 +1,4 @@
-"""Networks of the user's own: the sums of gradients that plain PyTorch gives, on both engines, under every scheme."""
+"""User-defined networks: the sums of gradients of plain PyTorch, on both engines, under every scheme."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "FRC": {
         "replication": 2,
         "wait_for": 7,
-    },  # the fewest of 8 of whom each of four pairs has answered, whoever is late
+    },  # the fewest of 8 workers such that each of four pairs has answered, whichever are late
 }
 WORKERS = {"CR": 6}
 
@@ -166,7 +166,10 @@ def droppy() -> nn.Module:
 
 
 def test_torch_problem_dropout_is_drawn_by_round_and_sample() -> None:
-    """The same whoever goes through a part, and with whatever else; none where losses are evaluated."""
+    """The draws are the same for each worker that computes a part, whatever its other parts.
+
+    Losses are evaluated without draws.
+    """
     problem = net(**{**DIGITS, "module": droppy}).build_problem()
     model = problem.start()
     here, next_ = problem.at(3), problem.at(4)

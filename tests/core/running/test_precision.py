@@ -1,4 +1,4 @@
-"""A code that loses many digits is warned of before the run, with a better one; one that keeps few is refused."""
+"""Codes that lose digits: a warning with a better code before the run, or a refusal."""
 
 from __future__ import annotations
 

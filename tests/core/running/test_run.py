@@ -1,4 +1,4 @@
-"""Runs under way: the same bits as a run that is waited for; stopped between rounds; errors that are kept."""
+"""Live runs: the same bits as an awaited run, stops between rounds, and stored errors."""
 
 from __future__ import annotations
 

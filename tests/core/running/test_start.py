@@ -1,4 +1,4 @@
-"""Options of the engines stand in the signature and the help of whatever takes them."""
+"""Options of the engines: they are in the signature and the help of each function that takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CADA, G-CADA and LAGC: laws, who is selected, what it costs, failures and refusals."""
+"""CADA, G-CADA and LAGC: properties, selected workers, costs, failures and refusals."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) ->
     assert (rounds["downloads"] == size * rounds["messages"]).all()
     if batch:
         assert (rounds["started"] == rounds["downloads"] * batch).all()
-        assert (rounds["samples"] == rounds["messages"] * batch).all()  # the others were told to stop
+        assert (
+            rounds["samples"] == rounds["messages"] * batch
+        ).all()  # the other workers were notified to stop
         communication = (rounds["downloads"] + rounds["messages"]).sum()
         computation = rounds["started"].sum() / batch
         assert communication / computation == theory.communication_ratio(size) == (size + 1) / size

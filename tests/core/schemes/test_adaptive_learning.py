@@ -1,4 +1,4 @@
-"""CADA, G-CADA and LAGC against the paper's formulas: how often, how long, what is learnt."""
+"""CADA, G-CADA and LAGC against the paper's formulas: frequencies, times, and learned models."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_agc_expected_errors_by_enumeration_and_theory() -> None:
     ("scheme", "shuffle"), sampled_cases("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
 )
 def test_agc_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
-    """Slow workers are drawn per run, so many short runs; their number explains most of the spread."""
+    """Slow workers are drawn for each run, so there are many short runs. Their number explains most of the spread."""
     runs = [experiment(scheme, rounds=8, seed=seed, shuffle=shuffle) for seed in range(250)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     assert errors.mean() == pytest.approx(THEORY[scheme], abs=4 * errors.std() / len(runs) ** 0.5)

@@ -1,4 +1,4 @@
-"""ErasureHead, SGC and BGC: what sets each apart from the codes of paper 4."""
+"""ErasureHead, SGC and BGC: their differences from the codes of paper 4."""
 
 from __future__ import annotations
 

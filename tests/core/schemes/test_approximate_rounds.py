@@ -1,4 +1,4 @@
-"""Rounds of approximate gradient coding: who takes whose place, when the master goes on, what it commits."""
+"""Rounds of approximate gradient coding: permutations of workers, deadlines, and commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asynchronous SGD: its weights, its forecast beyond the law's cases, deaths, real processes, and going on."""
+"""Asynchronous SGD: its weights, its forecast, deaths, real processes, and resumed runs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_cegc_messages_have_length_p_over_m(floats: int, m: int) -> None:
     ("d", "s", "m", "n"), [(3, 1, 2, 5), (5, 2, 2, 9), (4, 0, 4, 6), (7, 3, 3, 7), (6, 2, 3, 22)]
 )
 def test_cegc_model_equals_the_uncoded_one(d: int, s: int, m: int, n: int) -> None:
-    """Padding included: 23 parameters are no multiple of 2, 3 or 4."""
+    """Padding included: 23 parameters are not a multiple of 2, 3 or 4."""
     common: dict[str, Any] = {"workers": n, "rounds": 15, "problem_args": {"samples": 90, "features": 23}}
     args = {"load": d, "stragglers": s, "reduction": m}
     coded = wb.run(wb.Experiment(scheme="CEGC", scheme_args=args, **common), numeric=True)

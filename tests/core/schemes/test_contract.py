@@ -1,4 +1,4 @@
-"""Laws that every scheme keeps, whatever the delays, links and shapes: the same that `wb.check` tries."""
+"""Properties of every scheme, for any delays, links and shapes: the same that `wb.check` tries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemes at the ends of their parameters: where two are the same, rounds, messages and models are the same."""
+"""Schemes with degenerate parameters that equal simpler ones: the same rounds, messages and models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DropCompute: who stops when, beside a plain loop over the drawn times; what is left out, and what that is worth."""
+"""DropCompute: stops compared with a plain loop over the drawn times, omitted samples, and the gain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_drop_compute_starts_no_micro_batch_after_the_threshold() -> None:
 
 
 def test_drop_compute_weights_by_computed_samples() -> None:
-    """Micro-batches are of one and of two samples; those computed stand for all 43."""
+    """Micro-batches have one or two samples. Those computed represent all 43."""
     e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
     commits = simulated(e)[1]
     sizes = e.plan.sizes
@@ -61,7 +61,7 @@ def test_drop_compute_weights_by_computed_samples() -> None:
 
 
 def test_drop_compute_with_few_samples_has_empty_micro_batches() -> None:
-    """Nobody asked for so many; what is committed is the whole gradient all the same."""
+    """Nobody requested this number; the whole gradient is committed nevertheless."""
     e = experiment(9).replace(scheme_args={}, problem_args={"samples": 8})
     assert (e.plan.sizes == 0).sum() == 52
     assert simulated(e)[1].weights == [None] * 9

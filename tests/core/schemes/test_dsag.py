@@ -1,4 +1,4 @@
-"""DSAG: rounds that reach into one another, the newest gradients, and what stragglers add although nobody waits."""
+"""DSAG: overlapping rounds, the newest gradients, and the use of late answers."""
 
 from __future__ import annotations
 

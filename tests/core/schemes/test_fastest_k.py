@@ -1,4 +1,4 @@
-"""AdaptiveK and DBW: their choices beside plain loops over what they saw, on runs and on made-up rounds."""
+"""AdaptiveK and DBW: their choices compared with plain loops, on runs and on synthetic rounds."""
 
 from __future__ import annotations
 

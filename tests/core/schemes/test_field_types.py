@@ -1,4 +1,4 @@
-"""Nothing is turned into something else: every field of every scheme refuses what is of another kind than it says."""
+"""Types of fields: every field of every scheme refuses values of another type, without conversion."""
 
 from __future__ import annotations
 

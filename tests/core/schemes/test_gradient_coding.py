@@ -1,4 +1,4 @@
-"""Who makes a code, and what is decoded with it."""
+"""Creation of a code by the first decoder, and decoding with it."""
 
 from __future__ import annotations
 

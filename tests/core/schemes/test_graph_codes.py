@@ -1,4 +1,4 @@
-"""GGC: the least-squares estimate, and messages of few parts that are added up as rows of all parts are."""
+"""GGC: the least-squares estimate, and sparse messages that are summed like full rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inexact schemes as real processes: the simulator's iterates where everybody is waited for, else a loss that falls."""
+"""Inexact schemes on real ranks: the simulator's iterates if all workers answer, else a decreasing loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IS-GC: the largest sets against all sets, weights that are right on average, and refusals."""
+"""IS-GC: the largest independent sets against all sets, unbiased weights, and refusals."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def regression(workers: int, load: int, **fields: Any) -> wb.Experiment:
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_lcc_gradient_is_exact(workers: int, load: int, seed: int) -> None:
-    """Blocks of unequal size, whoever answers first: 1e-8 relative."""
+    """Blocks of unequal size, whichever workers answer first: 1e-8 relative."""
     numbers, line = run(regression(workers, load, seed=seed))
     for gradient, model in zip(numbers.gradients, numbers.models[:-1], strict=True):
         exact = numbers.problem.gradient([(0, 403, 1.0)], model)

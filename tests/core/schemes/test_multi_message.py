@@ -293,7 +293,7 @@ def test_mmc_stopping_clusters_saves_messages_and_work() -> None:
         assert sum(stop.samples) < sum(goes_on.samples)
         if bandwidth is None:
             np.testing.assert_allclose(stop.times, goes_on.times, rtol=1e-12)
-            assert sum(stop.stale) == 0  # they were told in time
+            assert sum(stop.stale) == 0  # they were notified in time
         else:
             assert stop.times[-1] < 0.97 * goes_on.times[-1]
 

@@ -1,4 +1,4 @@
-"""PGC: which gradients of which models are committed, weights that are right on average, and what it costs."""
+"""PGC: the committed gradients and their models, unbiased weights, and times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad numbers of the schemes that mix models, leave some out, or step locally: refused, and the advice can be taken."""
+"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested value works."""
 
 from __future__ import annotations
 

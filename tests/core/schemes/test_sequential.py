@@ -1,4 +1,4 @@
-"""Sequential codes: the seconds of the authors' simulator, whole gradients at old models, loads, refusals."""
+"""Sequential codes: the seconds of the authors' simulator, whole gradients at stale models, loads, refusals."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_sequential_with_recorded_times_equals_the_plain_algorithm(name: str) ->
 
 @pytest.mark.parametrize("name", CASES)
 def test_sequential_with_a_tuned_step_learns_as_gradient_descent(name: str) -> None:
-    """Old gradients stand smaller steps: at gradient descent's best one it diverges."""
+    """Stale gradients tolerate smaller steps: it diverges at the best step of gradient descent."""
     e = wb.Experiment(
         scheme=name,
         scheme_args={"burst": 2, "window": 3},

@@ -1,4 +1,4 @@
-"""Backup workers beside SGD: the same rounds, a sum that is right on average."""
+"""Backup workers compared with SGD: the same rounds, an unbiased sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formulas are found by themselves: a file is all that it takes to add one."""
+"""Discovery of formulas: a new file is enough to add one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_theory_finds_a_formula_in_a_new_file(folder: Path) -> None:
 
 
 def test_theory_formula_with_the_name_of_its_module() -> None:
-    """Whoever loads the module first."""
+    """The order in which modules are imported does not matter."""
     code = "import workbench.core.theory.necklaces; from workbench import theory; print(theory.necklaces(2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("(array(")

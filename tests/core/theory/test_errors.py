@@ -1,4 +1,4 @@
-"""Every argument out of its domain: one sentence that names it, its value and what would work."""
+"""Arguments of formulas out of their domain: one sentence with name, value and valid values."""
 
 import re
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Expected errors of the inexact schemes against enumeration of who comes first."""
+"""Expected errors of the inexact schemes against enumeration of the survivor sets."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_multiplexed_goes_through_what_the_formula_says(case: tuple[dict[str, An
     burst, own, late = numbers["burst"], numbers["window"] - 1, numbers["stragglers"]
     samples = 2 * n * (own if late == n else burst + own * (late + 1))  # that divide evenly
     usual = schemes.get("M-SGC")(**args).loads(n, samples) / samples
-    idle = own / (own + burst) if late == n else 1.0  # the last B minitasks hold nothing of their own
+    idle = own / (own + burst) if late == n else 1.0  # the last B minitasks are empty
     np.testing.assert_allclose(usual, theory.m_sgc_load(n, **numbers) * idle, rtol=1e-12)
 
 

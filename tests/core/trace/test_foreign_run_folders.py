@@ -1,4 +1,4 @@
-"""Run folders of other people: whatever lies in them, a reader returns or raises one sentence, and never waits."""
+"""Foreign run folders: a reader returns or raises one sentence, and never waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning from decoding vectors against the plain loop that anybody would write."""
+"""Learning from decoding vectors, compared with a plain loop."""
 
 from __future__ import annotations
 

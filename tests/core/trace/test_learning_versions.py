@@ -1,4 +1,4 @@
-"""Commits of several models' gradients: the cheap arithmetic learns what real vectors learn, and keeps few models."""
+"""Commits of gradients at several models: coefficients learn what real vectors learn, and keep few models."""
 
 from __future__ import annotations
 

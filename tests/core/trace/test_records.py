@@ -1,4 +1,4 @@
-"""What a run that goes on finds in its folder."""
+"""Records in a run folder: what a resumed run finds there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rewind_keeps_only_the_second_answers_of_a_repeated_round(tmp_path: Path
 
 
 class Filling:
-    """A file on a disk that takes so many bytes, then none until there is room again."""
+    """A file on a disk that takes a number of bytes, then none until there is space again."""
 
     def __init__(self, file: Any, room: int) -> None:
         self.file, self.room = file, room
@@ -72,7 +72,7 @@ ROW = dict.fromkeys(records.LIVE, 0.0)
 
 
 def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
-    """A run of two numbers that was saved after so many rounds, its gradients kept as well."""
+    """Make a run of two numbers that was saved after the given rounds, with its gradients."""
     record = records.RunRecorder(folder, 0, 1e9, gradients=True, begun=begun)
     for round in range(rounds):
         model = np.full(2, round + 1.0)

@@ -1,4 +1,4 @@
-"""The stream of rounds: events in any pieces give the same picture, which says what the round view says."""
+"""The stream of rounds: events in any order give the same picture, which agrees with the view of a round."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_stream_is_independent_of_the_order_of_pieces(name: str, piece: int, ran
         before = stream.grid.copy()
         changed = stream.add({column: values[part] for column, values in events.items()})
         same = len(before) if changed is None else changed
-        np.testing.assert_array_equal(stream.grid[:same], before[:same])  # what is not told of is as it was
+        np.testing.assert_array_equal(
+            stream.grid[:same], before[:same]
+        )  # slices that were not updated are unchanged
         assert (stream.utilisation() <= 1 + 1e-6).all()
     np.testing.assert_array_equal(stream.grid, whole.grid)
     np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)
@@ -145,7 +147,7 @@ def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None
     dead = [w - 1 for w, at in stream.dead.items() if at <= k]
     assert (states[dead] == DEAD).all()
     mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
-    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # of a tree: the master's children
+    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # in a tree: the master's children
     busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
     assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
     stream.add({column: values[~known] for column, values in events.items()})

@@ -1,4 +1,4 @@
-"""Runs repeat to the bit, are kept whole, and can be read again."""
+"""Traces: bit-identical repetition, saving and loading."""
 
 from __future__ import annotations
 

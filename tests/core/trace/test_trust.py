@@ -1,4 +1,4 @@
-"""Folders are read without running what they name; they are run where they are signed, or trusted."""
+"""Trust: folders are read without executing what they name, and executed only if signed or trusted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SWEPT = f"batch.sweep({PLAN}, 'sweep', progress=False)"
 
 
 def program(text: str, folder: Path, **more: str) -> str:
-    """Run a program in a process of its own, in a folder; returns what it prints."""
+    """Run a program in a separate process, in a folder; return what it prints."""
     words = [sys.executable, "-c", text]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)

@@ -1,4 +1,4 @@
-"""Sweeps in a process of their own: how they stand is read from the folder, by anybody."""
+"""Sweeps in a background process: any process reads their state from the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed kernels, Ctrl-C, kill -9: what was done stays whole, what was not is marked and done again."""
+"""Interrupted sweeps (killed kernels, Ctrl-C, SIGKILL): finished runs are kept, others are marked and repeated."""
 
 from __future__ import annotations
 

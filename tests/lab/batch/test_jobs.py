@@ -1,4 +1,4 @@
-"""From a notebook's names to a checked run; `notebooks/run.ipynb` by plain papermill, with the same errors."""
+"""Jobs: from a notebook's variables to a checked run, and `notebooks/run.ipynb` in papermill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forked kernels: private, apart from each other, on the threads they are given; a nursery that dies is replaced."""
+"""Forked kernels: private, separate, with their number of threads; a fork server that dies is replaced."""
 
 from __future__ import annotations
 

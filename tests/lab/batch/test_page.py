@@ -1,4 +1,4 @@
-"""Pages that need no network, of notebooks with anything in their outputs."""
+"""Pages of notebooks with any output, which need no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make run` prints and writes."""
+"""The output and the files of `make run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep where there is little: few files that may be open, no short path for sockets."""
+"""Sweeps with few resources: few open files, no short path for sockets."""
 
 from __future__ import annotations
 

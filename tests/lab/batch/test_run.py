@@ -1,4 +1,4 @@
-"""A sweep as it is: real notebooks, real kernels, one run that fails."""
+"""Sweeps with real notebooks and kernels, one of whose runs fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan(data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def summary(plan: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Summary:
-    # Papermill fills in what stands in braces in a path.
+    # Papermill substitutes words in braces in a path.
     return sweep(plan, tmp_path_factory.mktemp("a") / "it's {scheme}", jobs=2, progress=False)
 
 

@@ -1,4 +1,4 @@
-"""Searches: the same results give the same runs; brackets hold what they promise; budgets are kept."""
+"""Searches: repeatable runs, coverage of brackets, and budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep's runs: which they are, and what is refused before any of them starts."""
+"""The runs of a sweep, and settings that are refused before a run starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep over classes of a cell: its kernels know them, forked or fresh, and nothing that is kept holds code."""
+"""Sweeps over classes of a cell, in forked and in fresh kernels; nothing that is stored holds code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode weights: what a parent makes of its messages, whatever the scheme; independent of the run that recorded it."""
+"""Decode weights of a parent for its messages, for every scheme, independent of the recording run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DECODING = [
 
 
 class Overheard:
-    """A scheme whose master's messages and commits are noted while a run goes on."""
+    """A scheme that records the master's messages and commits during a run."""
 
     def __init__(self, scheme: Any) -> None:
         self.scheme = scheme

@@ -1,4 +1,4 @@
-"""Every figure can be drawn of every scheme, in both themes, and keeps the scheme's look."""
+"""Every figure of every scheme, in both themes, with the scheme's style."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures are found where they lie."""
+"""Discovery of figures by file name."""
 
 from __future__ import annotations
 

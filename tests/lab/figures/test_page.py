@@ -1,4 +1,4 @@
-"""Every way of a figure to a page: nothing uploads it, and a dark page of a notebook makes it dark."""
+"""Figures on every kind of page: no upload, and dark colours on a dark page of a notebook."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOURCES = [Path(module.__file__ or "").parent for module in (wb, workbench_book,
 
 
 def told(page: str) -> dict[str, Any]:
-    """What a page tells plotly.js, less the address, which `pio.to_html` sets apart."""
+    """Return the configuration that a page gives plotly.js, without the address that `pio.to_html` sets."""
     assert "_context.plotlyServerURL = ''" in page
     settings = page[page.index('{"displaylogo"') :]
     found: dict[str, Any] = json.JSONDecoder().raw_decode(settings)[0]
@@ -70,7 +70,7 @@ def test_figure_saved_as_html_has_no_upload_button(figure: go.Figure, tmp_path: 
     assert expected.items() <= told(figure.to_html(include_plotlyjs=False)).items()
     figure.write_html(tmp_path / "written.html", include_plotlyjs=False)
     assert expected.items() <= told((tmp_path / "written.html").read_text(encoding="utf-8")).items()
-    for each in (figure, go.Figure(go.Bar(y=[1]))):  # whoever made it
+    for each in (figure, go.Figure(go.Bar(y=[1]))):  # by any function
         page = wb.figures.save(each, tmp_path / "saved.html").read_text(encoding="utf-8")
         assert expected.items() <= told(page).items()
 
@@ -130,7 +130,7 @@ def test_figure_config_in_pages_of_sweep_and_book(figure: go.Figure, tmp_path: P
 
 
 def test_figure_config_is_used_by_every_source() -> None:
-    """Where plotly.js is called, what it is told comes from one place."""
+    """Each call of plotly.js gets its configuration from one module."""
     calls = re.compile(r"Plotly\.(?:react|newPlot)\((.*)")
     found = [
         (path.name, call)

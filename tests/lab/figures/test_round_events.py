@@ -1,4 +1,4 @@
-"""Moments of a round."""
+"""The moments of the events of a round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as files: whole, offline, readable again."""
+"""Saved figures: complete, offline, readable again."""
 
 from __future__ import annotations
 

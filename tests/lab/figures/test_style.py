@@ -1,4 +1,4 @@
-"""One look per scheme, in every figure and both themes."""
+"""The style of each scheme, equal in every figure and both themes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plotly.js goes to the page that runs the cell before anything is loaded that draws, and to nobody else."""
+"""plotly.js: sent once to the page that runs the cell, before the first figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of figures: each one comes back from the first and its differences."""
+"""Tables of figures: each one is restored from the first and the differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python into JavaScript: what cannot be said there is refused, in a sentence with its line."""
+"""Translation of Python into JavaScript: what has no counterpart is refused with its line."""
 
 from __future__ import annotations
 

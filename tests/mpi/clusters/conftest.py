@@ -1,4 +1,4 @@
-"""Fixtures for clusters: stand-in hosts that are reached by ssh."""
+"""Fixtures of clusters: stand-in hosts that are reached by ssh."""
 
 from __future__ import annotations
 

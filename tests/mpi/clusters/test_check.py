@@ -1,4 +1,4 @@
-"""What `workbench cluster` says of hosts: one table of what is wrong where; up, status, run, down."""
+"""`workbench cluster`: the table of errors by host, and the commands up, status, run and down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters' files: found by name, checked key by key; nothing is started by a wrong one."""
+"""Cluster files: found by name, checked key by key; a wrong one starts nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that go away in the middle of a run."""
+"""Hosts that fail during a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW: dict[str, Any] = {"kind": "shifted_exponential", "shift": 2e-3, "rate": 1e
 
 
 def test_run_survives_a_host_without_power(pair: Hosts) -> None:
-    """Two of four workers are on it, and GC tolerates two; nobody tells MPI that they are gone."""
+    """Two of four workers are on it, and GC tolerates two. MPI gets no notice that they are gone."""
     e = experiment("GC", {"stragglers": 2}, workers=4, rounds=150, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -45,7 +45,7 @@ def test_run_ends_with_the_names_of_too_many_lost_hosts(pair: Hosts) -> None:
 
 
 def test_run_survives_a_host_that_is_shut_down(pair: Hosts) -> None:
-    """Its daemon says good-bye, so mpiexec ends the job; what is left of the hosts goes on from the checkpoint."""
+    """Its daemon sends a good-bye, so mpiexec ends the job. The remaining hosts continue from the checkpoint."""
     e = experiment("UMW", {}, workers=4, rounds=60, delays=SLOW)
     run = started(pair, e, checkpoint_every=0.1)
     until(lambda: len(run.rows()["round"]) >= 5, run)

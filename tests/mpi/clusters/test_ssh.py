@@ -1,4 +1,4 @@
-"""Runs over two hosts that are reached by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
+"""Runs over two hosts by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
 
 from __future__ import annotations
 

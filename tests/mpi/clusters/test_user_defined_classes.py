@@ -1,4 +1,4 @@
-"""Schemes, delay models, problems and optimisers of a cell on hosts that are reached by ssh, and in a job of Slurm."""
+"""User-defined classes of a cell on hosts that are reached by ssh, and in a Slurm job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks write down, put together."""
+"""Ledgers of ranks, and their sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves send ahead of their time is booked, and taken, as if they had waited; no MPI runs."""
+"""Lookahead: answers that leaves send early are recorded and used as if they had waited; without MPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated port gives each message the time that the virtual clock gives it."""
+"""The emulated port: each message has the time of the simulator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
 
 
 def level(round: int) -> Array:
-    """Who comes first where nobody is told apart: who was noticed first."""
+    """Order of messages without other differences: first noticed, first served."""
     return np.zeros(20)
 
 

@@ -1,4 +1,4 @@
-"""The same scheme objects as on the virtual clock, as real processes: the Unit problem, and against the simulator."""
+"""Every scheme on real ranks: the Unit problem, and comparison with the simulator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LEARNING = {  # the defaults do for most schemes
 
 @pytest.fixture(autouse=True, scope="module")
 def warm() -> None:
-    """The largest pool first: it does for all others, of which each would start ranks of its own."""
+    """Start the largest pool first. It serves all other tests, each of which would start its own ranks."""
     POOLS.get(MOST + 1).await_ready()
 
 

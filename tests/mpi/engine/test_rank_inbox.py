@@ -1,4 +1,4 @@
-"""What a rank without emulated links takes out of its post, in which order, and how it is booked; no MPI runs."""
+"""The inbox of a rank without emulated links: order and counts of messages, without MPI."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def compute(engine: RankEngine) -> None:
 
 
 class Rung(WakeupPipe):
-    """A bell that was rung twice before it was heard."""
+    """A wake-up pipe that was notified twice before it was read."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a post office takes in, over real MPI: a process that writes to itself, and two that write to one another."""
+"""The transport over real MPI: a process that sends to itself, and two that send to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bells wake who is rung, and are silent where they cannot hang."""
+"""Wake-up pipes: they wake a sleeping rank, and are disabled where they cannot be made."""
 
 from __future__ import annotations
 

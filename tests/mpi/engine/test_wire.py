@@ -1,4 +1,4 @@
-"""What a message looks like, and that damage is seen."""
+"""The wire format: round trips, and detection of damage."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def spoil(words: Any, rng: np.random.Generator) -> None:
 
 
 def unseen(cases: int, seed: int) -> int:
-    """How many of so many damaged messages pass."""
+    """Count the damaged messages that are accepted."""
     rng, passed = np.random.default_rng(seed), 0
     for number in range(cases):
         if number % 1000 == 0:

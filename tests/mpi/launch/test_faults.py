@@ -1,4 +1,4 @@
-"""A seeded handful of what `make faults` tries at length."""
+"""Faults of real runs: a seeded sample of the cases of `make faults`."""
 
 from __future__ import annotations
 

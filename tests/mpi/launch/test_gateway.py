@@ -1,4 +1,4 @@
-"""Peers that are no agents of ours: silent ones are given up, and what is no word is refused in a sentence."""
+"""Peers that are not agents: silent ones are given up, and an invalid message is refused in one sentence."""
 
 from __future__ import annotations
 

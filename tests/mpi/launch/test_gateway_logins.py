@@ -1,4 +1,4 @@
-"""Logins that write into the connection to an agent, or read from it: one sentence that quotes them.
+"""Logins that write into the connection to an agent, or read from it: one sentence quotes them.
 
 A shell stands for sshd and the login shell: it does what a ~/.bashrc may do, then runs the command that ssh would run.
 """

@@ -1,4 +1,4 @@
-"""How a run folder comes home piece by piece."""
+"""The mirror of a run folder: copied piece by piece."""
 
 from __future__ import annotations
 

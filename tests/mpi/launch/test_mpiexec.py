@@ -1,4 +1,4 @@
-"""Ranks are started on this machine whatever batch system's job the environment describes, or not at all.
+"""The start of ranks on this machine, whatever batch job the environment describes.
 
 Each run is a process of its own with these variables, limits, or file systems.
 """

@@ -1,4 +1,4 @@
-"""What one side writes into a pool's folder is what the other reads."""
+"""The folder of a pool: what one side writes, the other reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of hosts arrives as it was said, and says what would help."""
+"""Reports of hosts: they arrive unchanged and state what would help."""
 
 from __future__ import annotations
 

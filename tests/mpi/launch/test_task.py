@@ -1,4 +1,4 @@
-"""Plans reach the ranks as they were drawn."""
+"""Tasks: plans reach the ranks unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real runs that keep steering: one in which it pays, one in which nothing may change; replayed and resumed."""
+"""Adaptive real runs: one in which a change pays, one without a change; replayed and resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def experiment(**fields: Any) -> wb.Experiment:
 
 @pytest.mark.parametrize("more", [0, 5])
 def test_adaptive_real_run_excludes_a_slow_worker(tmp_path: Path, more: int) -> None:
-    """Stopped at the change, or so many rounds later, and resumed: the rounds of all three parts are there."""
+    """Stopped at the change, or some rounds later, and resumed: the rounds of all three parts are there."""
     home = tmp_path / "run"
     first = wb.start(experiment(delays=SLOW, rounds=ROUNDS), "mpi", folder=home)
     while not first.changes or len(first.rows()["round"]) < first.changes[0].round + more:

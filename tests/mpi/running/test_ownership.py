@@ -1,4 +1,4 @@
-"""Whose word for a cluster is taken: the user's own files', and a folder's only where it is signed or trusted."""
+"""Ownership of clusters: the user's own files are used, a folder's only where it is signed or trusted."""
 
 from __future__ import annotations
 

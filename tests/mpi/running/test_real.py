@@ -1,4 +1,4 @@
-"""Real runs as a notebook sees them: live rows, stop, a second run, following by the folder, resuming."""
+"""Real runs from a notebook: live rows, stop, a second run, attaching by the folder, resuming."""
 
 from __future__ import annotations
 

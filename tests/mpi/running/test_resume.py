@@ -1,4 +1,4 @@
-"""Going on with a run: only with the spec and the data that it began with, and from nothing that was made up."""
+"""Resumed runs: only with the spec and the data of the start, and without missing rounds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # the checkpoint alone has to tell
+        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # only the checkpoint can reveal it
         with pytest.raises(wb.SettingError, match=name):
             resume(run.home).result()
     spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
@@ -211,7 +211,7 @@ def test_resume_stopped_early_keeps_the_rounds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept.rounds["loss"][:done], run.result().rounds["loss"])
 
 
-# ------------------------------------------------------------------ what is lost while a run goes on, or after it
+# ------------------------------------------------------------------ what is lost during a run, or after it
 
 
 def cut_rows(home: Path) -> None:

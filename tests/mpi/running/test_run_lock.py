@@ -1,4 +1,4 @@
-"""One run folder, one run: whoever comes second is told so, and nothing is written twice."""
+"""The lock of a run folder: one run at a time; the second one is refused, and nothing is written twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def going(run: RealRun, rounds: int = 5) -> RealRun:
 
 
 def both(work: Any) -> tuple[list[RealRun], list[str]]:
-    """Do the same twice at the same moment: the runs that began, and what the others were told."""
+    """Do the same twice at the same moment; return the runs that began, and the errors of the others."""
     together = Barrier(2)
 
     def one(_: int) -> RealRun | str:
@@ -78,7 +78,7 @@ class TestReal:
         assert len(attach(run.home).result().rounds) == 300
 
     def test_run_lock_refuses_a_second_process(self, tmp_path: Path) -> None:
-        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 3000}), folder=tmp_path / "run"))
+        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         said = [
             subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True)
             for words in (
@@ -95,7 +95,7 @@ class TestReal:
 
     def test_run_lock_is_kept_by_ranks_without_a_client(self, tmp_path: Path) -> None:
         """Without word of who has the run: owner.json is written a moment after it was handed in."""
-        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 3000}), folder=tmp_path / "run"))
+        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         assert run.lock is not None
         run.lock.release()
         (run.home / "owner.json").unlink()

@@ -1,4 +1,4 @@
-"""Drives JupyterLab and Voila with an installed Chromium, on this machine only.
+"""Drive JupyterLab and Voila with an installed Chromium, on this machine only.
 
 `jupyter(root)` starts a server with a token of its own and folders of its own; `chromium()` starts a browser, `tab()`
 opens a page in it that keeps what goes wrong there; `Lab` is one notebook in that page, as a user sees it.
@@ -60,8 +60,8 @@ OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execut
   history.replaceState(null, '', address); }"""
 SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
 
-# Whoever shows a widget looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
-# models come in that one, and what the page then says stays until it is loaded anew.
+# A view looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
+# models arrive in that pause, and the error message then stays until the page is reloaded.
 SETTLED = """() => { const outputs = [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')];
   return outputs.length > 0 && !outputs.some(each => each.textContent === 'Loading widget...'); }"""
 GIVEN_UP = """() => [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
@@ -239,7 +239,7 @@ def tab(context: BrowserContext, first: bool = False) -> Iterator[tuple[Page, No
 
 @contextmanager
 def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Page, Noise]]:
-    """A page of a browser of its own."""
+    """Open a page in a separate browser."""
     with chromium(width, height, dark) as context, tab(context) as found:
         yield found
 
@@ -276,7 +276,7 @@ class Lab:
         self.page.wait_for_function(CONNECTED)
 
     def reload(self) -> int:
-        """Load the page anew, as a user does with F5, once more where it gave up a widget; returns how often."""
+        """Reload the page, as a user does with F5, once more if it gave up a widget; return the number of reloads."""
         for times in range(1, 6):
             self.page.reload()
             self.page.wait_for_selector(".jp-NotebookPanel")

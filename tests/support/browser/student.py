@@ -46,7 +46,7 @@ class Student:
         return self.page.locator(".wb-question").filter(has_text=exercise.title)
 
     def answer(self, exercise: Exercise[Any], text: str, verdict: str) -> str:
-        """Give an answer and be told; returns what is said."""
+        """Give an answer, wait for the verdict, and return its text."""
         field = self.page.get_by_label(f"answer to {exercise.title}", exact=True)
         if exercise.choices is None:
             field.fill("")

@@ -35,7 +35,10 @@ REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # one that moto has
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
-    """Address of a server that has one image: to make all of EC2's anew for each account is most of its work."""
+    """Return the address of a server that has one image.
+
+    Making all images of EC2 for each account is most of its work.
+    """
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
     from moto.ec2.models import amis
 
@@ -124,7 +127,7 @@ class Calls:
 
     @contextmanager
     def watching(self, client: Any) -> Iterator[None]:
-        """Be told of a connection's calls for a while."""
+        """Record the calls of a connection for a while."""
         hooks = (("provide-client-params", self._begun), ("after-call", self._answered))
         for event, hook in hooks:
             client.meta.events.register(event, hook)
@@ -133,7 +136,7 @@ class Calls:
             client.meta.events.unregister(event, hook)
 
     def _begun(self, params: dict[str, Any], model: Any, **more: Any) -> None:
-        self.made.append((model.name, dict(params)))  # botocore goes on to encode some
+        self.made.append((model.name, dict(params)))  # botocore encodes some of them later
         self.before(model.name, params)
 
     def _answered(self, parsed: dict[str, Any], model: Any, **more: Any) -> None:

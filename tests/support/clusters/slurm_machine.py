@@ -18,7 +18,9 @@ from workbench.mpi.launch.processes import is_alive
 NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "unshare")
 PATIENCE = 240.0  # s, on a loaded machine
-START = 'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a name space of its own: every node has its host's name
+START = (
+    'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a separate name space: every node has its host's name
+)
 
 CONF = """\
 ClusterName=test

@@ -1,4 +1,4 @@
-"""What tests of runs under Slurm share."""
+"""Specs and waiting functions for the tests of runs under Slurm."""
 
 from __future__ import annotations
 

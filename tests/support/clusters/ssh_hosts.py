@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says
 PATIENCE = 120.0  # s, on a loaded machine
 
-# In namespaces of its own: $1 folder, $2 name, $3 home, then what Python needs.
+# In separate namespaces: $1 folder, $2 name, $3 home, then what Python needs.
 INSIDE = r"""
 set -e
 folder=$1 name=$2 home=$3; shift 3
@@ -58,7 +58,7 @@ LogLevel ERROR
 
 
 def missing() -> str:
-    """Why there can be no stand-in hosts; empty: there can."""
+    """Return why there cannot be stand-in hosts; empty if there can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "stand-in hosts need root on Linux"
     lacking = [name for name in ("ip", "tc", "ssh", "ssh-keygen", "unshare") if shutil.which(name) is None]
@@ -114,7 +114,7 @@ class Host:
         (ssh / "sshd_config").write_text(SSHD.format(address=self.address, home=HOME))
 
     def boot(self) -> None:
-        """Start sshd in namespaces of its own."""
+        """Start sshd in separate namespaces."""
         kept = [str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix)]
         ahead = str(1000 * self.number)  # s that its monotonic clock is ahead
         apart = ["unshare", "-muipf", "--mount-proc", "-T", "--monotonic", ahead, "--boottime", ahead]
@@ -151,7 +151,7 @@ class Host:
         return found
 
     def limit(self, bits: float | None) -> None:
-        """Limit what it sends and what it is sent to so many bits a second; None: no limit."""
+        """Limit what it sends and receives to a number of bits per second; None: no limit."""
         for way, device in ((("tc", "-n", self.space), "eth0"), (("tc",), self.link)):
             subprocess.run([*way, "qdisc", "del", "dev", device, "root"], capture_output=True, check=False)
             if bits is not None:
@@ -168,7 +168,7 @@ class Host:
         call("ip", "link", "set", self.link, "up")
 
     def power_off(self) -> None:
-        """From now on nobody hears of it any more."""
+        """Disconnect the host from the network for good."""
         self.cut()
         self.kill()
 
@@ -191,7 +191,7 @@ class Host:
 
 
 class Hosts:
-    """So many stand-in hosts on a bridge; the machine that runs the tests has an address on it, too."""
+    """Start stand-in hosts on a bridge; the machine that runs the tests has an address on it, too."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
@@ -273,7 +273,7 @@ def standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
-    """The file of a cluster of stand-in hosts; `fields`: further lines, or other ones, as YAML."""
+    """Write the file of a cluster of stand-in hosts; `fields` are added to its lines or replace them, as YAML."""
     lines = {
         "kind": "ssh",
         "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",

@@ -1,4 +1,4 @@
-"""How hypothesis draws distributed SGD and Adam, CADA, G-CADA and LAGC."""
+"""Strategies for distributed SGD and Adam, CADA, G-CADA and LAGC."""
 
 from __future__ import annotations
 

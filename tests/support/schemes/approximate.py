@@ -1,4 +1,4 @@
-"""How hypothesis draws approximate gradient coding and its relatives."""
+"""Strategies for approximate gradient coding and its relatives."""
 
 from __future__ import annotations
 

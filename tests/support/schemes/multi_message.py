@@ -1,4 +1,4 @@
-"""How hypothesis draws the multi-message schemes and Lagrange coded computing."""
+"""Strategies for the multi-message schemes and Lagrange coded computing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights and real vectors learn the same, also of a problem that draws: every commit has draws of its own."""
+"""Coefficients and real vectors learn the same, also for a stochastic problem: each commit has its own draws."""
 
 from __future__ import annotations
 

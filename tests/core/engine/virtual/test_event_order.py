@@ -1,4 +1,4 @@
-"""Ties: who of several is first at one moment is drawn, whatever the ranks; on the virtual clock and in forecasts."""
+"""Ties: the order of simultaneous events is drawn, whatever the ranks, in simulations and in forecasts."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_event_rounds_of_a_star_are_order_statistics(needed: int, seed: int, lat
 def test_deadline_includes_arrivals_at_the_same_moment(
     seconds: float, latency: float, slots: int, downloads: bool
 ) -> None:
-    """Whatever rounding makes of start + seconds + latency, in every round; the port lets so many through by then."""
+    """Whatever the rounding of start + seconds + latency, the port passes equally many messages in every round."""
     transfer = 0.1 if slots else 0.0
     link = {"latency": latency, "bandwidth": 8 * 12 / transfer if slots else None, "downloads": downloads}
     way = seconds + (latency + transfer) * (1 + downloads)

@@ -1,4 +1,4 @@
-"""The virtual clock: ports, late messages, deaths, speed of light."""
+"""The simulator: ports, late messages, deaths, decoding and downloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepared data: found again, never used when damaged, built by many at once."""
+"""The cache of prepared data: reused, rebuilt when damaged, built by many processes at once."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The examples in the docstrings give what they say."""
+"""Doctests of the data modules."""
 
 import doctest
 import importlib

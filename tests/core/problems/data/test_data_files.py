@@ -1,4 +1,4 @@
-"""The user's files: what goes in comes out, and what does not fit is named."""
+"""Users' data files: round trips of each format, and errors that name what does not fit."""
 
 import warnings
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def write_parquet(path: Path, table: Matrix) -> None:
 
 
 def write_svmlight(path: Path, table: Matrix) -> None:
-    # The last column is written even where it is 0: the format does not tell how many there are.
+    # The last column is written even where it is 0: the format does not state the number of columns.
     def entry(j: int, value: float) -> str:
         return f" {j + 1}:{float(value)!r}" if value or j == table.shape[1] - 2 else ""
 

@@ -1,4 +1,4 @@
-"""OpenML: placed files, no network, and what scikit-learn delivers."""
+"""OpenML: placed files, no network, and downloads of scikit-learn."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Bundled and synthetic sets: what the options promise."""
+"""Bundled and synthetic data sets, and their options."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Which column of a table is learnt: never one that nobody named."""
+"""The target column of a table: never one that was not named."""
 
 from pathlib import Path
 

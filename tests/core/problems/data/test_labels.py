@@ -1,4 +1,4 @@
-"""Names of classes are compared as they are written, in every kind of file."""
+"""Names of classes are compared as written, in every kind of file."""
 
 from __future__ import annotations
 

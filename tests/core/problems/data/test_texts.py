@@ -1,4 +1,4 @@
-"""Tables of samples in text: what is a feature, what is not, and where that is in the file."""
+"""Tables of samples in text: features, index columns, and places of errors in the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def noise(index: list[int] | None = None, name: str | None = None) -> pd.DataFra
 def test_load_text_excludes_the_index_of_to_csv(
     tmp_path: Path, start: str, name: str | None, suffix: str
 ) -> None:
-    """Sorted rows make it tell the label: refused by name, and what is numbered by chance where it has no name."""
+    """In sorted rows the index reveals the label.
+
+    It is refused by name, or recognised as a running number without a name.
+    """
     rows = {"0": range(12), "1": range(1, 13), "shuffled": np.random.default_rng(0).permutation(12) + 5}[
         start
     ]

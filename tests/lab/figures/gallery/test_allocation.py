@@ -1,4 +1,4 @@
-"""What a worker holds."""
+"""The figure of the allocation of parts to workers."""
 
 from __future__ import annotations
 

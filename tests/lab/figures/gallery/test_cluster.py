@@ -1,4 +1,4 @@
-"""A measured cluster, drawn."""
+"""The figure of a measured cluster."""
 
 from __future__ import annotations
 

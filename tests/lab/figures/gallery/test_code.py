@@ -1,4 +1,4 @@
-"""The heat map is the encoding matrix."""
+"""The figure of a code: a heat map of the encoding matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves show the trace's own numbers."""
+"""The figure of convergence: its curves are the columns of the trace."""
 
 from __future__ import annotations
 

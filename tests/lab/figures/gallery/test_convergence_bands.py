@@ -1,4 +1,4 @@
-"""Means of learning curves with confidence bands."""
+"""The figure of mean learning curves with confidence bands."""
 
 from __future__ import annotations
 

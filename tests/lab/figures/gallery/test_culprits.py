@@ -1,4 +1,4 @@
-"""Who makes the steps long."""
+"""The figure of culprits: the workers that make steps long."""
 
 from __future__ import annotations
 

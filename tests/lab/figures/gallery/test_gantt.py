@@ -1,4 +1,4 @@
-"""Every event of a round is a bar, and every bar lies in its round."""
+"""The Gantt chart: every event of a round is a bar within its round."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_gantt_leaves_workers_without_an_answer_open() -> None:
 
 
 def test_gantt_shows_simultaneous_computing_and_sending(traces: list[wb.Trace]) -> None:
-    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes: that is no answer
+    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes, which is not an answer
     assert bars(plain, "computes").offset is None
     trace = traces[0]
     kinds = trace.events["kind"].to_numpy()
@@ -140,7 +140,7 @@ def test_gantt_does_not_mark_idle_workers_as_cancelled(traces: list[wb.Trace]) -
     trace = traces[0]
     events = trace.events
     about = (events["round"] == 2) & ((events["rank"] == 3) | (events["to"] == 3))
-    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is no model
+    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is not a model
     kept = pd.concat([events[~about], stop])
     lazy = replace(trace, event_rows={name: kept[name].to_numpy() for name in kept})
     figure = gantt(lazy, 2)

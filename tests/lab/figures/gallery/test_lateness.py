@@ -1,4 +1,4 @@
-"""Who was late when."""
+"""The figure of lateness by worker and step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel coordinates: an axis a setting, a line a run."""
+"""The figure of parallel coordinates: an axis for each setting, a line for each run."""
 
 from __future__ import annotations
 

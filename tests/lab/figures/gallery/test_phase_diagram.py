@@ -1,4 +1,4 @@
-"""The phase diagram."""
+"""The phase diagram of the fastest scheme."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's ranking, drawn."""
+"""The figure of the planner's ranking."""
 
 from __future__ import annotations
 

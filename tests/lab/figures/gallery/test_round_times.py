@@ -1,4 +1,4 @@
-"""Boxes show the quantiles and the mean of the round times."""
+"""The figure of round times: boxes show quantiles and mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph is the plan's, and the strips are the samples that workers hold."""
+"""The figure of a tree: the graph of the plan, and the samples of each worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker holds, and how a parent decodes."""
+"""The figure of decode weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A setting as text gives the same experiment back, in YAML and through papermill."""
+"""A setting as YAML and as a papermill command: both give the same experiment back."""
 
 from __future__ import annotations
 

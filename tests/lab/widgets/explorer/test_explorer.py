@@ -1,4 +1,4 @@
-"""The explorer as a whole, without a page: change, look ahead, run, stop, look into a round, keep."""
+"""The explorer without a page: change, forecast, run, stop, open a round, save."""
 
 from __future__ import annotations
 

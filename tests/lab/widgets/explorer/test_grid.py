@@ -1,4 +1,4 @@
-"""The grid without a page: what is sent, in which order, and what is kept of what was asked."""
+"""The grid without a page: the columns that are sent, their order, and stored choices."""
 
 from __future__ import annotations
 

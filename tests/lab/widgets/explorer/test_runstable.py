@@ -1,4 +1,4 @@
-"""The table of runs without a page: mark, plot, compare, write, put away, delete after a question, run again, go on."""
+"""The table of runs without a page: select, plot, compare, write, archive, delete, run again, resume."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     table.mark("cr")
     table.archive()
     assert "archived: cr" in table.note.value
-    table.archive()  # none is marked: what is told now stands alone
+    table.archive()  # none is selected, so only this message is shown
     assert table.note.value == ""
     assert "are marked" in bad(table)
     assert "cr" not in set(table.grid.df["run"])

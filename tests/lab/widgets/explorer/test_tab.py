@@ -1,4 +1,4 @@
-"""A tab is found where it lies, and hears what happens."""
+"""Tabs of the explorer: discovery by file, and notifications."""
 
 from __future__ import annotations
 

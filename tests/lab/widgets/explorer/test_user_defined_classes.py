@@ -1,4 +1,4 @@
-"""What a cell defines, before or after the explorer is opened, is in its menus, with a form from its own fields."""
+"""Classes of a cell in the menus of an open or new explorer, with a form from their fields."""
 
 from __future__ import annotations
 

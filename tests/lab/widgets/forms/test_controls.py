@@ -1,4 +1,4 @@
-"""The explorer's left side: what the user does to it, what it then says, what it colours."""
+"""The controls of the explorer: user changes, resulting settings, and marks of errors."""
 
 from __future__ import annotations
 

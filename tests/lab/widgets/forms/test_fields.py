@@ -1,4 +1,4 @@
-"""Forms from metadata: every class of settings has one, and what stands in it reads back as the value it came from."""
+"""Forms from metadata: every class of settings has one, and the shown text is read back as the value."""
 
 from __future__ import annotations
 

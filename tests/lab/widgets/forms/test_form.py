@@ -1,4 +1,4 @@
-"""Forms: what the page sends, what listeners hear, what is coloured."""
+"""Forms: messages of the page, notifications of listeners, and marks of errors."""
 
 from __future__ import annotations
 

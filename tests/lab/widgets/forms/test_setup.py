@@ -1,4 +1,4 @@
-"""Several schemes on one cluster: shapes, verdicts, and the way from experiments to controls and back."""
+"""Several schemes on one cluster: shapes, verdicts, and conversion between experiments and controls."""
 
 from __future__ import annotations
 

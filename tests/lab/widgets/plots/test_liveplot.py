@@ -1,4 +1,4 @@
-"""The live plot: every view ends up with every row, whenever it came and whatever it missed."""
+"""The live plot: every view gets every row, whenever it was opened and whatever it missed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Slow(Run):
 
 
 def still(runs: list[Run]) -> LivePlot:
-    """A plot that looks at its runs only when it is told to."""
+    """A plot that reads its runs only on request."""
     plot = LivePlot()
     plot._follow = lambda: None  # type: ignore[method-assign]
     plot.show(runs)

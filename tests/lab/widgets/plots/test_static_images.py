@@ -1,4 +1,4 @@
-"""Pictures for readers without a kernel: what the page sends is in the notebook, and hidden where widgets are."""
+"""Static images for readers without a kernel: stored in the notebook, and hidden by widgets."""
 
 from __future__ import annotations
 

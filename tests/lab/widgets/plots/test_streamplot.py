@@ -1,4 +1,4 @@
-"""The stream widget: every view ends up with every round, whenever it came; a click opens a round."""
+"""The stream widget: every view gets every round, whenever it was opened; a click opens a round."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class View:
 
 
 def still(run: Run) -> StreamPlot:
-    """A plot that looks at its run only when it is told to."""
+    """A plot that reads its run only on request."""
     plot = StreamPlot()
     plot._follow = lambda run: None  # type: ignore[method-assign]
     plot.show(run)

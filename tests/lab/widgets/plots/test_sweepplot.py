@@ -1,4 +1,4 @@
-"""The live figure of a sweep: what the folder has, in three pictures, and buttons that fit."""
+"""The live figure of a sweep: the results in the folder, in three figures with buttons."""
 
 from __future__ import annotations
 

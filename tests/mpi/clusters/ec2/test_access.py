@@ -1,4 +1,4 @@
-"""Keys and ssh of machines on EC2, with real sshds that have got what the user data say."""
+"""Keys and ssh of machines on EC2, with real sshds that are configured by the user data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("hosts")  # the stand-in machines have fixe
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 240.0  # s, on a loaded machine
-# A machine: a home ($2) and a /run of its own, both in $1, but for Python's folder ($3); a name ($4).
+# A machine: a home ($2) and a separate /run, both in $1, except for Python's folder ($3); a name ($4).
 MACHINE = """
 set -e
 mkdir -p "$1/home" "$1/run/sshd" "$1/run/systemd/shutdown"
@@ -77,7 +77,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def await_free(address: str) -> None:
-    """Wait until nobody listens there any more: an sshd that was killed may be there for a moment."""
+    """Wait until nobody listens there: an sshd that was killed may remain for a moment."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with socket.socket() as probe, suppress(OSError):

@@ -1,4 +1,4 @@
-"""Whatever answers in AWS's place, a proxy's page, half an answer or nothing: one sentence, and no machine left."""
+"""Invalid answers in place of AWS's (a proxy's page, a partial answer, none): one sentence, and no machine left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong while machines are started or ended on EC2: nothing is left, or the user is told what is."""
+"""Failures while machines are started or ended on EC2: nothing is left, or the user gets a list of what is left."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_up_dry_run_that_is_refused_starts_nothing(ec2_world: World) -> None:
 
 
 def told(world: World, change: Any) -> None:
-    """Change what EC2 tells about each machine."""
+    """Change what EC2 returns about each machine."""
 
     def after(name: str, answer: dict[str, Any]) -> None:
         for reservation in answer.get("Reservations", []) if name == "DescribeInstances" else []:

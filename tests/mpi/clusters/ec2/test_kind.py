@@ -1,4 +1,4 @@
-"""The life of a cluster on EC2, against moto's server on loopback."""
+"""The life cycle of a cluster on EC2, on moto's server on loopback."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_ec2_run_does_not_restart_missing_machines(ec2_world: World) -> None:
     ec2_world.ec2.terminate_instances(InstanceIds=[cluster.fleet.machines()[-1]["InstanceId"]])
     with pytest.raises(ClusterError, match="1 of 4 are gone"):
         cluster.up()
-    assert len(ec2_world.alive()) == 3  # a run may go on there
+    assert len(ec2_world.alive()) == 3  # a run may continue there
 
 
 def test_ec2_up_after_automatic_shutdown(ec2_world: World) -> None:

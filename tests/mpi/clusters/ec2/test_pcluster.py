@@ -1,4 +1,4 @@
-"""AWS ParallelCluster's template and what belongs to it, checked by the tool itself and by AWS's own descriptions."""
+"""The template of AWS ParallelCluster and its scripts, checked by the tool itself and AWS's descriptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_tool = pytest.mark.skipif(
     TOOL is None,
     reason="pcluster is not installed (clusters/ec2/README.md says how); PCLUSTER names it elsewhere",
 )
-# moto does not tell a key's type, nor does it take disks of other sorts than EBS in a rehearsal of RunInstances.
+# moto does not return a key's type, and accepts only EBS disks in a dry run of RunInstances.
 GAPS = ("KeyPairValidator", "HeadNodeLaunchTemplateValidator", "ComputeResourceLaunchTemplateValidator")
 REGION = "us-east-1"
 

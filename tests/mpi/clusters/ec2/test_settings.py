@@ -1,4 +1,4 @@
-"""What a user may say about machines on EC2, what is refused in one sentence, and what they cost."""
+"""Settings of machines on EC2, refusals, and costs."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch
     fewer = cluster.without([notes.workers[0]])
     assert isinstance(fewer, Ssh)
     assert len(fewer.hosts) == 155
-    carried = clusters.rebuilt(cluster.carried())  # what the head is told
+    carried = clusters.rebuilt(cluster.carried())  # what the head receives
     assert isinstance(carried, Ssh)
     assert (carried.config, carried.identity) == (None, None)
     assert clusters.rebuilt(cluster.model_dump(mode="json")) == cluster  # found again by another process

@@ -1,4 +1,4 @@
-"""Commands of Slurm that answer with what Slurm never prints, are missing, or cannot be run: one sentence each.
+"""Commands of Slurm that print unexpected output, are missing, or cannot be run: one sentence each.
 
 Small scripts stand for the commands; they are really run.
 """

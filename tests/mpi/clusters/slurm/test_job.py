@@ -1,4 +1,4 @@
-"""The job's script, and what Slurm's commands answer, without Slurm."""
+"""The job script and the parsing of Slurm's commands, without Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on a real Slurm of three virtual nodes: one warm job, its deaths, its queue, and that nothing is left."""
+"""Runs on a real Slurm of three virtual nodes: one warm job, its endings, its queue, and clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slurm behind a login host: everything goes through one ssh, and the run folder comes home while the job runs."""
+"""Slurm behind a login host: one ssh connection, and a run folder that is mirrored during the job."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_login_host_run_survives_a_lost_connection(machine: SlurmMachine, far: C
             os.kill(process.pid, signal.SIGKILL)
     assert len(ended(run).rounds) == 150
     assert len(ended(attach(run.home)).rounds) == 150
-    (job,) = machine.jobs()  # still warm, but there is nobody any more who could use it
+    (job,) = machine.jobs()  # still warm, but nobody can use it
     going(far()).stop()
     assert job not in machine.jobs()
 

@@ -1,4 +1,4 @@
-"""Pools on another machine, of which an agent on this one stands for: what becomes of them once it is cut off."""
+"""Pools on another machine, which an agent on this one represents: what becomes of them once the connection is lost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_remote_pool_gives_up_an_agent_that_stops_mid_answer(module: str) -> Non
         with open(read, "rb", buffering=0) as half:  # noqa: PTH123 - a descriptor
             link._out = half
             began = time.monotonic()
-            for _ in range(2):  # and there is no other answer later on
+            for _ in range(2):  # and there is not another answer later
                 with pytest.raises(
                     ConnectionLost, match=r"^next: no whole answer \(11 of 16 bytes are missing\)$"
                 ):

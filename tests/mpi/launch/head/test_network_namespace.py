@@ -1,4 +1,4 @@
-"""A pool on this machine listens to nobody: it has no network but a loopback of its own."""
+"""A pool on this machine is in a network namespace with only a loopback, so that nobody can connect to it."""
 
 from __future__ import annotations
 

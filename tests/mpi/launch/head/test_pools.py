@@ -1,4 +1,4 @@
-"""Folders of pools that have ended do not stay."""
+"""Pools: folders and shared memory of finished pools are removed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_pools_sweep_removes_shared_memory_of_killed_pools(
 
 
 def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for ranks in a namespace of their own where /proc is mounted with hidepid."""
+    """The same as for ranks in a separate namespace where /proc is mounted with hidepid."""
 
     def hidden(*_: object) -> str:
         raise FileNotFoundError

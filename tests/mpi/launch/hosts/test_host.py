@@ -1,4 +1,4 @@
-"""How a host answers: word by word, and how far it is while something takes a while."""
+"""The answers of a host: step by step, with progress during long steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.mpi.launch.hosts.host import Host, answer
 
 
 class Worker(Host):
-    """Tells of every step; notes where nobody listens any more."""
+    """Report every step; note the absence of a listener."""
 
     left: int | None = None  # step in which it was given up
 

@@ -1,4 +1,4 @@
-"""Ranks that are forked: they are who mpiexec meant, and whoever of a nursery's family ends, nothing is left."""
+"""Forked ranks: they have the identity that mpiexec assigned, and no process remains when one of the others ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of ipyparallel: runs as on warm ranks, a look into every rank in between, and an end that leaves nothing."""
+"""Engines of ipyparallel: runs as on warm ranks, inspection of ranks in between, and clean-up."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def all_gone(pids: list[int]) -> bool:
 
 
 def processes_of(engines: Interactive) -> list[int]:
-    """Engines, whoever watches them, mpiexec, the controller and its children."""
+    """Return the engines, their watchers, mpiexec, the controller and its children."""
     assert engines.engine_cluster is not None
     return [*engines.engine_cluster.pids(), *(place.pid for place in engines.places)]
 

@@ -1,4 +1,4 @@
-"""The tab that asks the diagnosis: of runs that are shown or kept, and of files."""
+"""The tab of the diagnosis: of shown or saved runs, and of files."""
 
 from __future__ import annotations
 
