@@ -37,7 +37,7 @@ collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache folder of this test session."""
+    """Set the cache folder of this test session."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))

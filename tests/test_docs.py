@@ -40,7 +40,7 @@ def ids(paths: list[Path]) -> list[str]:
 
 
 def there(name: str) -> bool:
-    """Is a dotted name a module, or something in one?"""
+    """Return whether a dotted name is a module, or something in one."""
     module, rest = name, []
     while module:
         try:

@@ -48,7 +48,7 @@ def of_extra(name: str) -> list[str]:
 
 
 def locked() -> list[tuple[Requirement, list[str]]]:
-    """Every requirement of the lock with its hashes."""
+    """Return every requirement of the lock with its hashes."""
     lines = LOCK.replace("\\\n", "").splitlines()  # one line for each requirement
     entries = [line.split("--hash=") for line in lines if not line.lstrip().startswith("#")]
     return [(Requirement(entry[0].strip()), [h.strip() for h in entry[1:]]) for entry in entries]

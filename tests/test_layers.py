@@ -60,7 +60,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
 
 
 def names_of(module: object) -> set[str]:
-    """Values of a module that name files; those that are also plain words are left out."""
+    """Return the values of a module that name files, without those that are also plain words."""
     texts = (v for v in vars(module).values() if isinstance(v, str) and not v.startswith("_"))
     return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
 

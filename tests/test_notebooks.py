@@ -158,7 +158,7 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
 def test_user_defined_notebook_cell_without_pytorch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it defines then makes experiments of which one learns."""
+    """The cell's class then makes experiments, one of which learns."""
     define(YOURS)
     monkeypatch.setitem(sys.modules, "torch", None)
     (cell,) = (c.source for c in nbformat.read(YOURS, as_version=4).cells if "from torch" in c.source)

@@ -45,7 +45,7 @@ def arguments(thing: Any) -> Iterator[str]:
 
 
 def of_a_family(thing: Any) -> bool:
-    """Is it a scheme or a problem? All are used alike, as the examples of `get` on their pages show."""
+    """Return whether it is a scheme or a problem: all are used alike, as the examples of `get` show."""
     return isinstance(thing, type) and issubclass(thing, Scheme | ProblemArgs)
 
 
@@ -56,7 +56,7 @@ def test_public_name_is_described(name: str) -> None:
     assert text and text.splitlines()[0].strip(), "no summary"  # noqa: PT018
     assert ">>> " in text or name in NO_EXAMPLE or of_a_family(thing), "no example that runs"
     untold = [each for each in arguments(thing) if not re.search(rf"\b{each}\b", text)]
-    assert not untold, f"the docstring says nothing of {untold}"
+    assert not untold, f"the docstring does not mention {untold}"
 
 
 def test_site_reference_pages_have_names() -> None:
@@ -191,7 +191,7 @@ def test_site_pages_open_offline_light_and_dark(quick: Path, tmp_path: Path) -> 
 
 
 def screens(otherwise: Path) -> Path:
-    """Where pictures of what was seen go."""
+    """Return the folder for screenshots."""
     return Path(os.environ.get("WORKBENCH_SCREENS", otherwise))
 
 

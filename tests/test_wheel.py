@@ -150,7 +150,7 @@ def test_wheel_lab_serves_the_copied_notebooks(installed: Installed) -> None:
 
 
 def _answer(address: str, seconds: float = 60) -> bytes:
-    """What a server says once it is there."""
+    """Return what a server prints once it is up."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -234,7 +234,7 @@ NEEDED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [*wb.figures.names(), "moments", "save", "scheme_style", "speedups"])
 def test_figures_refuse_wrong_arguments(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each argument in turn: a figure, or one sentence that begins with the name of an argument."""
+    """For each wrong argument: a figure, or one sentence that begins with the name of an argument."""
     monkeypatch.chdir(tmp_path)
     figure = getattr(wb.figures, name)
     fields = signature(figure).parameters

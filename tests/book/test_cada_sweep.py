@@ -123,7 +123,7 @@ def test_with_a_tiny_constant_cada_is_distributed_adam(quick: Setting) -> None:
 
 
 def test_a_shorter_run_has_the_same_rounds(quick: Setting) -> None:
-    """So trying a quarter of the rounds first changes nothing; what is never reached is infinite."""
+    """Trying a quarter of the rounds first therefore changes nothing; a target that is never reached is infinite."""
     e = at(dict(experiments(quick, unit=0.1))[MEANT], 1.0, 120, seed=0)
     assert until(e, 2.0) == costs(run(e, events=False), 2.0)
     assert until(e.replace(rounds=8), 1e-9) == dict.fromkeys(COSTS, float("inf"))

@@ -50,7 +50,7 @@ def named(titles: list[str]) -> set[tuple[str, int]]:
 
 
 def illustrations(paper: int) -> set[tuple[str, int]]:
-    """What the docs name as having no numbers to recompute."""
+    """Return the figures that the docs list as having no numbers to compute again."""
     row = next(
         line
         for line in DOCS.read_text().splitlines()

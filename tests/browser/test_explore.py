@@ -61,7 +61,7 @@ def test_explorer_before_a_run(
 
 
 def reached_by_keyboard(me: User, page: Page) -> None:
-    """Every field in its order, and a slider by its keys."""
+    """Tab through all fields in their order, and move a slider by its keys."""
     me.field("children").focus()
     names: list[Any] = []
     for _ in range(12):
@@ -93,7 +93,7 @@ def fits(page: Page, picture: Callable[[str], Path]) -> None:
 
 
 def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
-    """Who holds what, the code, who wins: what is clicked there becomes a setting."""
+    """Click in the figures of allocation, code and phase diagram: the clicked setting is taken."""
     before = me.costs()
     me.slide("stragglers", 1)
     me.changed(before)

@@ -46,7 +46,7 @@ LOOKS = """() => [...document.querySelectorAll('.drawn .main-svg, .drawn .main-s
 
 
 def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
-    """Colours of all elements of a figure; the stream's legend is that of its raster, which is a scale."""
+    """Return the colours of all elements of a figure; the stream's legend is that of its raster, a scale."""
     page.evaluate(DRAW, json.loads(figure.to_json()))
     return page.evaluate(LOOKS.replace(".cbfill", ".cbfill, .legendpoints *") if name == "stream" else LOOKS)
 
@@ -73,7 +73,7 @@ def test_figure_on_a_dark_page_has_dark_colours(names: tuple[str, ...], page: Pa
 
 
 def shares(page: Page, figures: int = 1) -> Any:
-    """Of every figure: has it buttons, how many of them upload it, and what plotly.js knows of that."""
+    """Return for every figure whether it has buttons, how many upload it, and the configuration of plotly.js."""
     page.wait_for_function(DRAWN, arg=figures)
     return page.evaluate(SHARES)
 

@@ -218,7 +218,7 @@ def test_lecture_is_usable_by_keyboard(page: Page, noise: Noise, server: Server)
 
 @pytest.fixture
 def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """What `workbench lectures` starts, and the address that it prints."""
+    """Start `workbench lectures`; return the process and the printed address."""
     words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
     with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:

@@ -33,7 +33,7 @@ ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
 
 
 class Traffic:
-    """What comes over the page's web sockets."""
+    """The messages over the page's web sockets."""
 
     def __init__(self, page: Page) -> None:
         self.sizes: list[int] = []
@@ -44,13 +44,13 @@ class Traffic:
 
     @property
     def libraries(self) -> int:
-        """How often plotly.js came: nothing else is as large."""
+        """Return how often plotly.js was sent: no other message is as large."""
         return sum(size > 1_000_000 for size in self.sizes)
 
 
 @pytest.fixture
 def traffic(alone: None, page: Page) -> Traffic:
-    """What comes over the sockets of a page that nobody had before."""
+    """Return the messages over the sockets of a new page."""
     return Traffic(page)
 
 

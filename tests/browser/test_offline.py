@@ -164,7 +164,7 @@ TYPED = [  # what students type, and what only looks like a number
 
 
 def test_offline_answers_are_judged_as_in_python(shared: tuple[Page, Noise, list[str]]) -> None:
-    """The same verdict and words, whatever is typed; only finite numbers are judged at all."""
+    """The verdict and the text are the same for any input; only finite numbers are judged."""
     page = shared[0]
     desk = source("desk")
     judging = desk[desk.index("function readNumber") : desk.index("/** The lecture of this page")]
@@ -239,7 +239,7 @@ def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
 
 
 def different(here: Any, there: Any, path: str = "") -> list[str]:
-    """Where two figures differ, numbers by more than a share of them; unset fields count as missing."""
+    """Return where two figures differ, numbers by more than a share of them; unset fields count as missing."""
     here = here.tolist() if isinstance(here, np.ndarray | np.generic) else here
     if isinstance(here, dict):
         mine = {name: value for name, value in here.items() if value is not None}

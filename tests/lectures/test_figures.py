@@ -28,7 +28,7 @@ MOVES = [
 
 
 def ends(knobs: Knobs, name: str) -> list[Any]:
-    """The ends of a slider, or all choices of a menu."""
+    """Return the ends of a slider, or all choices of a menu."""
     line = next(line for line in knobs.lines() if line.name == name)
     if line.kind == "choice":
         return list(line.choices)

@@ -162,12 +162,12 @@ print("good", flush=True)
 
 
 def program(body: str, cell: str = CELL, **words: object) -> str:
-    """A program whose notebook begins with that cell."""
+    """Return a program whose notebook begins with that cell."""
     return (HEAD + body).format(cell=cell, **words)
 
 
 def good(text: str, timeout: float = 400, cwd: Path | None = None) -> None:
-    """Run a program; it says `good` at its end."""
+    """Run a program that prints `good` at its end."""
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, cwd=cwd
     )

@@ -18,7 +18,7 @@ def late_ones(times: Sequence[float], mu: float) -> set[int]:
 
 
 def conforms(seen: Seen, late: set[int], burst: int, window: int, most: int) -> bool:
-    """At most `most` different ones in the last `window` rounds, nobody again after `burst` rounds or more."""
+    """At most `most` different stragglers in the last `window` rounds, and none again after `burst` rounds or more."""
     r = len(seen)
     lately = set(late)
     for k in range(max(0, r - window + 1), r):

@@ -158,7 +158,7 @@ def test_laws_of_almost_constant_times_is_constant() -> None:
 
 
 def test_persistence_of_delays_common_to_all_workers_fits_no_law() -> None:
-    """Times of a round rise and fall together: independent workers would do otherwise."""
+    """Times of a round rise and fall together, unlike those of independent workers."""
     rng = np.random.default_rng(0)
     times = np.repeat(1 + rng.exponential(1.0, (80, 1)), 10, axis=1) * rng.uniform(0.98, 1.02, (80, 10))
     assert persistence(times).together > 0.9
@@ -244,7 +244,7 @@ def test_replay_with_common_start_keeps_rounds_together(tmp_path: Path) -> None:
 
 
 def test_slow_for_good_are_workers_without_a_transition() -> None:
-    """Of a chain nothing is known then: its next workers would be others."""
+    """A Markov chain reveals nothing then: the states of its next workers differ."""
     times = np.where(np.arange(12) < 3, 5.0, 1.0) * np.random.default_rng(0).uniform(0.97, 1.03, (40, 12))
     assert fit_markov(times) is None
     assert laws_of(times)[0].delays.kind == "heterogeneous"
@@ -256,7 +256,7 @@ def test_slow_for_good_are_workers_without_a_transition() -> None:
     seed=st.integers(0, 999), often=st.sampled_from([0.01, 0.1, 0.3]), rounds=st.sampled_from([20, 60, 360])
 )
 def test_slow_for_good_is_empty_where_all_straggle_alike(seed: int, often: float, rounds: int) -> None:
-    """At most in one case of twenty; where three of twelve are, they are found."""
+    """False alarms are at most one in twenty; three slow workers of twelve are found."""
     rng = np.random.default_rng(seed)
     alike = [slow_for_good(np.where(rng.random((rounds, 12)) < often, 10.0, 1.0)) for _ in range(40)]
     assert sum(found is not None for found in alike) <= 6

@@ -103,7 +103,7 @@ def test_fit_work_recovers_the_cost(
 
 @pytest.mark.parametrize("truth", [Work(fixed=1e-3), Work(per_sample=2e-5), Work(per_cell=2e-8)], ids=repr)
 def test_fit_work_takes_no_noise_for_a_slope(truth: Work) -> None:
-    """Of times that are off by 5 %, each: what is fitted is off by less, everywhere but far from all of them."""
+    """With times that are off by 5 % each, the fitted ones are off by less, except far from all of them."""
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     right = np.array([truth.seconds(s, p) for s, p in loads])
     off = []

@@ -53,7 +53,7 @@ def known() -> ClusterProfile:
 
 
 def test_simulated_measures_loads_in_turn_on_the_same_workers() -> None:
-    """Who is slow for good is so in all of them; who straggles in which round is not."""
+    """Persistently slow workers are slow in all of them; stragglers of single rounds are not."""
     delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
     one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
     late = [each.times > 3 * each.typical for each in (one, *others)]
@@ -124,7 +124,7 @@ def test_simulated_profile_recovers_every_delay_model(delays: dict[str, Any]) ->
 def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
     scheme: tuple[str, dict[str, Any]],
 ) -> None:
-    """Where a task takes as long whatever its load, its first part is there no sooner than its last."""
+    """Where a task takes equally long whatever its load, its first part is not there before its last."""
     delays = {"kind": "exponential", "mean": 5e-3}
     found = simulated(truth(delays=delays, seed=3), rounds=60)
     name, args = scheme
@@ -240,7 +240,7 @@ def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: Cluste
 
 
 def test_profile_counts_relays(known: ClusterProfile) -> None:
-    """On full cores: of a ring's worker as much as of a star's, and in a tree one after another at the end."""
+    """On full cores, the worker of a ring counts like that of a star, and relays of a tree count one after another."""
     there = known.replace(hosts=(known.hosts[0].replace(cores=2),))
     problem = {"samples": 600, "features": 20}
     tree = {"children": 3, "layers": 2, "stragglers": 0}

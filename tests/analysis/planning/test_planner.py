@@ -81,7 +81,7 @@ def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
 def test_plan_winner_wins_on_the_true_cluster(
     shift: float, spread: float, latency: float, bandwidth: float, seed: int
 ) -> None:
-    """All candidates on the cluster as it really is, by the event engine: none is much quicker than the winner."""
+    """All candidates run on the true cluster by the event engine: none is much faster than the winner."""
     rate = 1 / (shift * max(spread, 1e-6))
     truth: dict[str, Any] = {
         "delays": {"kind": "shifted_exponential", "shift": shift, "rate": rate},
@@ -194,7 +194,7 @@ def test_plan_for_other_machines_of_the_kind() -> None:
 
 
 def test_plan_choice_is_forecast_for_the_planned_machines() -> None:
-    """By the profile as it was measured, whatever the seed."""
+    """By the profile as measured, whatever the seed."""
     delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
     best = advise(profile, schemes=["GC"]).best
@@ -312,7 +312,7 @@ def learnt(*schemes: str) -> Advice:
 
 
 def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
-    """It goes through the models of every exact scheme; with the full gradient, D-Adam still goes its own way."""
+    """It goes through the models of every exact scheme. With the full gradient, D-Adam still differs."""
     by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
     assert {name for name, choice in by_scheme.items() if not choice.exact} == {"SGD"}
     assert by_scheme["D-SGD"].source == by_scheme["UMW"].source
@@ -389,7 +389,7 @@ def test_plan_first_choice_is_independent_of_other_candidates() -> None:
 
 
 def test_plan_headline_agrees_with_order_and_wins() -> None:
-    """Of choices one of which is quicker on average, the other more often, both are named."""
+    """If one choice is faster on average and another more often, both are named."""
     once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert once.headline == f"Quickest: {once.best.name}"
     first, second, *others = once.choices
@@ -499,7 +499,7 @@ def test_plan_table_and_text() -> None:
 
 
 def test_plan_ranks_no_scheme_that_a_run_refuses() -> None:
-    """Of Lagrange codes on 84 workers some keep too few digits."""
+    """Some Lagrange codes on 84 workers keep too few digits."""
     profile = measured(6, "straggle", 1e-3, 4e5)
     args = {"samples": 1680, "features": 50}
     advice = advise(profile, schemes=["LCC"], workers=84, problem_args=args)

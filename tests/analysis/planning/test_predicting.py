@@ -71,7 +71,7 @@ def test_predicted_rounds_vary_with_the_slow_workers() -> None:
 
 @pytest.mark.parametrize("count", [FEW, SEEDS])
 def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> None:
-    """Of logarithms drawn from a normal law: over many intervals, each with one more draw."""
+    """Logarithms are drawn from a normal distribution: many intervals, each with one more draw."""
     all_ = resampling("shifted_exponential")
     blank = candidate(all_, "UMW", {})
     rng = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_predicted_interval_is_at_least_the_forecast_error() -> None:
 
 
 def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
-    """One of known first rounds, where who is slow is slow for good; its runs are as these, unless given."""
+    """A candidate with known first rounds and persistently slow workers; its runs are the same, unless given."""
     blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
     runs = table.ravel("F")[:SEEDS] if seconds is None else seconds
     return Candidate(**{**blank, "seconds": runs, "table": table})

@@ -31,7 +31,7 @@ def test_search_finds_the_best_of_all_settings() -> None:
 
 
 def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
-    """As in the authors' search; without one no load costs anything, and the least comes first of equals."""
+    """As in the authors' search: without a slope no load costs anything, and the smallest is first among equals."""
     table = tmp_path / "times.csv"
     table.write_text(
         "worker,iteration,seconds\n"

@@ -110,7 +110,7 @@ def test_trials_count_the_rounds_of_the_runs() -> None:
 def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     scheme: str, args: dict[str, Any], share: float
 ) -> None:
-    """So they come to the loss, with about as many answers."""
+    """They reach the loss with about as many answers."""
     e = experiment(scheme, args)
     target = reference(e, 30, None, 0.05, EFFORT)
     assert portion(e) == pytest.approx(share)
@@ -139,7 +139,7 @@ def test_trials_vary_an_optimisers_own_step_around_its_centre() -> None:
 
 
 def test_reduced_samples_keep_the_times_of_workers() -> None:
-    """Who is late must not depend on how many samples are learnt from."""
+    """The late workers must not depend on the number of samples."""
     e = experiment("SGD", {"stragglers": 2}, problem_args={"samples": 2400, "features": 20}, rounds=5)
     few = reduced(e, 240)
     assert few.shape()[0] == 240

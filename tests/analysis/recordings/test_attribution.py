@@ -62,7 +62,7 @@ def test_p_values_of_equal_workers_are_rarely_small(
 @pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("memory", [0.0, 3.0])
 def test_p_values_have_the_stated_false_alarm_rate(memory: float, count: int) -> None:
-    """At 5 %, where six workers' lateness remembers, and where it does not."""
+    """At 5 %, with autocorrelated lateness of six workers, and without."""
     wrong = 0
     for number in range(count):
         rng = np.random.default_rng([number, 9])

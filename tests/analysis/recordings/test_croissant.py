@@ -17,7 +17,7 @@ TIMES: Array = np.array([[1.0, 2.0], [1.5, 2.5]])
 
 
 def words(value: Any) -> set[str]:
-    """All keys, and all types, of a document; its context apart."""
+    """Return all keys, and all types, of a document without its context."""
     if isinstance(value, dict):
         keys = {key for key in value if not key.startswith("@")} | {str(value.get("@type", ""))}
         return keys.union(*(words(each) for key, each in value.items() if key != "@context"))
@@ -25,7 +25,7 @@ def words(value: Any) -> set[str]:
 
 
 def test_croissant_metadata_use_only_terms_of_the_format() -> None:
-    """Of its own context, or schema.org's, which is its vocabulary."""
+    """Return whether a term is in its own context, or in schema.org, its vocabulary."""
     told = recording(TIMES).croissant()
     schema = {
         "name",

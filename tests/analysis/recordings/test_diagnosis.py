@@ -209,7 +209,7 @@ def test_diagnose_a_recorded_run_names_port_and_decoding() -> None:
 
 
 def computed(seed: int, slow: int = -1, busy: int = -1) -> wb.traces.Recording:
-    """Two hosts, of two workers each; cores wander by a tenth, one may be slow, beside one somebody may be busy."""
+    """Two hosts of two workers each: cores vary by a tenth, one may be slow, and one may have a busy neighbour."""
     rng = np.random.default_rng([seed, 43])
     host = np.array([0, 0, 1, 1])
     work = np.exp(0.1 * remembering(30, 2, 3.0, rng)[:, host] + 0.01 * rng.normal(size=(30, 4)))
@@ -302,7 +302,7 @@ def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatc
 
 
 class Elsewhere(UnitArgs):  # without a name, so that other tests do not find it
-    """Of somebody else."""
+    """A problem of another package."""
 
 
 class Here(UnitArgs):

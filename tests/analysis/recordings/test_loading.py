@@ -188,7 +188,7 @@ def test_load_pytorch_profiles(tmp_path: Path) -> None:
 
 
 def profiled(worker: int, slow: float, folder: Path) -> None:
-    """PyTorch's own profile of a worker with two linear layers, of which the second takes longer by some seconds."""
+    """Write a profile of PyTorch: a worker with two linear layers, the second of which is slower."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
 
     def forward(self: Any, x: Any) -> Any:
@@ -210,7 +210,7 @@ def profiled(worker: int, slow: float, folder: Path) -> None:
 
 
 def test_load_a_real_profile_and_diagnose_its_slow_layer(tmp_path: Path) -> None:
-    """Of three workers, made by PyTorch here and now."""
+    """Make profiles of three workers with PyTorch."""
     for worker in range(3):
         profiled(worker, 0.05 if worker == 1 else 0.001, tmp_path)
     found = wb.traces.load(tmp_path)

@@ -28,7 +28,7 @@ def experiment(scheme: str, law: dict[str, Any], seed: int, **more: Any) -> wb.E
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law["kind"])
 @pytest.mark.parametrize("link", [{}, {"bandwidth": 1e6, "latency": 1e-4}])
 def test_mitigation_saves_what_it_predicts(law: dict[str, Any], link: dict[str, float]) -> None:
-    """The same stragglers again (the same seed): who is slow for good stays who it is."""
+    """With the same seed, the stragglers and the persistently slow workers are the same."""
     e = experiment("UMW", law, 1, link=link)
     run = wb.run(e)
     found = [one for one in wb.diagnose(run).mitigations or () if not one.what.startswith("leaving")]
@@ -69,7 +69,7 @@ def test_mitigations_report_that_nothing_can_be_gained() -> None:
 
 
 def test_mitigations_rarely_predict_a_gain_by_chance() -> None:
-    """Where nothing helps, the best of many would look better than it is if it were judged by what it was chosen by."""
+    """Where nothing helps, the best of many looks better than it is if it is judged by the steps that chose it."""
     promised = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

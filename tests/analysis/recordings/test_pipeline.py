@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError
 def job(
     stages: int, batches: int, forward: float = 1.0, backward: float = 2.0, replicas: int = 2
 ) -> pd.DataFrame:
-    """All forward computations, then all backward ones, without transfers: recorded as they would run."""
+    """All forward computations, then all backward ones, without transfers."""
     rows = []
     for step in range(2):
         for replica in range(replicas):

@@ -80,7 +80,7 @@ def test_recording_detects_a_worker_in_other_units(worker: int, factor: float) -
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
 def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:
-    """Not where that is three steps at most: a job is held up once in a while, or compiles first."""
+    """Up to three steps are accepted: a job is delayed sometimes, or compiles first."""
     rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["step"] >= step, factor, 1.0))
     if 3 <= step <= 9:
         with pytest.raises(SettingError, match=rf"row {5 * step + 1}: .*before.*Bring all to one unit"):
@@ -90,7 +90,7 @@ def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:
 
 
 def test_recording_takes_no_waiting_for_a_change_of_units() -> None:
-    """Somebody becomes slow halfway: until then the others wait for next to nothing."""
+    """A worker becomes slow halfway; until then the others wait for almost nothing."""
     slow = (JOB["worker"] == 3) & (JOB["step"] >= 5)
     work = JOB.assign(phase="compute", seconds=JOB["seconds"] + slow)
     late = (JOB["step"] >= 5) & (JOB["worker"] != 3)

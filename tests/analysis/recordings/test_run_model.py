@@ -48,7 +48,7 @@ def run(scheme: str, **more: Any) -> wb.Trace:
 def test_rounds_of_measured_times_equal_the_run(
     scheme: str, args: dict[str, int], link: dict[str, float]
 ) -> None:
-    """Of work that was cut off only the least is known, which changes no round: nobody had waited for it."""
+    """Only a lower bound of cancelled work is known. It changes no round, since nobody waited for it."""
     trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
     again = Rounds.of(trace).lasting()
     np.testing.assert_allclose(again, np.diff(trace.columns["time"], prepend=0.0), rtol=1e-6)

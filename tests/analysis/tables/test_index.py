@@ -43,7 +43,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def fresh(root: Path) -> pd.DataFrame:
-    """The table as somebody sees it who has no index."""
+    """Return the table as read without an index."""
     file_of().unlink(missing_ok=True)
     return wb.runs(root).table
 

@@ -124,7 +124,7 @@ class TestReal:
     def test_replay_arrivals_refuses_a_damaged_log(
         self, tmp_path: Path, real: Path, field: int, value: int
     ) -> None:
-        """It went on for ever where a worker was to send an answer that it never does."""
+        """It used to wait for ever for an answer that a worker never sends."""
         folder = shutil.copytree(real, tmp_path / "run")
         (folder / SUMS).unlink()
         log = np.fromfile(folder / "arrivals" / "0.i64", dtype=np.int64).reshape(-1, 3)

@@ -97,7 +97,7 @@ optimiser: tiny_descent
 
 
 def install(folder: Path, name: str, source: str, points: dict[str, str]) -> Path:
-    """What pip does."""
+    """Install a package as pip does."""
     (folder / f"{name}.py").write_text(source)
     info = folder / f"{name}-0.1.dist-info"
     info.mkdir()
@@ -117,7 +117,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def python(folder: Path, *words: str) -> str:
-    """What another process says that finds the packages in a folder."""
+    """Return the output of another process that finds the packages in a folder."""
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -131,7 +131,7 @@ def python(folder: Path, *words: str) -> str:
 
 
 def test_plugins_are_listed_without_an_import(tiny: Path) -> None:
-    """What is forked afterwards must not have threads of somebody else's."""
+    """A process that is forked later must not have threads of a plug-in."""
     script = """
 import sys
 from workbench.mpi.launch.rank.main import imported

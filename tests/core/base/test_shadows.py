@@ -13,7 +13,7 @@ SCRIPT = "import workbench as wb\nprint(len(wb.run(wb.Experiment(scheme='UMW', w
 
 
 def last_line(*command: str, folder: Path) -> str:
-    """What a process says last."""
+    """Return the last line of a process's output."""
     env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     return (done.stdout + done.stderr).strip().splitlines()[-1]

@@ -196,7 +196,7 @@ def test_check_finds_a_program_that_waits_for_nothing() -> None:
 
 
 class FirstComes(Constant):
-    """Draws that hang on who asks first."""
+    """Draws that depend on the order of calls."""
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         DRAWN.append(round)

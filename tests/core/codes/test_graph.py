@@ -52,7 +52,7 @@ def test_random_regular_decodes_a_hundred_thousand_workers(degree: int, late: fl
 
 
 def test_random_graphs_are_expanders() -> None:
-    """Second eigenvalue of a random 4-regular graph: 2 sqrt(3), but for a little."""
+    """The second eigenvalue of a random 4-regular graph is nearly 2 sqrt(3)."""
     code = random_regular(2000, 4)
     held = code.matrix()
     adjacent = held.T @ held - 4 * np.eye(code.parts)

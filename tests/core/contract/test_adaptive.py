@@ -71,7 +71,7 @@ def test_adaptive_changes_are_in_the_trace(steered: wb.Trace, tmp_path: Any) -> 
 
 
 def test_adaptive_configuration_ends_between_rounds() -> None:
-    """With constant times, which need no guess, every round takes what the scheme of its stretch takes."""
+    """With constant times, which need no estimate, every round takes the time of its configuration."""
     law = {"kind": "constant", "shift": 1e-3}
     e = experiment(**CODED, delays=law, rounds=20, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=False)
@@ -124,7 +124,7 @@ def test_adaptive_false_changes_are_rare() -> None:
 
 
 def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
-    """It begins by taking half the samples for half the time, finds that wrong, and goes back."""
+    """It first takes half the samples for half the time, finds that wrong, and changes back."""
     law = {"kind": "exponential", "mean": 0.01}
     e = experiment(**CODED, delays=law, rounds=300, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=False)
@@ -138,7 +138,7 @@ def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
 
 
 def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seldom somebody takes twelve times as long, which a code hides: to wait for all looks cheap until it happens."""
+    """Rarely a worker takes twelve times as long, which a code hides. Waiting for all looks cheap until then."""
     law = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
     runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
     best = [

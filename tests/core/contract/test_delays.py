@@ -104,7 +104,7 @@ LAWS = [kind for kind in delay_models() if delay_models()[kind].__module__.start
 
 @given(st.sampled_from(sorted(set(LAWS) - {"replay"})), st.integers(0, 2**40), st.integers(0, 20))
 def test_delay_stream_draws_are_keyed_by_worker_and_round(kind: str, seed: int, round: int) -> None:
-    """A worker's draw depends on seed, round and worker; not on who asks first or how many there are."""
+    """A worker's draw depends on seed, round and worker, not on the order of calls or the number of workers."""
     small, large = (DelayStream(build({"kind": kind}), seed, n) for n in (5, 8))
     large.draw(0)
     np.testing.assert_array_equal(small.draw(round), large.draw(round)[:, :5])
@@ -302,7 +302,7 @@ def test_recorded_ec2_times_are_complete() -> None:
 
 @pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
 def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
-    """Refused under its own names; under ours every worker keeps its times, ties and all."""
+    """Refused under its own names. Under ours, every worker keeps its times, including ties."""
     with pytest.raises(wb.SettingError, match=r"lacks columns \['seconds', 'step'\]; it has"):
         recorded(str(ALIBABA))
     job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
@@ -321,7 +321,7 @@ def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
 def test_recorded_ec2_workers_stay_slow() -> None:
-    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code never."""
+    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code does not."""
     delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
     common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}
     umw = wb.forecast(wb.Experiment(scheme="UMW", **common, delays=delays))

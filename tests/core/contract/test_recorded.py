@@ -185,7 +185,7 @@ def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: s
 def test_recorded_times_have_the_stated_unit(
     tmp_path: Path, column: str, unit: str | None, per_second: float
 ) -> None:
-    """By the column's name, or by `unit`; without either the argument's name says it: seconds = "took"."""
+    """By the column's name, or by `unit`. Without either, the error names the argument: seconds = "took"."""
     times = np.array([[0.05, 0.06], [0.07, 0.055]])
     rows = [
         {"worker": str(w), "step": str(t), column: repr(float(times[t, w] * per_second))}
@@ -248,7 +248,7 @@ def test_recorded_phases_and_samples_are_read_alike(tmp_path: Path) -> None:
 
 
 def test_recorded_refuses_an_unknown_host(tmp_path: Path) -> None:
-    """A run's master has none; a missing one of a frame is refused as an empty field of a file is."""
+    """A run's master has none. A missing host of a frame is refused like an empty field of a file."""
     frame = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.2]})
     made = wb.traces.Recording.of_rows(frame.assign(host=["", "NA", "b"]), "mine")
     assert made.frame["host"].tolist() == ["", "NA", "b"]

@@ -60,7 +60,7 @@ class TestRing:
 
     @given(st.integers(3, 7), st.integers(1, 23), st.integers(0, 99))
     def test_ring_slice_that_overtakes_is_kept_for_its_step(self, n: int, floats: int, seed: int) -> None:
-        """Where a message's time is drawn by its length, what was sent later may come first."""
+        """Where a message's time depends on its length, a later message may arrive first."""
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
         plan, found = Explicit().plan(n, 3 * n), []

@@ -36,7 +36,7 @@ def test_sharing_equal_tasks_end_together() -> None:
 
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
-    """Until who is before the master has had a slice, or is done; nothing where a core is idle."""
+    """Return the wait until each task before the master has had a slice, or is done; zero where a core is idle."""
     before = [min(a + b, SLICE) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 
@@ -78,7 +78,7 @@ def test_sharing_cancelled_workers_finish_their_piece(cores: float, piece: float
 
 
 def test_sharing_short_tasks_finish_within_a_slice() -> None:
-    """Who decides that the rest is not needed gets no core sooner; long tasks are left where they are."""
+    """The decision that the rest is not needed frees no core earlier; long tasks are unchanged."""
 
     def share(shift: float) -> float:
         fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 8}

@@ -172,7 +172,7 @@ SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks
 
 
 def failing(tmp_path: Path, where: str) -> dict[str, Any]:
-    """Fields of an experiment all of whose parts are a user's own, one method of which fails."""
+    """Return the fields of an experiment with user-defined parts, one method of which fails."""
     file = tmp_path / f"{where}.py"
     file.write_text(FAILING.replace('WHERE = ""', f'WHERE = "{where}"'))
     own = {"scheme": f"{file}:Half", "problem": f"{file}:BowlArgs", "optimiser": f"{file}:Slowly"}

@@ -105,7 +105,7 @@ def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: i
 
 
 def threads() -> list[int]:
-    """Of the linear algebra libraries; scikit-learn brings a pool for other things."""
+    """The pools of the linear algebra libraries; scikit-learn has another pool."""
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 

@@ -50,7 +50,7 @@ def net(**args: Any) -> wb.Experiment:
 
 
 def plain(e: wb.Experiment) -> list[float]:
-    """Losses of a loop that anybody would write: all samples, their mean loss, one step, again."""
+    """Return the losses of a plain loop: all samples, their mean loss, one step, and again."""
     args = e.problem_spec.own()
     kind = getattr(torch, e.problem_spec.precision)
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def test_torch_problem_on_eight_real_ranks_with_every_scheme(
 def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
     precision: str, workers: int, tmp_path: Path
 ) -> None:
-    """What a test, or a cell, defines goes to the ranks by value; its source stays with the run."""
+    """Classes of a test, or of a cell, are sent to the ranks by value; their source is stored with the run."""
 
     def tiny() -> nn.Module:
         return nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))

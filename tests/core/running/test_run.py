@@ -68,7 +68,7 @@ def test_run_rows_appear_during_the_run_and_never_change(scheme: str) -> None:
 
 
 class Stopping(Noting):
-    """Asks for its own end in a certain round."""
+    """A run that stops itself in a given round."""
 
     at = 11
 
@@ -178,7 +178,7 @@ print(found)
 
 
 def test_simulated_run_pauses_while_it_is_read() -> None:
-    """Else NumPy's calls of who looks wait for Python's lock one by one: three pictures a second instead of ten."""
+    """Otherwise the reader's NumPy calls wait for Python's lock: three pictures a second instead of ten."""
     run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
     assert isinstance(run, SimulatedRun)
     rounds = lambda: len(run.line.times)  # noqa: E731

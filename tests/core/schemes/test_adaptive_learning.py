@@ -107,7 +107,7 @@ def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
 
 
 def test_gcada_group_members_draw_their_own_batches() -> None:
-    """xi_m, not xi_g: who is fastest decides which mini-batch is used, and the same seed gives the same bits."""
+    """xi_m, not xi_g: the fastest member decides which mini-batch is used, and equal seeds give equal bits."""
     args = {"groups": 3, "max_age": 1, "batch": 5}
     first, again = run("G-CADA", args), run("G-CADA", args)
     assert first.same(again)

@@ -39,7 +39,7 @@ GIVEN_SLOW = {"FRC": wb.theory.frc_error_given_slow, "CRC": wb.theory.crc_error_
 
 
 def enumerated(code: GradientCode, q: float) -> float:
-    """Expected error over all survivor sets; averaged over who is slow, workers straggle independently."""
+    """Return the expected error over all survivor sets, averaged over the slow workers."""
     n, total = code.workers, code.workers * q**code.workers
     for r in range(1, n + 1):
         errors = [code.decode(answered).residual for answered in combinations(range(n), r)]
@@ -106,7 +106,7 @@ def test_agc_accesses_follow_proposition_1(scheme: str) -> None:
 
 
 def test_agc_accesses_over_all_runs_follow_proposition_1() -> None:
-    """Averaged over who is slow: (p_slow p_ss + (1 - p_slow) p_as)^s for every part."""
+    """Averaged over the slow workers: (p_slow p_ss + (1 - p_slow) p_as)^s for every part."""
     runs = [experiment("CRC", 5, seed=seed, active_straggles=0.3, shuffle="random") for seed in range(250)]
     shares = np.array([missed(e, simulated(e)[0]).mean() for e in runs])
     expected = wb.theory.missed_shuffled(S, SLOW, P_SS, 0.3)

@@ -108,7 +108,7 @@ def test_sparse_parts_without_a_holder_are_covered_or_unused() -> None:
 
 
 def test_sgc_shuffling_spreads_the_missed_parts() -> None:
-    """What paper 4 leaves for later: with fixed places the parts of slow workers are missed, shuffled all alike."""
+    """Future work of paper 4: with fixed places the parts of slow workers are missed, with shuffling all equally."""
     apart = {}
     for shuffle in ("none", "random"):
         own = {"straggling": Q, "decoding": "sum", "shuffle": shuffle}

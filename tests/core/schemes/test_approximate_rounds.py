@@ -12,7 +12,7 @@ from workbench.core.running.simulated import timeline
 
 
 def test_shuffling_moves_parts_but_not_stragglers() -> None:
-    """With this seed a fixed code loses a whole group of parts in most rounds; moved about, workers lose it seldom."""
+    """With this seed a fixed code loses a whole group of parts in most rounds; with shuffling this is rare."""
     lines = {k: simulated(experiment("FRC", 40, shuffle=k, seed=0))[0] for k in ("none", "random", "cyclic")}
     lossy = {kind: np.array(line.residuals) > 0.5 for kind, line in lines.items()}
     for kind in ("random", "cyclic"):

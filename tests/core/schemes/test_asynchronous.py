@@ -61,7 +61,7 @@ def test_asgd_stale_answers_have_less_weight() -> None:
 def test_asgd_forecast_counts_decoding(
     delays: dict[str, Any], link: dict[str, Any], buffer: int, seed: int
 ) -> None:
-    """It keeps the master from the answers that come meanwhile."""
+    """Decoding delays the answers that arrive meanwhile."""
     spec = {**SPEC, "scheme": "FedBuff", "scheme_args": {"buffer": buffer}, "rounds": 12, "seed": seed}
     forecasts(FedBuff, {**spec, "delays": delays, "link": link, "decode_rate": 200.0})
 

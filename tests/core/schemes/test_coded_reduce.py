@@ -49,7 +49,7 @@ def test_cr_worked_example_decoding() -> None:
 
 
 def test_cr_worked_example_by_hand() -> None:
-    """No engine: what goes in and what comes out of relay (1,1)."""
+    """Without an engine: the messages that relay (1,1) receives and sends."""
     plan = EXAMPLE.plan(12, 15)
     program = EXAMPLE.program(Node(1, plan, 1, 15, None, lambda: 0.0))
     assert isinstance(next(program), Recv)

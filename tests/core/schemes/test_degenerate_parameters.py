@@ -48,7 +48,7 @@ def pairs(n: int) -> list[tuple[Named, Named]]:
 
 
 def per_task(delays: dict[str, Any]) -> bool:
-    """Whether a worker's time does not depend on the parts that its load is cut into."""
+    """Return whether a worker's time is independent of the parts that its load is cut into."""
     return delays.get("per") != "part"
 
 

@@ -86,7 +86,7 @@ def test_drop_compute_threshold_pays_if_few_workers_are_slow() -> None:
 
 
 def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
-    """Micro-batches computed over those of a round, times how much shorter it gets: a loop over the drawn times."""
+    """Return the computed share of micro-batches times the speedup of a round: a loop over the drawn times."""
     gains = []
     for r in range(rounds):
         done = drawn(e, r)
@@ -98,7 +98,7 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 
 @pytest.mark.parametrize("kind", ["markov", "heterogeneous", "shifted_exponential"])
 def test_drop_compute_threshold_equals_the_authors_program(kind: str) -> None:
-    """None of 150 other thresholds computes more a second; with nobody slow, nothing is left out."""
+    """None of 150 other thresholds computes more in a second. Without slow workers nothing is omitted."""
     laws: dict[str, dict[str, Any]] = {
         "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},

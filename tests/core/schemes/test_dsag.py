@@ -57,7 +57,7 @@ def test_dsag_forecast_charges_decoding_over_batches(
 
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_dsag_commit_has_the_newest_gradient_of_every_piece(pieces: int) -> None:
-    """Beside a plain table of what had come when."""
+    """Compare with a plain table of the arrivals."""
     e = experiment(pieces=pieces, samples=N * pieces, delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)
     turns = dict.fromkeys(range(1, N + 1), 0)

@@ -39,7 +39,7 @@ def shards() -> tuple[list[Array], list[Array]]:
 
 
 def gradient(X: Array, y: Array, model: Array) -> Array:
-    """Of the mean squared error / 2 and the regularisation."""
+    """Return the gradient of the mean squared error / 2 and the regularisation."""
     return np.asarray(X.T @ (X @ model - y) / len(y) + L2 * model)
 
 

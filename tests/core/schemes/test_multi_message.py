@@ -108,7 +108,7 @@ def test_mmc_mean_equals_the_theory(args: dict[str, Any], order: int | list[int]
 
 
 def worker_program(scheme: GCMMC, rank: int) -> list[tuple[list[int], int, np.ndarray]]:
-    """What a worker of Example 1 sends: parts done by then, number, coefficients."""
+    """Return the messages of a worker of Example 1: finished parts, number, coefficients."""
     plan, sent, done = scheme.plan(6, 6), [], list[int]()
     program = scheme.program(Node(rank, plan, 1, 6, None, lambda: 0.0))
     assert isinstance(next(program), Recv)
@@ -157,7 +157,7 @@ def received(scheme: GCMMC, arrivals: list[tuple[int, int]]) -> Commit | None:
     assert isinstance(next(program), Send)
     effect = program.send(None)
     for rank, number in arrivals:
-        assert isinstance(effect, Recv), "it was done before"
+        assert isinstance(effect, Recv), "it was computed already"
         (kind,) = effect.match.keys() - {"lost"}
         effect = program.send(Message(rank, kind, 0, number, sent[rank][number][2]))
     if isinstance(effect, Recv):

@@ -12,7 +12,7 @@ from workbench.core.contract.weights import VersionedWeights
 
 
 def test_pgc_commit_has_the_newest_gradients_of_answering_workers() -> None:
-    """Beside a plain table of who computed which part when, from who was in time."""
+    """Compare with a plain table of the computed parts, made from the answers that were in time."""
     e = experiment(40)
     line, commits = simulated(e)
     newest = np.zeros((N, N), dtype=int)  # worker, part -> model of its newest gradient there

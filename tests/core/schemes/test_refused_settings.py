@@ -70,4 +70,4 @@ def test_scheme_refusal_is_one_sentence_with_working_advice(
             return
         except wb.SettingError as error:
             args = advised(str(error), args)
-    pytest.fail(f"the advice leads nowhere: {args}")
+    pytest.fail(f"the advice does not work: {args}")

@@ -16,7 +16,7 @@ from workbench.core.theory import async_rate, async_staleness
 
 
 def ages(e: wb.Experiment) -> list[int]:
-    """Of every answer that was committed, in commits."""
+    """Return the staleness of every committed answer, in commits."""
     commits = Coefficients(e.plan)
     timeline(e, commits, events=False)
     found = []

@@ -30,7 +30,7 @@ LISTED = '__all__ = ["listed_time"]\ndef listed_time(): return 1\ndef helper(): 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """One more place to look in, forgotten afterwards."""
+    """Add a folder to the search path for a while."""
     before = set(vars(theory)), set(sys.modules)
     theory.__path__.append(str(tmp_path))
     yield tmp_path

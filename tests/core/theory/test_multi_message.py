@@ -125,7 +125,7 @@ def test_several_messages_against_monte_carlo(
 def test_uncovered_and_too_few_against_enumeration(
     size: int, chances: list[float], data: st.DataObject
 ) -> None:
-    """Every way that `size` workers on a circle can have sent 0 to l messages."""
+    """Return every way in which `size` workers on a circle can have sent 0 to l messages."""
     most = data.draw(st.integers(1, min(size, 3)))
     m, needed = data.draw(st.integers(1, size)), data.draw(st.integers(1, most * size))
     sent = np.array(chances[: most + 1]) / sum(chances[: most + 1])

@@ -54,7 +54,7 @@ def test_through_port_against_enumeration(chances: list[float], n: int, data: st
 
 
 def simulated(n: int, layers: int, s: int, load: float, transfer: float, draws: int) -> NDArray[np.float64]:
-    """Round times of a tree, drawn."""
+    """Draw round times of a tree."""
     rng = np.random.default_rng(n * layers + s)
 
     def parents(layer: int) -> NDArray[np.float64]:
@@ -118,7 +118,7 @@ def test_frc_time_against_monte_carlo(n: int, s: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_rar_time_against_a_stepwise_ring(n: int) -> None:
-    """Every step needs the neighbour's last one and takes `step`; after 2 (N-1) steps everybody has the sum."""
+    """Each step needs the neighbour's last one and takes `step`. After 2 (N-1) steps all workers have the sum."""
     times = (50 / n) * (0.01 + np.random.default_rng(4).standard_exponential((20_000, n)) / 20)
     for _ in range(2 * (n - 1)):
         times = np.maximum(times, np.roll(times, 1, axis=1)) + 0.02

@@ -72,7 +72,7 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 
 def readable(read: Callable[[Path], object], folder: Path) -> str:
-    """What a reader says of a folder; anything but its value or a sentence is raised."""
+    """Return what a reader makes of a folder; raise anything but a value or a sentence."""
     try:
         read(folder)
     except SENTENCES as error:

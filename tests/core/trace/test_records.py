@@ -135,7 +135,7 @@ def test_read_checkpoint_returns_what_was_saved(tmp_path: Path, begun: dict[str,
 
 
 def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> None:
-    """Every third byte of it; a few are of no account, such as a file's date in the archive."""
+    """Every third byte is changed; a few have no meaning, such as a file's date in the archive."""
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
     whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)

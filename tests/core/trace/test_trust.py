@@ -190,7 +190,7 @@ def test_code_names_are_found_anywhere(inner: Any) -> None:
 
 
 def test_load_folders_of_version_1_0(home: Path) -> None:
-    """Written by 1.0, which signed nothing: what names no code is run as ever, the other is read, and asks."""
+    """Version 1.0 signed nothing: a folder without names of code is run, the other one is read, and needs trust."""
     old = Path(__file__).with_name("old")
     (home / "mine.py").write_text(FILE)
     assert wb.runs(old, progress=False).table["state"].tolist() == ["done", "done"]

@@ -87,7 +87,7 @@ def test_attach_refuses_folders_without_a_sweep(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
-    """Two runs that are quick, one that fails, one that takes for ever."""
+    """Two fast runs, one that fails, one that never ends."""
     cases = [{}, {"seed": 1}, {"faults": DEATHS}, {"rounds": 200_000}]
     plan = {"base": QUICK, "cases": cases}
     began = time.monotonic()

@@ -35,7 +35,7 @@ def noisy(at: float, noise: float, number: int = 0) -> Callable[[Run], float]:
 
 
 def searched_through(search: Search, cost: Callable[[Run], float]) -> tuple[Step, int]:
-    """As a sweep does it: what is wanted is run, until nothing is; how often it was asked."""
+    """Run what a search requests until it requests nothing, as a sweep does; return the number of requests."""
     known: dict[str, float] = {}
 
     def value(run: Run) -> float | None:

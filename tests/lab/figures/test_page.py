@@ -47,7 +47,7 @@ def figure() -> go.Figure:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a kernel: IPython is there, and plotly draws in its notebook."""
+    """Make a kernel: IPython is there, and plotly draws in its notebook."""
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
     InteractiveShell.instance()
     yield

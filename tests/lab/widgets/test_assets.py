@@ -15,7 +15,7 @@ from workbench.lab.widgets import assets
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Widget]:
-    """Widgets that are made, of a kernel that has sent nothing yet."""
+    """Return the widgets of a kernel that has sent nothing yet."""
     found: list[Widget] = []
     monkeypatch.setattr(Widget, "_widget_construction_callback", found.append)
     assets.send_ahead.cache_clear()

@@ -32,7 +32,7 @@ def called(*words: object) -> Result:
 
 
 def packages(hosts: Hosts) -> list[Path]:
-    """What was brought to hosts and is there now."""
+    """Return the files that were copied to the hosts."""
     return [path for host in hosts.hosts for path in host.home.glob(".cache/straggler-workbench/packages/*")]
 
 
@@ -56,7 +56,7 @@ def test_cluster_up_run_and_down(two: Hosts) -> None:
 
 
 def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
-    """The second host has another NumPy, a third is not there, a fourth has a key that is not its own."""
+    """The second host has another NumPy, a third is missing, and a fourth has another host key."""
     first, second = two.hosts
     for host in two.hosts:
         wrapper = host.home / "python"

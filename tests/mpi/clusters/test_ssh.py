@@ -51,7 +51,7 @@ def test_ssh_run_arrivals_reproduce_every_model(two: Hosts) -> None:
 
 
 def test_ssh_run_links_order_the_schemes_as_the_simulator(two: Hosts) -> None:
-    """All workers on the second host, behind a link of 8 Mbit/s: what the master receives is what counts."""
+    """All workers are on the second host, behind a link of 8 Mbit/s: the master's received bytes decide."""
     path = write_yaml(
         two, "behind", hosts=f"[{{host: {two.hosts[0].address}, slots: 0}}, {two.hosts[1].address}]"
     )

@@ -58,7 +58,7 @@ def answered(port: Port, src: int, round: int, sent: float) -> None:
 
 @given(st.booleans(), TIMES, TIMES)
 def test_model_arrivals_drop_answers_that_would_not_be_sent(first: bool, model: float, sent: float) -> None:
-    """Whether it is here before the model leaves or after; one that was on its way already is late."""
+    """The order of its arrival and the model's departure does not matter; an answer on its way is late."""
     floor = 0
     port = Port(
         FREE, lambda message: message.round < floor, DelayStream(Constant(), 0, 3).ties, ModelArrivals({1})

@@ -40,7 +40,7 @@ TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
 def test_port_serves_one_message_at_a_time(parcels: list[tuple[float, int]], look_every: float) -> None:
-    """However seldom one looks, the times come out as those of a queue with one server."""
+    """The times are those of a queue with one server, whatever the polling interval."""
     port = Port(LINK, lambda message: False, level)
     for src, (at, floats) in enumerate(parcels):
         port.put(message(src), at, at, floats)

@@ -54,7 +54,7 @@ EXACT = [name for name in CASES if wb.schemes.get(name).exact]
 
 @st.composite
 def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
-    """As on the virtual clock, with delays that a test can wait for."""
+    """Draw an experiment with short delays for real ranks."""
     spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MOST))
     args = dict(spec["scheme_args"])
     if args.get("deadline") is not None:
@@ -66,7 +66,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
     """Run it on the module's ranks; the run and every committed gradient."""
     e = wb.Experiment(**spec)
     run = start_real(e, gradients=True, **options)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     assert len(run.result().rounds) == e.rounds
     assert run.result().info["clean"]
     return run, records.read_gradients(run.home, run.result().model.size)
@@ -113,7 +113,7 @@ def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
     )
     e = wb.Experiment(scheme=name, **LEARNING, **own)  # of few answers, a step has to be shorter
     run = start_real(e)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
     assert len(trace.rounds) == e.rounds
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
@@ -175,12 +175,12 @@ def test_ranks_report_divergence_as_the_simulator(
         wb.run(e)
     sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
     run = start_real(e, patience=45.0)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
     assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)
     assert 0 < len(trace.rounds) < e.rounds
     again = resume(run.home)  # its model takes no more steps
-    assert again.wait(PATIENCE), f"hangs: {again}"
+    assert again.wait(PATIENCE), f"still running: {again}"
     assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
 
 
@@ -197,7 +197,7 @@ def test_ranks_name_the_sender_of_a_bad_answer(
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
     run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))

@@ -206,7 +206,7 @@ def test_rank_inbox_deadline_after_the_master_was_delayed(emulate: Emulate, behi
 
 
 def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
-    """In order; what is here already is taken without it, a commit and the end of a run are not."""
+    """Deferred actions run in order. Received messages are taken before them; a commit and the end of a run are not."""
     post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
     engine, done = master(post), list[str]()
     taken(engine, 0)

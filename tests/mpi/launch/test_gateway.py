@@ -60,7 +60,7 @@ def gateway(does: str) -> Gateway:
 
 
 def told(work: Any) -> str:
-    """The one sentence with which something ends; it may not last for ever."""
+    """Return the one sentence with which a connection ends; it may not wait for ever."""
     with ThreadPoolExecutor(1) as thread, pytest.raises(ClusterError) as caught:
         thread.submit(work).result(60)
     said = str(caught.value)

@@ -30,7 +30,7 @@ def gateway(folder: Path, login: str, patience: float = 60.0) -> Gateway:
 
 
 def sentence(folder: Path, login: str, patience: float = 60.0) -> str:
-    """How a connection through that login ends."""
+    """Return how a connection through that login ends."""
 
     def used() -> None:
         with gateway(folder, login, patience).connect(HOST) as link:

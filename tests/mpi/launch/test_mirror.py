@@ -18,7 +18,7 @@ ROW = dict.fromkeys(records.LIVE, 0.0)
 
 
 def fetched(there: Path, mirror: Mirror) -> bool:
-    """One question and its answer; is there more?"""
+    """Send one request and its answer; return whether there is more."""
     answer, data = DeltaRequest(**mirror.question()).read(there)
     mirror.take(answer, data)
     return bool(answer["more"])

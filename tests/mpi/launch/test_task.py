@@ -48,7 +48,7 @@ print(type(setup.scheme).__name__, *sorted(name for name in sys.modules if name.
 
 
 def test_task_imports_the_scheme_of_its_run(tmp_path: Path) -> None:
-    """All of them took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
+    """Importing all schemes took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
     spec = {"scheme": "CR", "scheme_args": {"children": 2, "layers": 2}}
     task = task_of(wb.Experiment(**spec, workers=6, rounds=3, problem="unit"), tmp_path)
     (tmp_path / "words").write_text(json.dumps(task.as_dict()))

@@ -222,7 +222,7 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
     run = start_real(e, message_faults={"3": {"4": "flip"}})
-    assert run.wait(60.0), "hangs"
+    assert run.wait(60.0), "still running"
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))

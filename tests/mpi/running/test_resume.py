@@ -114,7 +114,7 @@ def test_resume_refuses_changed_recorded_delays(tmp_path: Path) -> None:
 
 
 def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
-    """It says neither what it began with nor its own sum, and lies in a folder without hashes or a lock."""
+    """It has neither its origin nor its own hash, and is in a folder without hashes or a lock."""
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
@@ -241,7 +241,7 @@ LOSSES = [cut_rows, remove_rows, cut_models, make_again, make_again_empty]
 
 @pytest.mark.parametrize("lose", sampled_cases("losses in mid-run", 2, LOSSES))
 def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
-    """It said "finished, all 26 rounds" of 30."""
+    """It used to report "finished, all 26 rounds" of 30."""
     run = start_real(
         wb.Experiment(**quick("UMW", rounds=120, samples=120, features=20)), folder=tmp_path / "run"
     )
@@ -262,7 +262,7 @@ def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
 
 
 def test_load_refuses_a_trace_shorter_than_its_run(tmp_path: Path) -> None:
-    """Also where no hashes say so."""
+    """The same without hashes."""
     folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
     rounds = pd.read_parquet(folder / "rounds.parquet")
     rounds[:7].to_parquet(folder / "rounds.parquet")

@@ -94,7 +94,7 @@ class TestReal:
         assert rounds_written(run.home) == list(range(len(run.rows()["round"])))
 
     def test_run_lock_is_kept_by_ranks_without_a_client(self, tmp_path: Path) -> None:
-        """Without word of who has the run: owner.json is written a moment after it was handed in."""
+        """There is no record of the owner: owner.json is written a moment after the run was submitted."""
         run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         assert run.lock is not None
         run.lock.release()

@@ -16,7 +16,7 @@ from workbench.mpi.clusters.warm import POOLS
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
-    """The daemons."""
+    """Start Slurm's daemons."""
     if why := missing():
         pytest.skip(why)
     slurm = SlurmMachine(tmp_path_factory.mktemp("slurm"))
@@ -32,14 +32,14 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmMachine]:
 
 @pytest.fixture(scope="session")
 def shared(machine: SlurmMachine) -> Path:
-    """What all nodes see."""
+    """Make the folder that all nodes share."""
     (machine.folder / "shared").mkdir()
     return machine.folder / "shared"
 
 
 @pytest.fixture(scope="session")
 def lab(shared: Path) -> Callable[..., str]:
-    """Writes a cluster's file; its path."""
+    """Return a function that writes a cluster file and returns its path."""
 
     def write(name: str = "lab", **fields: Any) -> str:
         base = {"kind": "slurm", "folder": str(shared), "nodes": NODES, "tasks_per_node": TASKS, "price": 2.0}
@@ -54,7 +54,7 @@ def lab(shared: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def taken(machine: SlurmMachine) -> Iterator[str]:
-    """A foreign job that has all nodes, and no other."""
+    """Start a foreign job that occupies all nodes."""
     POOLS.close()
     until(lambda: not machine.jobs())
     wish = (f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")

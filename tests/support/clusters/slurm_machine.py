@@ -66,7 +66,7 @@ NODE = (
 
 
 def missing() -> str | None:
-    """Why there can be no Slurm here; None if there can."""
+    """Return why there cannot be a Slurm here; None if there can."""
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
     if absent:
         return f"no {', '.join(absent)}: apt-get install --no-install-recommends slurm-wlm munge"
@@ -76,7 +76,7 @@ def missing() -> str | None:
 
 
 class SlurmMachine:
-    """Slurm's daemons, and what tests want to know of its jobs. Commands find it by SLURM_CONF."""
+    """Slurm's daemons, and queries about its jobs. Commands find it by SLURM_CONF."""
 
     def __init__(self, folder: Path, nodes: int = NODES, tasks: int = TASKS) -> None:
         self.folder, self.nodes, self.tasks = folder, nodes, tasks
@@ -114,14 +114,14 @@ class SlurmMachine:
         self.conf.write_text(CONF.format(host=host, port=ports[-1], nodes="\n".join(nodes), **words))
 
     def call(self, *command: str) -> str:
-        """Run a command of Slurm; its output. Raises with all that it said."""
+        """Run a command of Slurm and return its output; raise with all its output if it fails."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def await_idle(self) -> None:
-        """Wait until every node takes jobs; nodes that were put down are taken up again."""
+        """Wait until every node accepts jobs; set nodes that are down to resume."""
         for node in self.call("sinfo", "-h", "-N", "-p", "debug", "-t", "down", "-o", "%N").split():
             self.call("scontrol", "update", f"nodename={node}", "state=resume")
         until = time.monotonic() + PATIENCE
@@ -132,11 +132,11 @@ class SlurmMachine:
             time.sleep(0.1)
 
     def jobs(self) -> list[str]:
-        """Jobs that are queued or run."""
+        """Return the jobs that are queued or running."""
         return self.call("squeue", "-h", "-o", "%i").split()
 
     def settled(self) -> list[str]:
-        """The same, once no job of an earlier test is still being cleared away."""
+        """Return the jobs, once no job of an earlier test is completing."""
         until = time.monotonic() + PATIENCE
         while self.call("squeue", "-h", "-t", "COMPLETING", "-o", "%i").split():
             assert time.monotonic() < until, self.call("squeue")
@@ -144,11 +144,11 @@ class SlurmMachine:
         return self.jobs()
 
     def cancel(self, job: str) -> None:
-        """End a job from outside."""
+        """Cancel a job."""
         self.call("scancel", job)
 
     def down(self) -> None:
-        """End the jobs, then the daemons; nothing is left when this returns."""
+        """End the jobs, then the daemons."""
         for job in self.jobs():
             self.cancel(job)
         until = time.monotonic() + PATIENCE
@@ -160,7 +160,7 @@ class SlurmMachine:
 
 
 def end(pid: int) -> None:
-    """TERM, some patience, KILL."""
+    """Send TERM to a process, wait, then send KILL."""
     for sig in (signal.SIGTERM, signal.SIGKILL):
         if is_alive(pid):
             os.kill(pid, sig)
@@ -170,7 +170,7 @@ def end(pid: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
+    """Return free ports on loopback."""
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))

@@ -25,7 +25,7 @@ def run(scheme: str, args: dict[str, Any] | None = None, **changes: Any) -> wb.T
 
 
 def uploads(trace: wb.Trace) -> list[list[int]]:
-    """Ranks whose answers the master took, round by round."""
+    """Return the ranks whose answers the master used, round by round."""
     sent = trace.events.query("kind == 'send' and to == 0")
     return [sorted(sent["rank"][sent["round"] == r]) for r in range(len(trace.rounds))]
 
@@ -35,7 +35,7 @@ def _lazy(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _batch(draw: st.DrawFn) -> dict[str, Any]:
-    """Whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
+    """Draw whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
     return draw(st.sampled_from([{}, {"batch": None}]))
 
 

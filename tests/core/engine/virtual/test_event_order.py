@@ -30,7 +30,7 @@ def went(e: wb.Experiment) -> Timeline:
 
 
 def answered(line: Timeline, to: int = 0) -> list[frozenset[int]]:
-    """Of every round the ranks whose answers a node took in."""
+    """Return for every round the ranks whose answers a node used."""
     sets: list[set[int]] = [set() for _ in line.times]
     for round, src, kind, *_, receiver, _, _ in line.events:
         if kind == "send" and receiver == to and src != 0:
@@ -39,7 +39,7 @@ def answered(line: Timeline, to: int = 0) -> list[frozenset[int]]:
 
 
 def shares(e: wb.Experiment) -> Array:
-    """In which share of the rounds the master took in each worker's answer."""
+    """Return the share of the rounds in which the master used each worker's answer."""
     sets = answered(went(e))
     return np.array([np.mean([rank in got for got in sets]) for rank in range(1, e.workers + 1)])
 
@@ -87,7 +87,7 @@ def test_ties_exclude_every_worker_equally_often(law: dict[str, Any], link: dict
 
 
 def test_ties_among_slow_workers_are_broken_uniformly() -> None:
-    """Heterogeneous, 8 of 12 waited for: who is slow straggles always, so the others are first, and then anybody."""
+    """Heterogeneous, 8 of 12 waited for: slow workers always straggle, so the others are first."""
     law = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
     e = wb.Experiment(scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=law)
     slow = DelayStream(e.delays, e.seed, 12).draw(0)[1] > 0
@@ -127,7 +127,7 @@ def test_ties_are_common_to_compared_schemes() -> None:
 
 
 class Unasked(DelayStream):
-    """Delays of which nobody may ask who comes first."""
+    """Delays that fail if the order of workers is requested."""
 
     def ties(self, round: int) -> Array:
         raise AssertionError(f"ties of round {round} were asked for")

@@ -218,7 +218,7 @@ FEATURES = [("town", "nominal"), ("floor", "nominal"), ("age", "numeric"), ("cla
 
 
 class Answer(io.BytesIO):
-    """What urlopen returns."""
+    """The value of urlopen."""
 
     def info(self) -> dict[str, str]:
         return {}

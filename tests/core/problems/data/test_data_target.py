@@ -18,7 +18,7 @@ ENDINGS = (".csv", ".parquet")
 
 
 def churn(folder: Path, ending: str = ".csv", names: list[str] | None = None) -> Path:
-    """A table whose first column is what its owner means, and whose last one is a feature like any other."""
+    """Write a table whose first column is the target, and whose last one is a feature."""
     table = np.random.default_rng(3).standard_normal((60, len(names or COLUMNS)))
     table[:, 0] = table[:, 1] > 0
     frame, path = pd.DataFrame(table, columns=names or COLUMNS), folder / f"churn{ending}"
@@ -145,7 +145,7 @@ def test_target_is_a_field_of_forms_files_and_sweeps(tmp_path: Path) -> None:
 
 
 def test_target_of_folders_from_older_versions(tmp_path: Path) -> None:
-    """Its spec names no column: its tables load; going through it again asks for one."""
+    """Its spec names no column: its tables load, but running it again requires one."""
     path = churn(tmp_path)
     folder = wb.run(experiment(path, target="churned")).save(tmp_path / "kept")
     experiment(path).write(folder / "spec.json")

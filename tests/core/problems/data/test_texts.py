@@ -127,7 +127,7 @@ def test_load_text_without_a_header_keeps_all_samples(tmp_path: Path) -> None:
 
 
 def test_load_text_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a table placed for OpenML: NA is a category like any other, and an empty field is none."""
+    """In a table for OpenML, NA is a category and an empty field is missing."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "openml").mkdir()
     text = "alley,size,class\nNA,1.5,a\n1e5,2.5,b\nPaved,3.5,a\n,4.5,b\n"

@@ -27,7 +27,7 @@ def bars(figure: go.Figure, name: str) -> go.Bar | None:
 
 
 def spans(bar: go.Bar) -> tuple[np.ndarray, np.ndarray]:
-    """Where bars begin and end, in the figure's unit."""
+    """Return where bars begin and end, in the figure's unit."""
     begin = np.asarray(bar.base, dtype=float)
     return begin, begin + np.asarray(bar.x, dtype=float)
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def parameters(command: str) -> dict[str, object]:
-    """What papermill makes of the command line, by its own rules."""
+    """Return papermill's parameters of the command line, by its own rules."""
     from papermill.cli import _resolve_type
 
     words = shlex.split(command)

@@ -234,7 +234,7 @@ ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 def test_reaches_include_every_usable_number(scheme: str) -> None:
-    """Of every whole number of every scheme, on 24 workers: what an experiment takes lies on the slider."""
+    """For every whole number of every scheme, on 24 workers, each valid value is on the slider."""
     defaults = {name: field.default for name, field in wb.schemes.get(scheme).model_fields.items()}
     lines = [
         line for line in fields_of(wb.schemes.get(scheme)) if line.kind == "whole" and line.high is not None
@@ -246,7 +246,7 @@ def test_reaches_include_every_usable_number(scheme: str) -> None:
 
 
 def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
-    """Those of the values with which there is an experiment of 24 workers."""
+    """Return the values with which there is an experiment of 24 workers."""
     found = []
     for value in values:
         with suppress(SettingError):

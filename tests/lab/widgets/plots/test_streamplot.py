@@ -42,7 +42,7 @@ class Slow(Run):
 
 
 class View:
-    """One view: keeps what it is sent and asks for what it lacks, as js/stream.js does."""
+    """One view: it stores what it gets and requests what it lacks, as js/stream.js does."""
 
     def __init__(self, plot: StreamPlot) -> None:
         self.plot, self.bytes, self.edition = plot, 0, plot.edition
@@ -149,7 +149,7 @@ def test_stream_plot_stop_keeps_what_was_shown() -> None:
 
 
 class Busy(Slow):
-    """One that computes in this process, as simulations do; notes whether that rests while it is looked at."""
+    """A run that computes in this process; it records whether it pauses while it is read."""
 
     def watcher(self) -> Any:
         self.resting = self.lock = Lock()

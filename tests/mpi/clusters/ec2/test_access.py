@@ -69,7 +69,7 @@ needs_machines = pytest.mark.skipif(bool(missing()), reason=missing())
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """A folder with the keys of a cluster."""
+    """Make a folder with the keys of a cluster."""
     folder = tmp_path / "a folder" / "50%"
     folder.mkdir(parents=True)
     access.make_keys(folder)
@@ -113,7 +113,7 @@ def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Pa
 
 
 def end_is_set(run: Path) -> None:
-    """What systemd notes when a shutdown is scheduled."""
+    """Write systemd's note of a scheduled shutdown."""
     (run / "systemd" / "shutdown").mkdir(parents=True, exist_ok=True)
     (run / "systemd" / "shutdown" / "scheduled").write_text("MODE=poweroff\n")
 
@@ -128,7 +128,7 @@ class Machines(NamedTuple):
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """They run, and can be logged in to."""
+    """Start machines that accept logins."""
     place = tmp_path_factory.mktemp("machines")
     keys = place / "a folder" / "50%"
     keys.mkdir(parents=True)
@@ -149,7 +149,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture
 def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
-    """They have only been started, and this machine has the files of ssh."""
+    """Start machines, and write the files of ssh on this machine."""
     monkeypatch.setattr(access, "PAUSE", 0.2)
     monkeypatch.setattr(access, "PATIENCE", PATIENCE)
     for run, home in zip(machines.runs, machines.homes, strict=True):

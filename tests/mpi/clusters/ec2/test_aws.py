@@ -68,7 +68,7 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture(scope="module")
 def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
-    """All that is asked of AWS where nothing was started yet."""
+    """Return all requests to AWS that are made before anything is started."""
     fleet = Fleet("ada/lab", REGION)
     return {
         "machines": fleet.machines,
@@ -80,7 +80,7 @@ def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
 
 
 def sentence(ask: Callable[[], Any]) -> str:
-    """What a question ends with, which has to be a `ClusterError` of one sentence."""
+    """Return the error of a request, which has to be a `ClusterError` of one sentence."""
     with pytest.raises(ClusterError) as caught:
         ask()
     assert str(caught.value).isprintable()

@@ -23,7 +23,7 @@ __all__ = ["ec2_world", "moto"]
 
 
 def refusal(code: str, name: str = "RunInstances") -> ClientError:
-    """What EC2 says when it refuses."""
+    """Return the error with which EC2 refuses."""
     return ClientError({"Error": {"Code": code, "Message": f"{code} it is"}}, name)
 
 
@@ -46,7 +46,7 @@ class Once:
 
 
 def places(world: World) -> int:
-    """How many calls an `up` makes."""
+    """Count the calls of an `up`."""
     world.cluster().up()
     made = len(world.calls.made)
     world.cluster().down()

@@ -33,12 +33,12 @@ INPUT = builtins.input  # the fixture types for the user
 
 
 def calls(world: World, name: str) -> list[dict[str, Any]]:
-    """What was asked for by all calls of a name, rehearsals apart."""
+    """Return the parameters of all calls of a name, without dry runs."""
     return [words for each, words in world.calls.made if each == name and not words.get("DryRun")]
 
 
 def leftovers(world: World) -> None:
-    """What a cluster might leave behind one day: a volume, a network interface, requests for spot machines."""
+    """Make resources that a cluster might leave: a volume, a network interface, requests for spot machines."""
     ec2, mark = world.ec2, [{"Key": CLUSTER, "Value": "ada/lab"}]
     sorts = ("volume", "network-interface", "spot-instances-request")
     volume, port, spot = ([{"ResourceType": sort, "Tags": mark}] for sort in sorts)
@@ -443,6 +443,6 @@ def test_ec2_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def refuse_to_end(name: str, words: dict[str, Any]) -> None:
-    """Nobody may end machines."""
+    """Forbid to end machines."""
     if name == "TerminateInstances":
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, name)

@@ -30,7 +30,7 @@ REGION = "us-east-1"
 
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a tool that works in an empty account of moto's, with ParallelCluster's image in it."""
+    """Return the environment of a tool for an empty account of moto's, with ParallelCluster's image in it."""
     version = json.loads(subprocess.run([str(TOOL), "version"], capture_output=True, check=True).stdout)[
         "version"
     ]
@@ -120,7 +120,7 @@ def filled_in(environment: dict[str, str], folder: Path, **changes: Any) -> Path
 
 
 def rehearsed(environment: dict[str, str], config: Path) -> dict[str, Any]:
-    """What `pcluster create-cluster --dryrun true` says."""
+    """Return the output of `pcluster create-cluster --dryrun true`."""
     call = [str(TOOL), "create-cluster", "-n", "lab", "-c", str(config), "--dryrun", "true", "-r", REGION]
     call += ["--suppress-validators", *(f"type:{name}" for name in GAPS)]
     found = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, timeout=300)

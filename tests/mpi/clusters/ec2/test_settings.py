@@ -212,7 +212,7 @@ class PriceList:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def products(self, filters: dict[str, str]) -> list[str]:
-        """In AWS's form."""
+        """Return a price list in AWS's format."""
         what = filters.get("instanceType") or ("disk" if "volumeApiName" in filters else "address")
         unit = "GB-Mo" if what == "disk" else "Hrs"
         found = [self.product(usd, unit, f"{what}-InUse") for usd in self.amounts.get(what, [])]
@@ -237,7 +237,7 @@ class PriceList:
 
 @pytest.fixture
 def price_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceList]:
-    """One that is asked instead of AWS's."""
+    """Start a price server in place of AWS's."""
     served = PriceList()
     monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", f"http://127.0.0.1:{served.server.server_port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")

@@ -48,7 +48,7 @@ class Commands:
             script.chmod(0o755)
 
     def asked(self) -> dict[str, Callable[[], Any]]:
-        """All that is asked of Slurm."""
+        """Return all queries to Slurm."""
         site = self.cluster.here()
         return {
             "open": lambda: site.open(4),
@@ -61,7 +61,7 @@ class Commands:
 
 
 def sentence(ask: Callable[[], Any]) -> str:
-    """What a question ends with: a `ClusterError` or a `SettingError` of one sentence."""
+    """Return the error of a query: a `ClusterError` or a `SettingError` of one sentence."""
     with pytest.raises((ClusterError, SettingError)) as caught:
         ask()
     assert str(caught.value).isprintable()

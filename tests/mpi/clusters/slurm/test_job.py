@@ -38,7 +38,7 @@ WISH: dict[str, Any] = {
 
 
 def runs(text: str, folder: Path) -> str:
-    """Output of a script."""
+    """Return the output of a script."""
     path = folder / "job.sh"
     path.write_text(text)
     done = subprocess.run(

@@ -20,7 +20,7 @@ LISTENING = "0A"
 
 
 def allowed() -> bool:
-    """Does this system let util-linux and iproute2 do the same?"""
+    """Return whether util-linux and iproute2 can make the same namespace on this system."""
     if sys.platform != "linux" or not (shutil.which("unshare") and shutil.which("ip")):
         return False
     how = ["-n"] if os.geteuid() == 0 else ["-Urn"]
@@ -72,7 +72,7 @@ def _heard_beyond_loopback() -> Iterator[str]:
 
 
 def _sockets(pid: int) -> set[str]:
-    """Inodes of a process's sockets."""
+    """Return the inodes of a process's sockets."""
     links = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile

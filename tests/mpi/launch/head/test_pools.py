@@ -24,7 +24,7 @@ from workbench.mpi.launch.processes import ProcessId, is_alive, this_process
 
 @pytest.fixture
 def dead() -> int:
-    """Number of a process that has ended."""
+    """Return the number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -83,7 +83,7 @@ def test_pools_sweep_removes_a_pool_that_never_started(
 def test_pools_sweep_removes_shared_memory_of_killed_pools(
     dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where their own folder has gone; that of a pool whose client is alive stays."""
+    """Memory is removed also without the pool's folder; that of a pool with a live client is kept."""
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path / "pools"))
     monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
     left, used, others = (
@@ -186,7 +186,7 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
     assert isinstance(first, pools.ChildPool)
     first.await_ready()
     os.kill(first.places[0][0], signal.SIGKILL)
-    assert first.wait(60.0), "hangs"
+    assert first.wait(60.0), "still running"
     second = mine.get(2)
     assert isinstance(second, pools.ChildPool)
     assert second is not first

@@ -48,7 +48,7 @@ def family(top: psutil.Process) -> list[psutil.Process]:
 
 @pytest.fixture
 def nursery(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """One whose mpiexec is a shell that starts three stubs; in a folder whose name fits into no address."""
+    """Start a fork server whose mpiexec is a shell with three stubs, in a folder with a name too long for a socket."""
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
     stub = shlex.join([sys.executable, "-I", "-S", STUB, str(folder)])
@@ -69,7 +69,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
 
 
 def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """In the order of their numbers."""
+    """Return the answers of the ranks in the order of their numbers."""
     found = [p for p in family(psutil.Process(process.pid)) if STUB in p.cmdline()[:4]]
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 

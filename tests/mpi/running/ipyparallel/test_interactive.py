@@ -49,7 +49,7 @@ GC = {**SPEC, "scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 3}
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where engines of others, which nobody clears up after, leave what they shared; it goes with the test."""
+    """Return a folder for shared files of foreign engines; it is removed after the test."""
     place = shared(tmp_path)
     for name, value in kept_in(place).items():
         monkeypatch.setenv(name, value)
@@ -64,7 +64,7 @@ def engines() -> Iterator[Interactive]:
 
 
 def done(run: RealRun) -> wb.Trace:
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     return run.result()
 
 
@@ -160,7 +160,7 @@ def test_interactive_queued_run_can_be_stopped(engines: Interactive) -> None:
 
 
 def coded_gradient(part: RankSnapshot, e: wb.Experiment) -> np.ndarray[Any, Any]:
-    """What a rank should have computed from what it held, part by part."""
+    """Return what a rank should have computed from its parts."""
     problem, bounds = e.build_problem(), e.plan.bounds
     total = np.zeros(problem.size)
     for p, c in zip(part.parts, part.coefficients, strict=True):
