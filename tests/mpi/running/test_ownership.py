@@ -162,7 +162,7 @@ def test_cluster_of_is_trusted_once(home: Path) -> None:
 
 
 def test_cluster_of_accepts_what_this_users_processes_wrote(home: Path) -> None:
-    """Make the folder of a run on a cluster whose file was elsewhere, or has changed since."""
+    """The folder is of a run on a cluster whose file was elsewhere, or has changed since."""
     folder = folder_of(ssh(home))
     sign_holder(folder, json.loads((folder / "owner.json").read_text()))
     assert isinstance(cluster_of(folder), Ssh)
