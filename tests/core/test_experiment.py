@@ -72,9 +72,9 @@ def test_experiment_writes_numpy_numbers(fields: dict[str, Any], tmp_path: Path)
 
 def test_experiment_opens_no_data() -> None:
     e = wb.Experiment(
-        scheme="CADA", scheme_args={"batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
+        scheme="CADA", scheme_args={"worker_batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
     )
-    assert e.scheme_args == {"batch": 7}
+    assert e.scheme_args == {"worker_batch": 7}
 
 
 def test_experiment_builds_its_scheme_once() -> None:

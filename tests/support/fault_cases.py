@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 
 import workbench as wb
+from tests.support.fault_injection import HOW, crashing, damaging
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
 from workbench.core.trace import records
@@ -27,7 +28,6 @@ from workbench.core.trace.records import read_arrivals
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PREFIX, SHARED
-from workbench.mpi.launch.rank.fault_injection import HOW
 from workbench.mpi.running.real import RealRun, resume, start_real
 from workbench.mpi.running.replay import replay_arrivals
 
@@ -130,7 +130,7 @@ def deaths(count: int, rng: random.Random) -> Tally:
         tally.cases += len(dead)
         tally.notes[how] += len(dead)
         if how == "exit" or number % 2:  # while computing
-            faults = [wb.Fault(worker=rank, round=rng.randrange(e.rounds), how=how) for rank in dead]
+            faults = [{"kind": how, "worker": rank, "round": rng.randrange(e.rounds)} for rank in dead]
             judged(tally, start_real(e.replace(faults=faults), gradients=True))
             continue
         run, pids = begun(e)  # at any moment
@@ -191,8 +191,8 @@ def damage(count: int, rng: random.Random) -> Tally:
         number += 1
         e = experiment(number)
         rank = rng.randint(1, e.workers)
-        plans = {str(rank): {str(r): rng.choice(HOW) for r in range(e.rounds)}}
-        run = start_real(e, gradients=True, message_faults=plans)
+        plans = {rank: {r: rng.choice(HOW) for r in range(e.rounds)}}
+        run = start_real(e, gradients=True, substitutes=damaging(plans))
         if judged(tally, run):
             refused = run.result().info["refused"]
             parent = int(e.plan.parent[rank])
@@ -235,9 +235,7 @@ def torn_checkpoints(count: int, rng: random.Random) -> Tally:
         e = settled(number)
         whole = start_real(e, gradients=True)
         judged(tally, whole)
-        torn = start_real(
-            e, checkpoint_every=0.04, message_faults={"checkpoint": [rng.randint(2, 5), rng.random()]}
-        )
+        torn = start_real(e, checkpoint_every=0.04, substitutes=crashing(rng.randint(2, 5), rng.random()))
         tally.cases += 1
         if not torn.wait(PATIENCE):
             tally.hanging += 1

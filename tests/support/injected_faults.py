@@ -24,7 +24,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.delays.base import CounterRNG
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.engine.setup import Emulate
 from workbench.mpi.running.real import start_real
 
 WORKERS, ROUNDS = 4, 30

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import workbench as wb
 from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.planning.advice import Advice, name_of
+from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory, plan
-from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.targets import OWN
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous
@@ -319,7 +320,7 @@ def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
     assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
     assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
     assert by_scheme["D-Adam"].source.startswith("simulated")
-    assert not wb.schemes.get("D-SGD")(batch=3).is_exact
+    assert not wb.schemes.get("D-SGD")(worker_batch=3).is_exact
 
 
 def test_plan_gives_every_scheme_a_step_and_an_optimiser() -> None:

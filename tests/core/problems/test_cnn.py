@@ -121,7 +121,9 @@ def test_cnn_runs_with_every_exact_scheme(scheme: str, args: dict[str, Any], wor
 @needs_torch
 def test_cnn_runs_with_a_scheme_that_measures_smoothness() -> None:
     """CADA asks for the curvature of every worker's shard."""
-    e = exact(scheme="CADA", scheme_args={"batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3})
+    e = exact(
+        scheme="CADA", scheme_args={"worker_batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3}
+    )
     assert np.isfinite(wb.run(e).columns["loss"]).all()
     assert e.build_problem().smoothness() > 0
 

@@ -85,7 +85,7 @@ def test_ssh_run_sends_data_files_to_the_hosts(two: Hosts, tmp_path: Path) -> No
     np.testing.assert_allclose(trace.model, sim.model, rtol=1e-9)
 
 
-FAULTS = [{"worker": 1, "round": 2, "how": "kill"}, {"worker": 3, "round": 3, "how": "exit"}]
+FAULTS = [{"worker": 1, "round": 2}, {"worker": 3, "round": 3, "kind": "exit"}]
 DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
 
 

@@ -11,7 +11,7 @@ from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from tests.support.notebook_cells import THROUGH, good, program
 from workbench.mpi.clusters.warm import POOLS
 
-pytest_plugins = ["tests.support.clusters.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

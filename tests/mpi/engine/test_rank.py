@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.fault_injection import damaging
 from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import LEAST_SQUARES
 from tests.support.strategies import CASES, experiments
@@ -196,8 +197,8 @@ def test_ranks_name_the_sender_of_a_bad_answer(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
-    assert run.wait(PATIENCE), f"still running: {run}"
+    run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
+    assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))

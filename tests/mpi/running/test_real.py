@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import workbench as wb
+from tests.support.fault_injection import damaging
 from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
@@ -221,8 +222,8 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
     """A header that cannot be trusted does not say which; the answers are here long before they are due."""
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
-    run = start_real(e, message_faults={"3": {"4": "flip"}})
-    assert run.wait(60.0), "still running"
+    run = start_real(e, substitutes=damaging({3: {4: "flip"}}))
+    assert run.wait(60.0), "hangs"
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))
@@ -230,7 +231,7 @@ def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
 
 def test_real_run_injects_the_faults_of_an_experiment() -> None:
     """Comes last here: it kills the ranks that the others use."""
-    faults = [{"worker": 2, "round": 3, "how": "exit"}, {"worker": 5, "round": 8, "how": "kill"}]
+    faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]
     assert len(trace.rounds) == 25

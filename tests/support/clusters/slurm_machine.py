@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 from workbench.mpi.launch.processes import is_alive
 
@@ -78,10 +79,14 @@ def missing() -> str | None:
 class SlurmMachine:
     """Slurm's daemons, and queries about its jobs. Commands find it by SLURM_CONF."""
 
+    fields: ClassVar[dict[str, Any]] = {"kind": "slurm"}  # lines of a cluster's file
+    flavour = "slurm"
+
     def __init__(self, folder: Path, nodes: int = NODES, tasks: int = TASKS) -> None:
         self.folder, self.nodes, self.tasks = folder, nodes, tasks
         self.conf = folder / "slurm.conf"
-        self.environment = {**os.environ, "SLURM_CONF": str(self.conf)}
+        self.variables = {"SLURM_CONF": str(self.conf)}  # by which commands find it
+        self.environment = {**os.environ, **self.variables}
 
     def up(self) -> None:
         """Start the daemons and wait until all nodes are idle."""
@@ -146,6 +151,11 @@ class SlurmMachine:
     def cancel(self, job: str) -> None:
         """Cancel a job."""
         self.call("scancel", job)
+
+    def take(self) -> str:
+        """Submit a foreign job that has all nodes."""
+        wish = (f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+        return self.call("sbatch", "--parsable", *wish).strip()
 
     def down(self) -> None:
         """End the jobs, then the daemons."""

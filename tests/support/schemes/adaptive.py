@@ -35,8 +35,8 @@ def _lazy(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _batch(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
-    return draw(st.sampled_from([{}, {"batch": None}]))
+    """Whole shards: a mini-batch above the smallest shard of the drawn data set would be refused."""
+    return draw(st.sampled_from([{}, {"worker_batch": None}]))
 
 
 @st.composite

@@ -16,7 +16,7 @@ from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access
-from workbench.mpi.clusters.ec2 import fleet
+from workbench.mpi.clusters.ec2 import fleet, launch
 from workbench.mpi.clusters.ec2.aws import client
 
 __all__ = ["ec2_world", "moto"]
@@ -168,7 +168,7 @@ def told(world: World, change: Any) -> None:
 def test_up_removes_machines_that_do_not_start_in_time(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "PATIENCE", 0.0)
+    monkeypatch.setattr(launch, "PATIENCE", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending")))
     with pytest.raises(ClusterError, match="0 of 4 are up after"):
         ec2_world.cluster().up()

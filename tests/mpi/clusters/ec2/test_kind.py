@@ -102,12 +102,12 @@ def test_ec2_machines_are_closed_and_end_themselves(ec2_world: World) -> None:
         assert words.get("CreditSpecification") == (None if part == "head" else {"CpuCredits": "standard"})
     for volume in ec2_world.ec2.describe_volumes()["Volumes"]:
         assert tags(volume)[CLUSTER] == "ada/lab"
-    group = cluster.fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = cluster.fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "203.0.113.7/32")
     }
     assert "0.0.0.0/0" not in repr(group["IpPermissions"])
-    assert len(cluster.fleet._all("describe_key_pairs", "KeyPairs")) == 1
+    assert len(cluster.fleet.tagged("describe_key_pairs", "KeyPairs")) == 1
 
 
 def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> None:
@@ -158,7 +158,7 @@ def test_ec2_up_twice_starts_nothing(ec2_world: World, monkeypatch: pytest.Monke
     assert len(calls(ec2_world, "RunInstances")) == started
     assert notes(ec2_world) == before
     ec2_world.cluster(ssh_from="198.51.100.9/32").up()  # the laptop has another address today
-    group = ec2_world.cluster().fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = ec2_world.cluster().fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "198.51.100.9/32")
     }

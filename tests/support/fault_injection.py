@@ -1,13 +1,15 @@
-"""Damage to messages on purpose, to show that it is noticed: `FaultyTransport` sits between a rank and the network.
+"""Damage to messages and checkpoints of real runs: `start_real(e, substitutes=damaging({3: {4: "flip"}}))`.
 
-`Task.message_faults`: which rank damages its answers of which round, and how: "nan", "inf", "flip" (one bit of the
-numbers), "truncate", "twice", "foreign" (marked as another run's), "impostor" (marked as another rank's). Under
-"checkpoint" stands which one the master does not survive, and how much of it is written by then.
+A `FaultyTransport` damages a worker's answers: "nan", "inf", "flip" (one bit of the numbers), "truncate", "twice",
+"foreign" (marked as another run's), "impostor" (marked as another rank's). A `CrashingRecorder` kills the master while
+it writes a checkpoint.
 """
+
+from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +32,38 @@ from workbench.mpi.engine.wire import (
 HOW = ("nan", "inf", "flip", "truncate", "twice", "foreign", "impostor")
 
 
-class FaultyTransport(Transport):
-    """A post office that damages answers of some rounds; models and last words it leaves alone."""
+Substitutes = Callable[[type, int], type]
 
-    plans: dict[int, str]  # round -> how
+
+def damaging(plans: Mapping[int, Mapping[int, str]]) -> Substitutes:
+    """Return a hook that damages answers: by rank and round, how."""
+
+    def substitutes(cls: type, rank: int) -> type:
+        if cls is not Transport or rank not in plans:
+            return cls
+        return type("Damaging", (FaultyTransport,), {"plans": dict(plans[rank])})
+
+    return substitutes
+
+
+def crashing(number: int, share: float) -> Substitutes:
+    """Return a hook that kills the master when that share of a checkpoint (from 1) is written."""
+
+    def substitutes(cls: type, rank: int) -> type:
+        if cls is not RunRecorder:
+            return cls
+        return type("Crashing", (CrashingRecorder,), {"number": number, "share": share})
+
+    return substitutes
+
+
+class FaultyTransport(Transport):
+    """Damages answers of some rounds; models and goodbyes stay as they are."""
+
+    plans: Mapping[int, str]  # round -> how
 
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
-        """Send, with spoilt numbers where that is planned."""
+        """Send, with damaged numbers where that is planned."""
         how = self.plans.get(envelope.round)
         if how in ("nan", "inf") and not newest and np.ndim(value) == 1:
             value = np.array(value)

@@ -1,4 +1,4 @@
-"""Specs and waiting functions for the tests of runs under Slurm."""
+"""What tests of runs in jobs share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import workbench as wb
-from workbench.mpi.clusters.slurm.pool import SlurmPool
+from tests.support.clusters.pbs_machine import PbsMachine
+from tests.support.clusters.slurm_machine import SlurmMachine
+from workbench.mpi.clusters.batch.pool import BatchPool
 from workbench.mpi.running.real import RealRun, start_real
 
+Machine = SlurmMachine | PbsMachine
 PATIENCE = 120.0  # s after which something counts as hanging
 SPEC: dict[str, Any] = {
     "scheme": "GC",
@@ -46,6 +49,6 @@ def ended(run: RealRun) -> wb.Trace:
 
 
 def job_of(run: RealRun) -> str:
-    """Return the number of a run's job."""
-    assert isinstance(run.pool, SlurmPool)
+    """Number of its job."""
+    assert isinstance(run.pool, BatchPool)
     return run.pool.job_status.number

@@ -1,8 +1,9 @@
-"""Ranks inside a Slurm job."""
+"""Ranks inside a job of a batch system."""
 
 import contextlib
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing_extensions import override
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import read_text
 from workbench.core.trace.layout import ENDED
-from workbench.mpi.clusters.slurm.queue import JobStatusCache, call
+from workbench.mpi.clusters.batch.queue import JobStatusCache
 from workbench.mpi.launch.head.pools import FolderPool
 from workbench.mpi.launch.poolfolder import PoolFolder
 from workbench.mpi.launch.processes import is_alive, this_process
@@ -22,14 +23,14 @@ from workbench.mpi.launch.task import Task
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
-CANCELLING = 90.0  # s: Slurm gives a job's processes some time (KillWait), and then cleans up
-POLL_INTERVAL_S = 0.2  # s between looks into the pool's folder while the job is in the queue
-OLD = 86400.0  # s after which a folder that nobody has cleared away is
+CANCEL_TIMEOUT_S = 90.0  # the batch system gives a job's processes some time, and then cleans up
+POLL_INTERVAL_S = 0.2  # between looks into the pool's folder while the job is in the queue
+STALE_AFTER_S = 86400.0  # age of a folder that nobody has cleared away
 
 
 @dataclass
-class SlurmPool(FolderPool):
-    """A pool whose supervisor is a Slurm job; `ranks` is 0 where only the job is known."""
+class BatchPool(FolderPool):
+    """A pool whose supervisor is a job; `ranks` is 0 where only the job is known."""
 
     job_status: JobStatusCache = field(kw_only=True)
 
@@ -44,7 +45,7 @@ class SlurmPool(FolderPool):
 
     @override
     def kill(self) -> None:
-        self.job_status.cancel(CANCELLING)
+        self.job_status.cancel(CANCEL_TIMEOUT_S)
 
     def close(self) -> None:
         """See `FolderPool.close`. A job that is still in the queue is cancelled at once."""
@@ -92,16 +93,16 @@ class SlurmPool(FolderPool):
             while self.alive and self.job_status.job().waits and not self.files.log.exists():
                 progress(self.up_note, 0, 0)
                 time.sleep(POLL_INTERVAL_S)
-            self.job_status.job(fresh=True)  # the log is there before Slurm is asked again
+            self.job_status.job(fresh=True)  # the log is there before the queue is asked again
             super().await_ready(progress)
         except BaseException:
             if not self.files.ready:
                 with contextlib.suppress(ClusterError):
-                    self.job_status.cancel(CANCELLING)
+                    self.job_status.cancel(CANCEL_TIMEOUT_S)
             raise
 
     def reason(self) -> str | None:
-        """See `RunOwner.reason`: the ranks' own, else what Slurm says became of the job."""
+        """See `RunOwner.reason`: the ranks' own, else what became of the job."""
         return super().reason() or self._ending()
 
     def _ending(self) -> str | None:
@@ -109,7 +110,10 @@ class SlurmPool(FolderPool):
         return job.ending() if job.over and job.state != "COMPLETED" else None
 
     def why_not(self) -> str:
-        """See `FolderPool.why_not`: Slurm's word, and the end of the log. Withdraws a job that could never start."""
+        """See `FolderPool.why_not`: why the job ended, and the end of the log.
+
+        Cancels a job that could never start.
+        """
         if (never := self.job_status.never) is not None:
             self.close()
             return never
@@ -132,13 +136,13 @@ def idle(folder: Path) -> bool:
     return not home.is_dir() or (home / ENDED).exists()
 
 
-def free(pools: Path) -> None:
+def free(pools: Path, cancel: Callable[[str], object]) -> None:
     """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
     for path in pools.glob(f"*/{NUMBER}"):
         pid, host = PoolFolder(path.parent).settings()["by"]
         if host == this_process().host and not is_alive(pid) and idle(path.parent):
             with contextlib.suppress(ClusterError):
-                call("scancel", read_text(path))
+                cancel(read_text(path))
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 
@@ -146,5 +150,5 @@ def remove_stale(pools: Path) -> None:
     """Remove the folders of jobs that ended long ago."""
     for folder in pools.iterdir():
         with contextlib.suppress(OSError):
-            if PoolFolder(folder).gone() is not None and time.time() - folder.stat().st_mtime > OLD:
+            if PoolFolder(folder).gone() is not None and time.time() - folder.stat().st_mtime > STALE_AFTER_S:
                 shutil.rmtree(folder)

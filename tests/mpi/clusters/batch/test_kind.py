@@ -1,9 +1,13 @@
-"""Runs on a real Slurm of three virtual nodes: one warm job, its endings, its queue, and clean-up."""
+"""Runs in jobs on three virtual nodes: one warm job, its deaths, its queue, and that nothing is left.
+
+The same tests run on a real Slurm and on stand-ins for PBS Pro and Torque.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,16 +17,18 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine
-from tests.support.clusters.slurm_runs import PATIENCE, SPEC, UMW, ended, going, job_of, until
+from tests.support.clusters.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
+from tests.support.clusters.slurm_machine import NODES, TASKS
+from workbench.cli.main import cli
 from workbench.mpi import clusters
-from workbench.mpi.clusters.slurm.queue import look_up
+from workbench.mpi.clusters.batch.kind import BatchCluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume, start_real
 
-pytest_plugins = ["tests.support.clusters.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
@@ -32,7 +38,7 @@ def processes(folder: Path) -> list[str]:
     return [line for line in found if str(folder) in line and "workbench.mpi.launch" in line]
 
 
-def test_slurm_run_equals_the_simulator(lab: Callable[..., str]) -> None:
+def test_batch_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     e = wb.Experiment(
         **{**SPEC, "scheme": "CR", "scheme_args": {"children": 2, "layers": 2, "stragglers": 1}, "rounds": 80}
     )
@@ -50,7 +56,28 @@ def test_slurm_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     assert job_of(again) == job_of(run)  # the same warm job
 
 
-def test_slurm_status_shows_nodes(lab: Callable[..., str]) -> None:
+def test_batch_command_line(machine: Machine, lab: Callable[..., str], tmp_path: Path) -> None:
+    def called(*words: object) -> Result:
+        return CliRunner().invoke(cli, [str(word) for word in words])
+
+    def cluster(*words: object) -> Result:
+        return called("cluster", *words)
+
+    assert cluster("check", lab()).exit_code == 0
+    bad = cluster("check", lab("bad", **refused(machine.fields["kind"])[0][0]))
+    assert bad.exit_code == 1
+    assert "refuses the job" in bad.stdout
+    run = ("run", "--engine", "mpi", "--cluster", lab(), "--workers", 6, "--rounds", 5, "--scheme", "UMW")
+    said = called(*run, "-o", tmp_path / "run")
+    assert said.exit_code == 0, said.output
+    assert len(wb.Trace.load(tmp_path / "run").rounds) == 5
+    assert "running" in cluster("status", lab()).stdout
+    done = cluster("down", lab())
+    assert done.exit_code == 0, done.output
+    assert machine.settled() == []
+
+
+def test_batch_status_shows_nodes(lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     status = clusters.load(lab()).status()
@@ -63,7 +90,7 @@ def test_slurm_status_shows_nodes(lab: Callable[..., str]) -> None:
     assert status.cost == pytest.approx(2.0 * status.hours)
 
 
-def test_slurm_stop_keeps_the_job(lab: Callable[..., str]) -> None:
+def test_batch_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     run = going(lab())
     run.stop()
     trace = ended(run)
@@ -74,7 +101,7 @@ def test_slurm_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     assert (job_of(again) == job_of(run)) == trace.info["clean"]  # ranks that were slow to leave are replaced
 
 
-def test_slurm_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
+def test_batch_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
     run = going(lab(), rounds=150)
     assert run.pool is not None
     pid, _ = run.pool.places[3]  # the first of the second node
@@ -85,8 +112,8 @@ def test_slurm_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> N
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_slurm_cancelled_job_is_reported_and_its_run_resumed(
-    machine: SlurmMachine, lab: Callable[..., str]
+def test_batch_cancelled_job_is_reported_and_its_run_resumed(
+    machine: Machine, lab: Callable[..., str]
 ) -> None:
     run = going(lab(), rounds=150, spec=UMW)
     other = attach(run.home)
@@ -101,38 +128,20 @@ def test_slurm_cancelled_job_is_reported_and_its_run_resumed(
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_slurm_job_that_is_unknown_is_over(machine: SlurmMachine) -> None:
-    job = look_up("999999")
+def batch(file: str) -> BatchCluster:
+    found = clusters.load(file)
+    assert isinstance(found, BatchCluster)
+    return found
+
+
+def test_batch_job_that_is_not_listed_is_over(lab: Callable[..., str]) -> None:
+    job = batch(lab()).look_up("999999")
     assert job.final
-    assert "no longer knows" in job.ending()
-
-
-def preempt(machine: SlurmMachine) -> None:
-    machine.call(
-        "sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=true"
-    )
-
-
-def fail_node(machine: SlurmMachine) -> None:
-    machine.call("scontrol", "update", "nodename=n3", "state=down", "reason=test")
+    assert "no longer lists" in job.ending()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("blow", "words"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
-)
-def test_slurm_job_endings_are_reported(
-    machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], words: str
-) -> None:
-    run = going(lab())
-    blow(machine)
-    with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: {words}; wb\.resume"):
-        ended(run)
-    machine.await_idle()
-
-
-@pytest.mark.slow
-def test_slurm_job_ends_with_a_dead_mpi_daemon(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_batch_job_ends_with_a_dead_mpi_daemon(machine: Machine, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert run.pool is not None
     pid, host = run.pool.places[NODES * TASKS - 1]
@@ -146,7 +155,7 @@ def test_slurm_job_ends_with_a_dead_mpi_daemon(machine: SlurmMachine, lab: Calla
 
 
 @pytest.mark.slow
-def test_slurm_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_batch_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     cluster = lab(nodes=None, tasks_per_node=TASKS)  # changed under its name: the warm job does not fit
@@ -159,39 +168,62 @@ def test_slurm_idle_job_makes_room_for_a_larger_one(machine: SlurmMachine, lab: 
 
 
 @pytest.mark.slow
-def test_slurm_command_runs_on_every_node(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_batch_command_runs_on_every_node(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
     assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
     assert machine.jobs() == []
 
 
-def test_slurm_refusal_starts_nothing(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def refused(system: str) -> list[tuple[dict[str, object], str]]:
+    """Fields that a batch system refuses, and what is said of them."""
+    if system == "slurm":
+        gres = "directives = .*gres"
+        return [
+            ({"partition": "nope"}, "partition = 'nope': Slurm refuses"),
+            ({"directives": ["--gres=gpu:1"]}, gres),
+        ]
+    unknown = r"directives = .*: PBS refuses the job \(.?unknown resource: gpus"
+    return [({"queue": "nope"}, "queue = 'nope': PBS refuses"), ({"directives": ["-l gpus=1"]}, unknown)]
+
+
+def test_batch_refusal_starts_nothing(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
-    for fields, words in [
-        ({"partition": "nope"}, "partition = 'nope': Slurm refuses the job"),
-        ({"directives": ["--gres=gpu:1"]}, "directives = .*gres"),
-    ]:
-        with pytest.raises((wb.SettingError, wb.ClusterError), match=words):
+    kind = machine.fields["kind"]
+    for fields, words in refused(kind):
+        with pytest.raises((wb.SettingError, wb.ClusterError), match=words) as caught:
             ended(start_real(wb.Experiment(**SPEC), cluster=lab("bad", **fields)))
+        assert "\n" not in str(caught.value)
     assert machine.jobs() == before
-    findings = clusters.load(lab("bad", partition="nope", python="/no/such/python")).check()
+    findings = clusters.load(lab("bad", **refused(kind)[0][0], python="/no/such/python")).check()
     assert [finding.what for finding in findings] == ["python", "a trial job"]
     assert clusters.load(lab()).check() == []
+    until(lambda: machine.jobs() == before)  # a trial leaves no job
 
 
-def test_slurm_job_that_can_never_start_is_cancelled(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_batch_job_that_can_never_start_is_cancelled(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
-    with pytest.raises(wb.ClusterError, match=r"time: job \d+ could never start \(Partition"):
-        ended(start_real(wb.Experiment(**SPEC), cluster=lab("long", partition="short", time="2:00:00")))
-    assert machine.jobs() == before
+    words = {
+        "slurm": r"time: job \d+ could never start \(Partition",
+        "pbs": r"time: job \d+\.pbs could never start \(Can Never Run",
+        "torque": r"time = '2:00:00': PBS refuses the job \(.*walltime",
+    }[machine.flavour]
+    queue = {"slurm": "partition", "pbs": "queue"}[machine.fields["kind"]]
+    long = lab("long", **{queue: "short"}, time="2:00:00")
+    with pytest.raises((wb.ClusterError, wb.SettingError), match=words):
+        ended(start_real(wb.Experiment(**SPEC), cluster=long))
+    until(lambda: machine.jobs() == before)
 
 
-def test_slurm_queued_job_is_cancelled_by_stop(
-    machine: SlurmMachine, lab: Callable[..., str], taken: str
-) -> None:
+def test_batch_queued_job_is_cancelled_by_stop(machine: Machine, lab: Callable[..., str], taken: str) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
-    until(lambda: "waits in the queue (Resources" in run.note or "(Priority" in run.note, run)
+    until(lambda: "waits in the queue (" in run.note, run)
+    reasons = {
+        "slurm": r"Resources|Priority|None|no reason",
+        "pbs": "Insufficient",
+        "torque": "no reason given",
+    }
+    until(lambda: re.search(reasons[machine.flavour], run.note), run)
     number = job_of(run)
     shown = clusters.load(lab()).status().hosts
     assert [(host.host, host.state) for host in shown] == [("(queue)", "pending")]
@@ -213,8 +245,8 @@ watched(run, progress=False)
 """
 
 
-def test_slurm_queued_job_is_cancelled_by_ctrl_c(
-    machine: SlurmMachine, lab: Callable[..., str], taken: str
+def test_batch_queued_job_is_cancelled_by_ctrl_c(
+    machine: Machine, lab: Callable[..., str], taken: str
 ) -> None:
     words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -228,7 +260,7 @@ def test_slurm_queued_job_is_cancelled_by_ctrl_c(
 
 
 @pytest.mark.slow
-def test_slurm_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[..., str]) -> None:
+def test_batch_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[..., str]) -> None:
     run = going(lab("brief", time="1"), rounds=10**5, spec=UMW)
     assert run.wait(4 * PATIENCE)
     with pytest.raises(wb.ClusterError, match="reached its time limit"):
@@ -241,7 +273,7 @@ def test_slurm_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[.
 
 
 @pytest.mark.slow
-def test_slurm_idle_job_ends_by_itself(machine: SlurmMachine, lab: Callable[..., str]) -> None:
+def test_batch_idle_job_ends_by_itself(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
@@ -250,7 +282,7 @@ def test_slurm_idle_job_ends_by_itself(machine: SlurmMachine, lab: Callable[...,
     until(lambda: not set(machine.jobs()) - before)
 
 
-def test_slurm_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Callable[..., str]) -> None:
+def test_batch_down_leaves_nothing(machine: Machine, shared: Path, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert processes(shared)
     clusters.load(lab()).down()
@@ -261,20 +293,3 @@ def test_slurm_down_leaves_nothing(machine: SlurmMachine, shared: Path, lab: Cal
     assert machine.jobs() == []
     assert list((shared / "pools").iterdir()) == []
     until(lambda: not processes(shared))
-
-
-def test_slurm_local_cluster_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
-    """On the host where `salloc` was called, whatever nodes the allocation has."""
-    POOLS.close()
-    until(lambda: not machine.jobs())
-    code = (
-        "import socket, workbench as wb\n"
-        "run = wb.start(wb.Experiment(scheme='UMW', workers=4, rounds=5), engine='mpi')\n"
-        "print(len(run.result().rounds), {place.host for place in run.pool.places} == {socket.gethostname()})\n"
-    )
-    words = ["salloc", "-N", "1", "-n", "1", sys.executable, "-c", code]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=machine.environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.stdout.split() == ["5", "True"], done.stderr
-    assert machine.settled() == []
