@@ -268,7 +268,7 @@ print(json.dumps(said))
 
 
 def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
-    """Add files to a copy of the packages, and ask it in a process of its own; what was said of each row."""
+    """Add files to a copy of the packages, and query it in a separate process; return what was printed for each row."""
     for folder in ("workbench", *BESIDE):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:
@@ -298,11 +298,11 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.xdist_group("additions")
 @pytest.mark.parametrize("what", [row.what for row in ROWS])
-def test_one_file_is_enough(what: str, together: dict[str, str]) -> None:
+def test_architecture_additions_need_one_file(what: str, together: dict[str, str]) -> None:
     assert together[what] == "known"
 
 
-def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
+def test_architecture_table_rows_are_tested() -> None:
     table = TEXT.partition("| I want to add |")[2].partition("\n\n")[0]
     found = re.findall(r"^\| (an? [\w ]+) \| `([^`]+)`[^|]*\| (.+) \|$", table, re.MULTILINE)
     assert [(what, path.replace("NAME", "added")) for what, path, _ in found] == [

@@ -1,4 +1,4 @@
-"""The documents name modules, files and pages that exist."""
+"""The documents: the modules, files and pages that they name exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 TOP = {path.name for path in ROOT.iterdir()}
-# Files that users make, and what stands for any file.
+# Files that users make, and placeholders for any file.
 MADE = re.compile(r"^(runs/|clusters/(NAME|lab|fleet)\b|reports/)|[<>…*]|NAME|/a/|\{")
 NAMES = re.compile(r"\b(workbench(?:_book|_lectures)?(?:\.[a-zA-Z_]\w*)+)")
 ENDINGS = {"py", "md", "ipynb", "yaml", "toml", "json", "sh", "csv", "png", "svg", "html", "txt", "lock"}
@@ -40,7 +40,7 @@ def ids(paths: list[Path]) -> list[str]:
 
 
 def there(name: str) -> bool:
-    """Is a dotted name a module, or something in one?"""
+    """Return whether a dotted name is a module, or something in one."""
     module, rest = name, []
     while module:
         try:
@@ -69,12 +69,12 @@ def named(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_modules_that_a_page_names_exist(page: Path) -> None:
+def test_docs_name_existing_modules(page: Path) -> None:
     assert [name for name in sorted(named(page.read_text())) if not there(name)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def test_docs_name_existing_files(page: Path) -> None:
     missing = []
     for word in re.findall(r"`([\w./*-]+)`", page.read_text()):
         first, ending = word.split("/")[0], word.rpartition(".")[2]
@@ -86,7 +86,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_links_exist(page: Path) -> None:
     missing = []
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target and not (page.parent / target).exists():
@@ -94,7 +94,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
+def test_docs_page_on_user_defined_schemes_runs() -> None:
     text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for node in ast.parse(block).body:
@@ -113,7 +113,7 @@ def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
     assert named <= set(re.findall(r"[a-z]+", table))
 
 
-def test_every_page_is_linked_from_another() -> None:
+def test_docs_pages_are_linked() -> None:
     linked = {
         (page.parent / target).resolve()
         for page in PAGES
@@ -127,7 +127,7 @@ def test_every_page_is_linked_from_another() -> None:
 
 
 @pytest.mark.parametrize("package", ["workbench", "notebooks", "tests", "benchmarks", "tools"])
-def test_modules_and_documents_that_sources_name_exist(package: str) -> None:
+def test_sources_name_existing_modules_and_documents(package: str) -> None:
     """Names in quotes, comments and docstrings; imports are Python's own business."""
     missing = []
     for path in (path for path in SOURCES if path.relative_to(ROOT).parts[0] == package):
@@ -141,7 +141,7 @@ def test_modules_and_documents_that_sources_name_exist(package: str) -> None:
 
 
 def defined() -> tuple[set[str], set[tuple[str, str]]]:
-    """Every name that our sources define, and what stands in which module or class."""
+    """Return every name that our sources define, with its module or class."""
     names, inside = set(), set()
     for path in SOURCES:
         owner = path.parent.name if path.stem == "__init__" else path.stem
@@ -160,7 +160,7 @@ def defined() -> tuple[set[str], set[tuple[str, str]]]:
 
 
 def known(mention: str, names: set[str], inside: set[tuple[str, str]]) -> bool:
-    """Does `Class.method`, `room.module`, `module.name` or a single name exist?"""
+    """Return whether `Class.method`, `package.module`, `module.name` or a single name exists."""
     parts = mention.split(".") if not mention.endswith(".py") else [mention]
     if parts[0] in ("plotly", "subprocess"):
         return there(mention)
@@ -169,7 +169,7 @@ def known(mention: str, names: set[str], inside: set[tuple[str, str]]) -> bool:
     return parts[0] in names and all(pair in inside for pair in pairwise(parts))
 
 
-def test_what_docstrings_refer_to_exists() -> None:
+def test_docstrings_refer_to_existing_names() -> None:
     names, inside = defined()
     missing = [
         f"{path.relative_to(ROOT)}: {mention}"
@@ -182,7 +182,7 @@ def test_what_docstrings_refer_to_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_public_names_that_a_page_uses_exist(page: Path) -> None:
+def test_docs_use_existing_public_names(page: Path) -> None:
     missing = []
     for name in sorted(set(re.findall(r"\bwb((?:\.[A-Za-z_]\w*)+)", page.read_text()))):
         owner: object = wb

@@ -35,14 +35,14 @@ def within(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[ast.AST]
                     yield node
 
 
-def test_there_are_few_rooms() -> None:
+def test_package_has_few_subpackages() -> None:
     rooms = [path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
     loose = [path.name for path in PACKAGE.glob("*.py")]
-    assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are doors
+    assert len(rooms) + len(loose) - 2 <= ROOMS  # `__init__` and `__main__` are not counted
     assert len(loose) <= LOOSE, loose
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_imports_are_at_the_top() -> None:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     late = {(path, node) for path in FILES for node in within(tree_of(path), functions)}
     types = {(path, node) for path in FILES for node in within(tree_of(path), (ast.If,))}
@@ -51,13 +51,13 @@ def test_imports_stand_at_the_top() -> None:
 
 
 def names_of(module: object) -> set[str]:
-    """Values of a module that name files; those that are also plain words are left out."""
+    """Return the values of a module that name files, without those that are also plain words."""
     texts = (v for v in vars(module).values() if isinstance(v, str) and not v.startswith("_"))
     return {text for text in texts if Path(text).suffix in (".json", ".npz", ".npy", ".f64", ".parquet")}
 
 
 @pytest.mark.parametrize("home", [layout, poolfolder], ids=["run folder", "pool folder"])
-def test_a_files_name_stands_in_one_module(home: object) -> None:
+def test_file_names_are_defined_in_one_module(home: object) -> None:
     names = names_of(home)
     assert names
     here = Path(str(getattr(home, "__file__", "")))

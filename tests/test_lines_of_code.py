@@ -23,13 +23,13 @@ def test_functions_classes_and_files_are_short() -> None:
     assert all(lines <= LONG_CLASSES[name] for name, lines in found.items())
 
 
-def test_the_package_is_small() -> None:
+def test_package_is_within_its_lines_of_code() -> None:
     found = lines_of_code.by_package()
     assert sum(found.values()) <= MAX_LINES
     assert sum(n for name, n in found.items() if name.startswith("workbench.core")) <= MAX_CORE_LINES
 
 
-def test_docstrings_comments_blank_lines_and_imports_are_not_counted() -> None:
+def test_lines_of_code_omit_docstrings_comments_and_imports() -> None:
     text = '''"""Module."""
 
 import os

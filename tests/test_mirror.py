@@ -27,7 +27,7 @@ FOLDERS = {"workbench": TESTS, "workbench_book": TESTS / "book", "workbench_lect
 
 
 def modules() -> list[str]:
-    """All modules but those that only say what a folder is, such as `workbench/core/base/text.py`."""
+    """Return all modules except those that only hold a docstring, such as `workbench/core/base/text.py`."""
     return [
         str(path.relative_to(home))
         for name, home in HOMES.items()
@@ -37,7 +37,7 @@ def modules() -> list[str]:
 
 
 def mirrored(module: str) -> bool:
-    """Is there a test file of that name, in the folder of that name?"""
+    """Return whether there is a test file of that name, in the folder of that name."""
     package, *inside, file = Path(module).parts
     return FOLDERS[package].joinpath(*inside, f"test_{file.removeprefix('_')}").is_file()
 
@@ -50,13 +50,13 @@ def lines() -> list[tuple[list[str], list[str]]]:
     return [(re.findall("`([^`]+)`", left), re.findall("`(tests/[^`]+)`", right)) for left, right in rows]
 
 
-def test_every_module_has_a_test_or_a_line() -> None:
+def test_every_module_has_a_test_or_a_readme_line() -> None:
     patterns = [pattern for left, _ in lines() for pattern in left]
     alone = [m for m in modules() if not mirrored(m) and not any(fnmatch(m, p) for p in patterns)]
     assert alone == [], "give them a test of their name, or a line in tests/README.md"
 
 
-def test_no_line_names_what_is_not_there() -> None:
+def test_readme_lines_name_existing_files() -> None:
     found = modules()
     for patterns, tests in lines():
         assert tests, patterns
@@ -76,7 +76,7 @@ def imported(text: str) -> Iterator[str]:
 
 
 def of_a_test(name: str) -> bool:
-    """Whether a dotted name is in a test module, a conftest or a benchmark."""
+    """Return whether a dotted name is in a test module, a conftest or a benchmark."""
     first, *rest = name.split(".")
     if first not in ("tests", ""):
         return first in ("benchmarks", "conftest") or first.startswith("test_")

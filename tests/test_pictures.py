@@ -1,4 +1,4 @@
-"""The README's pictures are written as PNG asks for: what a frame changes, in few colours."""
+"""The PNG pictures of the README: frames have only the changes, in few colours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frame(**spots: int) -> np.ndarray:
 RED, BLUE = 0xFF0000FF, 0xFFFF0000  # bytes: red, green, blue, opaque
 
 
-def test_a_still_picture_has_no_frames() -> None:
+def test_picture_that_is_still_has_no_frames() -> None:
     found = dict(chunks(picture([frame(p12=RED)])))
     assert struct.unpack(">II", found[b"IHDR"][:8]) == (6, 4)
     assert b"acTL" not in found
@@ -42,7 +42,7 @@ def test_a_still_picture_has_no_frames() -> None:
     assert found[b"PLTE"][colour : colour + 3] == b"\xff\x00\x00"
 
 
-def test_a_moving_picture_has_what_changes_and_skips_what_does_not() -> None:
+def test_picture_that_moves_has_only_changes() -> None:
     png = picture([frame(), frame(), frame(p12=RED), frame(p12=RED, p24=BLUE)])
     found = list(chunks(png))
     assert [data for kind, data in found if kind == b"acTL"] == [struct.pack(">II", 3, 0)]
@@ -57,7 +57,7 @@ def test_a_moving_picture_has_what_changes_and_skips_what_does_not() -> None:
     assert controls[-1][5] > controls[0][5]  # the last one stays longer
 
 
-def test_what_stays_is_see_through() -> None:
+def test_animation_unchanged_pixels_are_transparent() -> None:
     before, after = frame(p11=RED), frame(p11=RED, p00=BLUE, p22=BLUE)
     colours = palette([before, after])
     (_, (top, left, part)) = changes([indexed(before, colours), indexed(after, colours)])
@@ -66,6 +66,6 @@ def test_what_stays_is_see_through() -> None:
     assert colours[part[0, 0]] == BLUE
 
 
-def test_a_colour_too_many_becomes_the_nearest() -> None:
+def test_indexed_maps_extra_colours_to_the_nearest() -> None:
     few = np.array([0xFF000000, 0xFFFFFFFF], np.uint32)
     assert indexed(np.array([[0xFF101010, 0xFFE0E0E0]], np.uint32), few).tolist() == [[0, 1]]

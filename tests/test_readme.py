@@ -1,4 +1,4 @@
-"""The README and the pages tell the truth about schemes, commands, pictures and code."""
+"""The README and the pages: schemes, commands, pictures and code are correct."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ PICTURES = re.compile(r'!\[[^\]]*\]\(([^)]+)\)|(?:src|srcset)="([^"]+)"')
 MOST = 1_500_000  # bytes of a picture
 
 
-def test_it_is_short() -> None:
+def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
 
 
-def test_every_scheme_is_listed_as_it_describes_itself() -> None:
+def test_schemes_table_lists_every_scheme() -> None:
     text = PAGE.read_text()
     assert renewed(text) == text, "the table of schemes is old; run `make format`"
     for name in wb.schemes.names():
         assert f"| {name} | {wb.schemes.get(name).title} |" in text, name
 
 
-def test_a_scheme_that_is_missing_is_added_and_the_rest_stays() -> None:
+def test_schemes_table_adds_a_missing_scheme() -> None:
     text = PAGE.read_text()
     row = next(line for line in text.splitlines(keepends=True) if line.startswith("| CR |"))
     assert renewed(text.replace(row, "")) == text
 
 
-def test_every_notebook_is_listed() -> None:
+def test_readme_lists_every_notebook() -> None:
     for path in (ROOT / "notebooks").rglob("*.ipynb"):
         assert f"`{path.relative_to(ROOT)}`" in START
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
-def test_commands_exist(page: str) -> None:
+def test_readme_commands_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     said = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
     assert set(said) >= {"run", "test", "help", "lab", "lectures"}
     assert set(said) <= targets
 
 
-def test_pictures_exist_and_are_small_and_shown_light_and_dark() -> None:
+def test_readme_pictures_exist_light_and_dark() -> None:
     found = [one or other for one, other in PICTURES.findall(README)]
     assert {Path(path).stem for path in found} == {
         f"{name}-{theme}" for name in ("live", "explorer", "lecture") for theme in ("light", "dark")
@@ -58,7 +58,7 @@ def test_pictures_exist_and_are_small_and_shown_light_and_dark() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
-def test_its_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert blocks

@@ -48,7 +48,7 @@ def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     return lab, user
 
 
-def test_before_a_run(
+def test_explorer_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
@@ -61,7 +61,7 @@ def test_before_a_run(
 
 
 def reached_by_keyboard(me: User, page: Page) -> None:
-    """Every field in its order, and a slider by its keys."""
+    """Tab through all fields in their order, and move a slider by its keys."""
     me.field("children").focus()
     names: list[Any] = []
     for _ in range(12):
@@ -93,7 +93,7 @@ def fits(page: Page, picture: Callable[[str], Path]) -> None:
 
 
 def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
-    """Who holds what, the code, who wins: what is clicked there becomes a setting."""
+    """Click in the figures of allocation, code and phase diagram: the clicked setting is taken."""
     before = me.costs()
     me.slide("stragglers", 1)
     me.changed(before)
@@ -133,7 +133,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     assert (after[0], after[4]) != (before[0], before[4])
     assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
-    # a bad value: coloured, said in words, Run disabled; then mended
+    # a bad value is marked and explained, and Run is disabled; then it is fixed
     me.field("stragglers").fill("4")
     page.get_by_text("cannot tolerate it; take 0 to 3").locator("visible=true").first.wait_for()
     assert me.field("stragglers").get_attribute("aria-invalid") == "true"
@@ -172,7 +172,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
 
 
-def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
+def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     user: tuple[Lab, User], page: Page, noise: Noise, root: Path, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
@@ -189,7 +189,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     page.wait_for_function(POINTS)
     assert page.evaluate(MOVING) == []
 
-    # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
+    # the page is reloaded during a run: the explorer is as it was, and the curves continue
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab.reload()
@@ -231,7 +231,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
 
 
 @sampled_test("an explorer between cells", 1, 2)
-def test_run_takes_what_was_typed_while_the_kernel_was_busy(
+def test_explorer_run_uses_what_was_typed_while_the_kernel_was_busy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     name = write(
@@ -288,7 +288,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
 
 
 @pytest.mark.mpi  # of the kernel's own ranks, which no other test has warm
-def test_real_runs_are_stopped_at_once_and_nothing_is_red(
+def test_explorer_stops_real_runs_at_once(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     _, me = user
@@ -311,7 +311,7 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
 
 
 @sampled_test("Voila", 0, 2)
-def test_the_explorer_is_a_voila_page_too(
+def test_explorer_as_a_voila_page(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     page.goto(server.address(f"voila/render/{NOTEBOOK}?theme=light"))

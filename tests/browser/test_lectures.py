@@ -50,7 +50,7 @@ def cell(name: str, source: str) -> int:
 # Two of these four are sampled, with one lecture. Lectures without a server: test_offline.py.
 @sampled_test("a lecture", 0, 4, 2)
 @pytest.mark.parametrize("name", sampled_cases("a lecture", 1, NAMES))
-def test_a_lecture_is_a_page_without_code(
+def test_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     theme = "dark" if NAMES.index(name) % 2 else "light"
@@ -77,7 +77,7 @@ def test_a_lecture_is_a_page_without_code(
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )
-def test_a_lecture_runs_in_jupyterlab_and_survives_a_reload(
+def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, f"lecture/{name}.ipynb")
@@ -97,7 +97,7 @@ def test_a_lecture_runs_in_jupyterlab_and_survives_a_reload(
 
 
 def survives_a_reload(lab: Lab, student: Student) -> None:
-    """Settings and a run are there when the page is loaded anew."""
+    """Settings and a run are kept when the page is reloaded."""
     page, race = lab.page, cell(NAMES[4], "lecture.race")
     lab.go_to(race)
     student.slide("workers", 6)
@@ -115,7 +115,7 @@ def survives_a_reload(lab: Lab, student: Student) -> None:
 
 
 @sampled_test("a lecture", 1, 4, 2)
-def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
+def test_lecture_page_continues_after_a_reload(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     name = NAMES[0]
@@ -157,7 +157,7 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
 
 
 @sampled_test("a lecture", 2, 4, 2)
-def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
+def test_lecture_in_a_second_tab_starts_fresh_and_reports_invalid_input(
     page: Page, noise: Noise, server: Server
 ) -> None:
     student = voila(page, server, NAMES[2])
@@ -179,7 +179,7 @@ def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
 
 
 @sampled_test("a lecture", 3, 4, 2)
-def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
+def test_lecture_is_usable_by_keyboard(page: Page, noise: Noise, server: Server) -> None:
     student = voila(page, server, NAMES[0])
     page.get_by_label("workers N", exact=True).first.focus()
     names = [page.evaluate(FOCUSED)]
@@ -218,7 +218,7 @@ def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Ser
 
 @pytest.fixture
 def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """What `workbench lectures` starts, and the address that it prints."""
+    """Start `workbench lectures`; return the process and the printed address."""
     words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
     with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:
@@ -234,7 +234,7 @@ def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
             server.wait(30)
 
 
-def test_the_command_serves_pages_to_who_has_the_token(
+def test_lectures_command_requires_the_token(
     served: tuple[psutil.Process, str], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     server, address = served

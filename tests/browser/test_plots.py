@@ -22,7 +22,7 @@ plot"""
 
 
 @sampled_test("plots", 0, 3, 2)
-def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
+def test_plot_with_another_name_is_updated_and_saved_under_it(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     """Made from scratch, a figure takes several times as long; a mark on its elements would not survive that."""
@@ -44,7 +44,7 @@ def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
 
 
 @sampled_test("plots", 2, 3, 2)
-def test_a_widget_that_asks_a_closed_notebook_again_complains_of_nothing(
+def test_plot_of_a_closed_notebook_logs_no_error(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     lab = Lab(page, server, write(f"{FIRST}\nimport time\ndisplay(plot)\ntime.sleep(60)"))

@@ -1,4 +1,4 @@
-"""The table of runs in JupyterLab: searched, marked by click and by key, plotted; pictures that are saved."""
+"""The table of runs in JupyterLab: searched, selected by click and by key, plotted, saved as pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = """() => { const e = document.activeElement;
 
 
 @sampled_test("the table of runs", 0, 2)
-def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
+def test_runs_table_filters_selects_and_plots(
     page: Page,
     server: Server,
     noise: Noise,
@@ -58,7 +58,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     )
     page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
-    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
+    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn again
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
@@ -87,7 +87,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
 
 
 @sampled_test("the table of runs", 1, 2)
-def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
+def test_runs_table_sorts_filters_groups_and_pins_columns(
     page: Page,
     server: Server,
     noise: Noise,
@@ -170,7 +170,7 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
     assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
     picture("runs-columns")
 
-    # groups as a figure, by one click; every control is reached in the order in which it stands
+    # groups as a figure, by one click; every control is reached in its order
     press("Group")
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []

@@ -1,4 +1,4 @@
-"""`workbench diagnose`: words, a picture, and a sentence for what cannot be read."""
+"""`workbench diagnose`: text, a figure, and one sentence for a file that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
 
 
-def test_it_names_who_is_slow(tmp_path: Path) -> None:
+def test_diagnose_command_names_the_slow_worker(tmp_path: Path) -> None:
     times = 1 + 0.05 * np.random.default_rng(0).random((60, 6))
     times[:, 2] *= 1.5
     file = recording(times).write(tmp_path / "times.csv")
@@ -24,7 +24,7 @@ def test_it_names_who_is_slow(tmp_path: Path) -> None:
     assert (tmp_path / "c.html").stat().st_size > 1000
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_diagnose_command_reports_a_missing_file(tmp_path: Path) -> None:
     found = CliRunner().invoke(cli, ["diagnose", str(tmp_path / "none.csv")])
     assert isinstance(found.exception, SettingError)
     with pytest.raises(SettingError, match="there is no such file or folder"):

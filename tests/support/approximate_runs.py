@@ -1,4 +1,4 @@
-"""Runs that the tests of approximate gradient coding share: paper 4's section V on the Unit problem."""
+"""Runs for the tests of approximate gradient coding: paper 4's section V on the Unit problem."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = {"delays", "problem_args", "workers", "link", "faults", "decode_rate"}
 def experiment(
     scheme: str = "FRC", rounds: int = 12, seed: int = 0, active_straggles: float = P_AS, **changes: Any
 ) -> wb.Experiment:
-    """One second a sample, two samples a worker, ten times that for a straggler: a deadline of 4 s parts them."""
+    """One second a sample, two samples a worker, ten times that for a straggler: a deadline of 4 s separates them."""
     delays = {
         "kind": "heterogeneous",
         "shift": 1.0,
@@ -44,7 +44,7 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Coefficients]:
 
 
 def came(line: Timeline, workers: int) -> NDArray[np.bool_]:
-    """Whose answers the master took, (rounds, workers)."""
+    """Return which workers' answers the master used, (rounds, workers)."""
     table = np.zeros((len(line.times), workers), dtype=bool)
     for row in line.events:
         if row[2] == "send" and row[6] == 0:
@@ -53,7 +53,7 @@ def came(line: Timeline, workers: int) -> NDArray[np.bool_]:
 
 
 def missed(e: wb.Experiment, line: Timeline) -> NDArray[np.bool_]:
-    """Parts that no answer held, (rounds, parts)."""
+    """Return which parts no answer held, (rounds, parts)."""
     scheme, answers = e.built_scheme, came(line, e.workers)
     return np.array([~scheme.encoding(e.plan, r)[1:][a].any(axis=0) for r, a in enumerate(answers)])
 

@@ -1,4 +1,4 @@
-"""One of every figure that the package draws, for tests of what all of them have in common."""
+"""One example of every figure of the package, for tests of their common properties."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ SCHEMES: list[dict[str, Any]] = [
 
 @dataclass
 class Tally:
-    """What came of one kind of fault."""
+    """The results of one kind of fault."""
 
     name: str
     cases: int = 0
@@ -64,15 +64,15 @@ class Tally:
 
 
 def experiment(number: int, **fields: Any) -> wb.Experiment:
-    """GC and CR by turns."""
+    """Make an experiment with GC or CR, in turn."""
     return wb.Experiment(**{**PROBLEM, **SCHEMES[number % len(SCHEMES)], "seed": number, **fields})
 
 
 def judged(tally: Tally, run: RealRun) -> bool:
-    """Wait for a run that should succeed; look at every committed gradient."""
+    """Wait for a run that should succeed; check every committed gradient."""
     if not run.wait(PATIENCE):
         tally.hanging += 1
-        tally.notes[f"hangs: {run}"] += 1
+        tally.notes[f"still running: {run}"] += 1
         run.stop()
         return False
     if run.error is not None:
@@ -86,7 +86,7 @@ def judged(tally: Tally, run: RealRun) -> bool:
 
 
 def gradient_error(run: RealRun) -> float:
-    """Largest relative difference between a committed gradient and the full gradient at its model."""
+    """Return the largest relative difference between a committed gradient and the full gradient at its model."""
     problem = run.experiment.build_problem()
     committed = records.read_gradients(run.home, problem.size)
     models = np.concatenate([problem.start()[None], records.read_models(run.home, problem.size)])
@@ -98,7 +98,7 @@ def gradient_error(run: RealRun) -> float:
 
 
 def begun(e: wb.Experiment, **options: Any) -> tuple[RealRun, list[int]]:
-    """Start a run and wait for its first round; the run and the processes of its ranks."""
+    """Start a run and wait for its first round; return the run and the processes of its ranks."""
     run = start_real(e, gradients=True, **options)
     while not len(run.rows()["round"]) and not run.wait(0.005):
         pass
@@ -107,7 +107,7 @@ def begun(e: wb.Experiment, **options: Any) -> tuple[RealRun, list[int]]:
 
 
 def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
-    """Up to s children of every parent, drawn; with `more`, s + more children of one."""
+    """Draw up to s children of every parent; with `more`, s + more children of one parent."""
     s = int(e.scheme_args["stragglers"])
     parents = [rank for rank, children in enumerate(e.plan.children) if children]
     if more:
@@ -120,7 +120,7 @@ def victims(e: wb.Experiment, rng: random.Random, more: int = 0) -> list[int]:
 
 
 def deaths(count: int, rng: random.Random) -> Tally:
-    """Up to s children under any parent die at random moments: killed, by a fault of their own, or by exiting."""
+    """Let up to s children under any parent die at random moments: killed, by a segmentation fault, or by exiting."""
     tally = Tally("deaths, up to s a parent")
     number = 0
     while tally.cases < count:
@@ -142,7 +142,7 @@ def deaths(count: int, rng: random.Random) -> Tally:
 
 
 def too_many(count: int, rng: random.Random) -> Tally:
-    """One more than s children of one parent die: a typed error that names them, in time; the checkpoint is sound."""
+    """Kill one more than s children of one parent: a typed error names them, in time; the checkpoint is valid."""
     tally = Tally("deaths, s + 1 of a parent")
     for number in range(count):
         e = experiment(number)
@@ -167,7 +167,7 @@ def too_many(count: int, rng: random.Random) -> Tally:
 
 
 def stops(count: int, rng: random.Random) -> Tally:
-    """Workers are stopped for a while and go on."""
+    """Stop workers for a while, then continue them."""
     tally = Tally("stopped and continued")
     number = 0
     while tally.cases < count:
@@ -184,7 +184,7 @@ def stops(count: int, rng: random.Random) -> Tally:
 
 
 def damage(count: int, rng: random.Random) -> Tally:
-    """Messages are damaged on their way: refused, counted, and blamed on the right rank."""
+    """Damage messages: they are refused, counted, and attributed to the right rank."""
     tally = Tally("damaged messages")
     number = 0
     while tally.cases < count:
@@ -204,7 +204,7 @@ def damage(count: int, rng: random.Random) -> Tally:
 
 
 def settled(number: int, gap: float = 0.008) -> wb.Experiment:
-    """An experiment whose quorum is no matter of chance: who comes last comes later by `gap` seconds every round."""
+    """Make an experiment with predictable survivors: the last worker is late by `gap` seconds in every round."""
     for seed in range(number * 1000, (number + 1) * 1000):
         e = wb.Experiment(
             **{
@@ -225,7 +225,7 @@ def settled(number: int, gap: float = 0.008) -> wb.Experiment:
 
 
 def torn_checkpoints(count: int, rng: random.Random) -> Tally:
-    """The master is killed at a random byte of a checkpoint; the resumed run ends with the very same weights.
+    """Kill the master at a random byte of a checkpoint; the resumed run ends with the same weights.
 
     On a machine that is too busy to keep to the drawn delays, another answer may be the last to be in time: then the
     weights differ in their last bits, as they should, and only going through the notes offline has to give the same.
@@ -259,12 +259,12 @@ def torn_checkpoints(count: int, rng: random.Random) -> Tally:
 
 
 def in_time(folder: Path) -> dict[int, set[tuple[int, int]]]:
-    """Which answers the master took in each round."""
+    """Return which answers the master used in each round."""
     return {round: set(answers) for round, answers in read_arrivals(folder, MASTER).items()}
 
 
 def full_disks(count: int, rng: random.Random) -> Tally:
-    """The disk is full in the middle of a run: one sentence, and the last checkpoint is sound."""
+    """Fill the disk in the middle of a run: one sentence, and the last checkpoint is valid."""
     tally = Tally("disk full")
     for number in range(count):
         with small_disk(rng.randint(24, 40)) as disk:
@@ -289,7 +289,7 @@ def full_disks(count: int, rng: random.Random) -> Tally:
 
 @contextmanager
 def small_disk(kilobytes: int) -> Iterator[Path | None]:
-    """A file system with that much room beyond what a run starts with; None where mounting is not allowed."""
+    """Mount a file system with the given space beyond what a run starts with; None where mounting is not allowed."""
     with tempfile.TemporaryDirectory() as folder:
         size = f"size={64 + kilobytes}k"
         mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", folder]
@@ -303,7 +303,7 @@ def small_disk(kilobytes: int) -> Iterator[Path | None]:
 
 
 def starts(count: int, rng: random.Random) -> Tally:
-    """What can be wrong before the start: one sentence within ten seconds."""
+    """Prevent the start of a run in several ways: one sentence within ten seconds."""
     tally = Tally("cannot start")
     for name, broken in BROKEN.items():
         for _ in range(count):
@@ -332,7 +332,7 @@ def patched(target: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def no_mpiexec() -> Iterator[None]:
-    """Neither in the environment nor on the PATH."""
+    """Hide mpiexec in the environment and on the PATH."""
     with (
         patched(mpiexec.sys, "executable", "/nowhere/python"),
         patched(mpiexec.shutil, "which", lambda name: None),
@@ -342,7 +342,7 @@ def no_mpiexec() -> Iterator[None]:
 
 @contextmanager
 def cannot_import() -> Iterator[None]:
-    """A module that every rank needs cannot be imported."""
+    """Make the import of a module fail that every rank needs."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pydantic.py").write_text("raise ImportError('broken on purpose')\n")
         real = mpiexec.environment
@@ -359,7 +359,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
 
 
 def leftovers() -> int:
-    """Processes of ours that are still there once all pools are closed."""
+    """Count our processes that exist after all pools were closed."""
     POOLS.close()
     time.sleep(0.5)
     words = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
@@ -367,5 +367,5 @@ def leftovers() -> int:
 
 
 def memory_left() -> int:
-    """Folders through which ranks of ours shared memory that are still there."""
+    """Count the folders of shared memory of our ranks that still exist."""
     return len(list(SHARED.glob(f"{PREFIX}{MINE}*"))) if SHARED.exists() else 0

@@ -1,4 +1,4 @@
-"""Reads crafted folders, and reports whatever that ran: `python -m tests.support.foreign_folders`, in an empty folder.
+"""Read crafted folders, and report executed code: `python -m tests.support.foreign_folders`, in an empty folder.
 
 An audit hook notes every import of a module that is not needed, every compilation and execution of what lies in the
 folder, every process and every connection. Hypothesis draws where in a folder a foreign name is put. Prints what was
@@ -57,7 +57,7 @@ def Net(*args):
     pathlib.Path({canary!r}).touch()
 """
 MODULES = ("evil_module", "evil_package", "antigravity", "turtledemo", "idlelib", "this", "pdb")
-# What a name may stand for: a loose file, a module or package of the folder, what is installed, what a program defines.
+# What a name may refer to: a loose file, a module or package of the folder, an installed one, or one of a program.
 FILES = ("evil.py:{}", "{here}/evil.py:{}", "../{folder}/evil.py:{}", "./evil.py:{}")
 IMPORTED = ("evil_module:{}", "evil_package.inner:{}", "evil_package:{}")
 INSTALLED = (
@@ -87,7 +87,7 @@ watching = False
 
 
 def crash() -> None:
-    """Stand for a function that a program defines, and that a folder names."""
+    """A function that a program defines, and that a folder names."""
     noted.append("a function of the program was called")
 
 
@@ -95,7 +95,7 @@ def crash() -> None:
 
 
 def hook(event: str, args: tuple[Any, ...]) -> None:
-    """Note what no reader may do."""
+    """Record an event that no reader may cause."""
     if not watching:
         return
     if event == "import":
@@ -115,7 +115,7 @@ def hook(event: str, args: tuple[Any, ...]) -> None:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Watch what is done within a block."""
+    """Record forbidden events within a block."""
     global watching
     watching = True
     try:
@@ -128,7 +128,7 @@ def watched() -> Iterator[None]:
 
 
 def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
-    """Return the fields with a foreign name in some place, and what that place needs around it."""
+    """Return the fields with a foreign name at a place, and the other fields that the place needs."""
     spec = json.loads(json.dumps(spec))
     top, _, inner = place.partition(".")
     if not inner:
@@ -154,7 +154,7 @@ def forged(folder: Path) -> None:
 
 
 def finished(root: Path, spec: dict[str, Any]) -> Path:
-    """Make the folder of a finished run, whose spec somebody has written."""
+    """Make the folder of a finished run with a crafted spec."""
     folder = root / "finished"
     shutil.copytree(HERE / "plain", folder)
     (folder / "spec.json").write_text(json.dumps(spec))
@@ -171,7 +171,7 @@ def finished(root: Path, spec: dict[str, Any]) -> Path:
 
 
 def real(root: Path, name: str, spec: dict[str, Any], cluster: Any, ended: bool) -> Path:
-    """Make the folder of a run on real processes, under way on some cluster, or over."""
+    """Make the folder of a run on real processes, on some cluster, unfinished or finished."""
     folder = root / name
     folder.mkdir(parents=True)
     (folder / "spec.json").write_text(json.dumps(spec))
@@ -203,7 +203,7 @@ def real(root: Path, name: str, spec: dict[str, Any], cluster: Any, ended: bool)
 
 
 def clusters() -> list[Any]:
-    """Settings of clusters that start programs, each of which would leave a trace."""
+    """Return settings of clusters that start programs, each of which would leave a file."""
     config = HERE / "config"
     config.write_text(f"Host *\n  ProxyCommand touch {HERE}/canary\n")
     ssh = {"hosts": ["evil.invalid"], "config": str(config), "python": f"{HERE}/evil.sh"}
@@ -225,7 +225,7 @@ def clusters() -> list[Any]:
 
 
 def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
-    """Make the folder of a sweep, with a run that failed before it had a folder, and one that is done.
+    """Make the folder of a sweep with a run that failed before it had a folder, and a finished one.
 
     Whatever is drawn, its plan names code: one that does not is gone on with.
     """
@@ -248,7 +248,7 @@ def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
 
 
 def readers(root: Path, profile: Path) -> dict[str, Callable[[], object]]:
-    """Whatever reads, and whatever has to refuse to run; by name."""
+    """Return all readers, and all functions that have to refuse to run, by name."""
     done, way, over, sweep = (root / name for name in ("finished", "way", "over", "sweep"))
     found = {f"load {path}": lambda path=path: loaded(path) for path in (done, sweep / "done" / "trace")}
     for path in (done, way, over):
@@ -316,7 +316,7 @@ def loaded(path: Path) -> None:
 
 
 def shown(root: Path) -> None:
-    """Read the table, show it, mark each run, press the buttons, and export it in all forms."""
+    """Read the table, show it, select each run, press the buttons, and export it in all formats."""
     found = wb.runs(root, target=0.1, progress=False)
     repr(found), found._repr_html_(), found.again(), found.mean("time"), found.diff(0, 1), found.traces()
     table = wb.RunsTable(found)
@@ -333,7 +333,7 @@ def shown(root: Path) -> None:
 
 
 def each(root: Path, profile: Path) -> None:
-    """Call every reader; whatever it raises has to be a sentence."""
+    """Call every reader; each exception has to be one sentence."""
     for what, read in readers(root, profile).items():
         before = len(noted)
         with watched(), redirect_stdout(StringIO()):
@@ -354,7 +354,7 @@ def each(root: Path, profile: Path) -> None:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
-    """Fields with one or two foreign names, one of them, and a cluster."""
+    """Return fields with one or two foreign names, one of the names, and a cluster."""
     spec: dict[str, Any] = {**SMALL, "problem": "least_squares", "problem_args": DATA}
     for place in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=2)):
         form = draw(st.sampled_from((*FILES, *IMPORTED, *INSTALLED, *BARE)))
@@ -364,7 +364,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any], str, Any]:
 
 
 def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
-    """Write all crafted folders below a root; returns a profile with a foreign law."""
+    """Write all crafted folders below a root; return a profile with a foreign law."""
     shutil.rmtree(root, ignore_errors=True)
     finished(root, spec)
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)
@@ -377,7 +377,7 @@ def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
 
 
 def prepared() -> None:
-    """Write the foreign code, and what crafted folders are copied from."""
+    """Write the foreign code, and the originals of the crafted folders."""
     code = CODE.format(canary=str(HERE / "canary"))
     (HERE / "evil_package").mkdir()
     for name in ("evil.py", "evil_module.py", "evil_package/__init__.py", "evil_package/inner.py"):
@@ -392,7 +392,7 @@ def prepared() -> None:
 
 
 def main(examples: int) -> int:
-    """Read what is drawn, so many times; returns the exit status."""
+    """Read the drawn folders the given number of times; return the exit status."""
     faulthandler.dump_traceback_later(60 + 20 * examples, exit=True)  # a run that is followed may have no end
     prepared()
     root = HERE / "root"

@@ -1,4 +1,4 @@
-"""A clock that the tests wind, and settings whose runs are over soon."""
+"""A clock that tests set, and settings of short runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENTRIES = [wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "SGD")]
 
 
 class Clock:
-    """Stands still until it is told."""
+    """A clock that changes only when it is set."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""What the lectures' tests share: all lectures, and settings of their sliders drawn from the fields' own ranges."""
+"""All lectures, and strategies for the settings of their sliders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw cos
 
 
 def values(line: Field) -> st.SearchStrategy[Any]:
-    """What a slider or a menu can be moved to."""
+    """Return the values of a slider or a menu."""
     if line.kind == "choice":
         return st.sampled_from(line.choices)
     assert line.low is not None
@@ -28,7 +28,7 @@ def values(line: Field) -> st.SearchStrategy[Any]:
 
 
 def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
-    """Sliders anywhere in their ranges."""
+    """Return settings of sliders anywhere in their ranges."""
     lines = script.knobs.lines()
     return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
         lambda chosen: script.knobs(**chosen).fit()

@@ -1,4 +1,4 @@
-"""How a Monte Carlo sample is held against an expected value."""
+"""Comparison of a Monte Carlo sample with an expected value."""
 
 import numpy as np
 from numpy.typing import NDArray

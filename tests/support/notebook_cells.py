@@ -1,4 +1,4 @@
-"""A notebook's cell with a scheme, a delay model, a problem and an optimiser of one's own, and programs that run it.
+"""A notebook's cell with a user-defined scheme, delay model, problem and optimiser, and programs that run it.
 
 The programs run in processes of their own: what a cell defines belongs to `__main__`.
 """
@@ -109,7 +109,7 @@ for own in ("Half", "naps", "bowl", "slowly"):
     assert checked.ok, checked
 """
 
-# Started, watched from elsewhere, stopped, gone on with; then the cell is run again, and the same ranks are used anew.
+# Started, watched from elsewhere, stopped, resumed; then the cell is run again, and the same ranks are used again.
 THROUGH = """
 def until(true):
     end = time.monotonic() + 120
@@ -162,12 +162,12 @@ print("good", flush=True)
 
 
 def program(body: str, cell: str = CELL, **words: object) -> str:
-    """A program whose notebook begins with that cell."""
+    """Return a program whose notebook begins with that cell."""
     return (HEAD + body).format(cell=cell, **words)
 
 
 def good(text: str, timeout: float = 400, cwd: Path | None = None) -> None:
-    """Run a program; it says `good` at its end."""
+    """Run a program that prints `good` at its end."""
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, cwd=cwd
     )

@@ -1,4 +1,4 @@
-"""Sequential gradient coding's rounds in plain loops, as the paper and its simulator describe them.
+"""Rounds of sequential gradient coding in plain loops, as the paper and its simulator describe them.
 
 Delays (workers, rounds) do not depend on the load. All functions return the seconds of every round and the round after
 which each job is decoded.
@@ -18,7 +18,7 @@ def late_ones(times: Sequence[float], mu: float) -> set[int]:
 
 
 def conforms(seen: Seen, late: set[int], burst: int, window: int, most: int) -> bool:
-    """At most `most` different ones in the last `window` rounds, nobody again after `burst` rounds or more."""
+    """At most `most` different stragglers in the last `window` rounds, and none again after `burst` rounds or more."""
     r = len(seen)
     lately = set(late)
     for k in range(max(0, r - window + 1), r):

@@ -1,4 +1,4 @@
-"""Types and specs that tests of several rooms share."""
+"""Types and specs that tests of several packages share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Case = tuple[dict[str, Any], int]  # scheme_args, workers
 
 
 def quick(scheme: str, rounds: int, samples: int, features: int) -> dict[str, Any]:
-    """Spec of a run of four workers on which real processes lose no time."""
+    """Return the spec of a run of four workers with short delays on real processes."""
     return {
         "scheme": scheme,
         "workers": 4,

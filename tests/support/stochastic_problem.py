@@ -1,4 +1,4 @@
-"""A problem whose gradients are drawn, as with dropout: each sample weighs 0, 1 or 2 of its own, by commit."""
+"""A problem with drawn gradients, as with dropout: in each commit, each sample has a weight of 0, 1 or 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments drawn by hypothesis: one strategy per scheme, so that laws are tested over all of them."""
+"""Hypothesis strategies for experiments: one for each scheme."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ LINKS = st.builds(
 
 @st.composite
 def experiments(draw: st.DrawFn, names: list[str], rounds: int = 4, **fields: Any) -> dict[str, Any]:
-    """Fields of a valid experiment of one of the named schemes."""
+    """Draw the fields of a valid experiment of one of the named schemes."""
     name = draw(st.sampled_from(sorted(names)))
     args, workers = draw(CASES[name])
     least = workers * max(args.get("pieces", 1), args.get("micro_batches", 1))  # none of these may be empty

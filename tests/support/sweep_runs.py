@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: quick settings, sweeps as processes, kernels to kill."""
+"""Helpers for the tests of sweeps: short settings, sweeps as processes, kernels to kill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAIN = (
 
 
 def start(folder: Path, plan: Path | None = None, *words: str) -> subprocess.Popen[str]:
-    """A sweep as a user starts it."""
+    """Start a sweep as a user does."""
     command = [sys.executable, "-c", MAIN]
     command += ["sweep", str(plan or folder), "-o", str(folder), *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -37,7 +37,7 @@ def write(path: Path, **sweep: Any) -> Path:
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
-    """The first answer that is something; a sweep needs its time on a busy machine."""
+    """Return the first true answer of a function, for which a sweep needs time on a busy machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := what():
@@ -47,7 +47,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Kernels of a sweep: what its nursery has forked."""
+    """Return the kernels of a sweep: the processes that its fork server has forked."""
     try:
         return [kernel for nursery in psutil.Process(sweep.pid).children() for kernel in nursery.children()]
     except psutil.NoSuchProcess:
@@ -55,7 +55,7 @@ def kernels(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def held(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Stop the kernels of a sweep that are in the midst of a run, so that it cannot end before the test goes on."""
+    """Stop the kernels of a sweep in the middle of a run, so that it cannot end before the test continues."""
     return [kernel for kernel in kernels(sweep) if _stopped(kernel)]
 
 
@@ -69,7 +69,7 @@ def _stopped(kernel: psutil.Process) -> bool:
 
 
 def _computes(kernel: psutil.Process) -> bool:
-    """It writes to its run's log already, and its run folder is not there yet."""
+    """Return whether a kernel already writes to its run's log but has not made its run folder."""
     try:
         log = Path(f"/proc/{kernel.pid}/fd/1").readlink()
     except OSError:

@@ -1,4 +1,4 @@
-"""Recordings made up for tests, and the public ones where they are at hand."""
+"""Synthetic recordings, and the public ones where they are available."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared/data"
 
 
 def public(name: str) -> Path:
-    """Where a public recording lies; skips the test where it does not."""
+    """Return the path of a public recording; skip the test where it is missing."""
     beside = {file.name: file for folder in (SHARED, SHARED / "traces") for file in folder.glob("*.*")}
     if (there := (beside | at_hand()).get(name)) is not None:
         return there
@@ -23,13 +23,13 @@ def public(name: str) -> Path:
 
 
 def recording(times: Array, name: str = "made up") -> Recording:
-    """Of a table (steps, workers); a NaN was not recorded."""
+    """Make a recording of a table (steps, workers); a NaN was not recorded."""
     step, worker = np.nonzero(~np.isnan(times))
     rows = pd.DataFrame({"worker": worker, "step": step, "seconds": times[step, worker]})
     return Recording.of_rows(rows, name)
 
 
 def healthy(steps: int, workers: int, rng: np.random.Generator, spread: float = 0.05) -> Array:
-    """All alike, with a lateness now and then, of anybody."""
+    """Draw times of equal workers, each of which is late sometimes."""
     times = 1.0 + spread * rng.random((steps, workers))
     return times * np.where(rng.random((steps, workers)) < 0.02, 2.0, 1.0)

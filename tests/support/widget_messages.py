@@ -1,4 +1,4 @@
-"""What a page does to widgets, without a page: messages that come in, messages that go out."""
+"""Messages between a widget and a page, without a page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from workbench.lab.widgets.plots.plot import Drawn
 
 
 def types(form: Form, **texts: str) -> None:
-    """The user types into fields of a form; the page sends them as js/form.js does."""
+    """Type into fields of a form; messages are sent as by js/form.js."""
     count = form.heard.get("page", 0) + 1
     receives(form, {"kind": "typed", "view": "page", "count": count, "texts": texts})
 
 
 def receives(widget: Drawn | Form, content: dict[str, Any]) -> None:
-    """A message comes from the page."""
+    """Receive a message from the page."""
     widget._handle_custom_msg(content, [])
 
 
 class View:
-    """One view of a live plot: keeps what it is sent, and asks for what it lacks, as js/live.js does."""
+    """One view of a live plot: it stores what it gets, and requests what it lacks, as js/live.js does."""
 
     def __init__(self, plot: LivePlot) -> None:
         self.plot, self.frames, self.bytes = plot, 0, 0

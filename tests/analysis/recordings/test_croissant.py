@@ -14,7 +14,7 @@ from workbench.core.base.types import Array
 TIMES: Array = np.array([[1.0, 2.0], [1.5, 2.5]])
 
 
-def test_its_own_library_reads_it(tmp_path: Path) -> None:
+def test_croissant_metadata_are_read_by_mlcroissant(tmp_path: Path) -> None:
     library = pytest.importorskip("mlcroissant", reason="the extra metadata is not installed")
     made = recording(TIMES)
     made.write(tmp_path / "times.csv")

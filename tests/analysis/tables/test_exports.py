@@ -39,7 +39,7 @@ def mlflow_runs(client: Any) -> dict[str, Any]:
     return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id], run_view_type=3)}
 
 
-def test_mlflow_reads_every_run_with_its_settings_and_words(runs: Runs, tmp_path: Path) -> None:
+def test_export_mlflow_runs_have_settings_and_notes(runs: Runs, tmp_path: Path) -> None:
     client = mlflow_client(runs.export(tmp_path / "mlruns", "mlflow"))
     found = mlflow_runs(client)
     assert set(found) == {"UMW", "SGD", "half"}
@@ -55,7 +55,7 @@ def test_mlflow_reads_every_run_with_its_settings_and_words(runs: Runs, tmp_path
     assert run.data.metrics["time"] == trace.columns["time"][-1]
 
 
-def test_mlflow_reads_every_point_of_every_curve(runs: Runs, tmp_path: Path) -> None:
+def test_export_mlflow_curves_have_every_point(runs: Runs, tmp_path: Path) -> None:
     client = mlflow_client(runs.export(tmp_path / "mlruns", "mlflow"))
     found = mlflow_runs(client)
     for trace in runs.traces():
@@ -66,7 +66,7 @@ def test_mlflow_reads_every_point_of_every_curve(runs: Runs, tmp_path: Path) -> 
             np.testing.assert_array_equal([point.value for point in points], column)
 
 
-def test_mlflow_gets_long_curves_whole_and_archived_runs_as_deleted(tmp_path: Path) -> None:
+def test_export_mlflow_of_long_curves_and_archived_runs(tmp_path: Path) -> None:
     trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1203, problem_args={"samples": 20}))
     folder = keep(trace, tmp_path / "runs", "long", "", [f"t{i}" for i in range(130)])
     describe(folder, archived=True)
@@ -81,7 +81,7 @@ def test_mlflow_gets_long_curves_whole_and_archived_runs_as_deleted(tmp_path: Pa
 @pytest.mark.parametrize(
     ("form", "package", "extra"), [("mlflow", "mlflow", "mlflow"), ("ro-crate", "rocrate", "metadata")]
 )
-def test_a_missing_extra_is_a_sentence(
+def test_export_names_a_missing_extra(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, package: str, extra: str
 ) -> None:
     for name in [name for name in sys.modules if name.startswith((package, "workbench.analysis.tables."))]:
@@ -94,7 +94,7 @@ def test_a_missing_extra_is_a_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_rocrate_reads_a_crate(runs: Runs, tmp_path: Path) -> None:
+def test_export_crate_is_read_by_rocrate(runs: Runs, tmp_path: Path) -> None:
     reader = pytest.importorskip("rocrate.rocrate", reason="the extra metadata is not installed")
     crate = reader.ROCrate(runs.export(tmp_path / "crate", "ro-crate"))
     made = crate.get_by_type("CreateAction")
@@ -106,7 +106,7 @@ def test_rocrate_reads_a_crate(runs: Runs, tmp_path: Path) -> None:
     assert {pair["value"] for pair in crate.get_by_type("PropertyValue") if pair["name"] == "rounds"} == {5}
 
 
-def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Path) -> None:
+def test_export_crate_lists_exactly_its_files(runs: Runs, tmp_path: Path) -> None:
     folder = runs.export(tmp_path / "crate", "ro-crate")
     crate = json.loads((folder / "ro-crate-metadata.json").read_text())
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -130,7 +130,7 @@ def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Pat
     assert [t.label for t in wb.runs(folder).traces()] == ["SGD", "UMW"]
 
 
-def test_what_is_there_is_not_written_over(runs: Runs, tmp_path: Path) -> None:
+def test_export_overwrites_nothing(runs: Runs, tmp_path: Path) -> None:
     for form in ("mlflow", "ro-crate"):
         with pytest.raises(wb.SettingError, match="exists already"):
             runs.export(tmp_path, form)
@@ -155,7 +155,7 @@ def odd(root: Path, tmp_path: Path) -> Runs:
 
 
 @pytest.mark.parametrize("form", ["mlflow", "ro-crate", "csv", "parquet"])
-def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp_path: Path) -> None:
+def test_export_writes_only_inside_the_target(form: str, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     runs = odd(tmp_path / "runs", tmp_path)
     before = set(tmp_path.rglob("*"))
@@ -171,7 +171,7 @@ def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp
         assert all(len(client.get_metric_history(run.info.run_id, name)) == 3 for name in curves)
 
 
-def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path: Path) -> None:
+def test_export_columns_of_user_files_do_not_replace_built_in_ones(tmp_path: Path) -> None:
     trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
     for name in ("state", "folder", "run", "workers", "note"):
         trace.columns[name] = trace.columns["loss"]
@@ -181,7 +181,7 @@ def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes")
-def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
+def test_export_crate_skips_links_and_pipes(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("secret of mine")
@@ -204,7 +204,7 @@ def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links")
-def test_a_run_whose_own_file_is_a_link_is_refused_by_the_crate(tmp_path: Path) -> None:
+def test_export_crate_refuses_a_run_whose_own_file_is_a_link(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (folder / "model.npy").rename(tmp_path / "model.npy")
     (folder / "model.npy").symlink_to(tmp_path / "model.npy")

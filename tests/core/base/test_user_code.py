@@ -1,4 +1,4 @@
-"""Whose a class is: one of a cell, a script or a loose file, or one that other processes can import."""
+"""User-defined code: classes of a cell, a script or a loose file, as opposed to importable ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.base import user_code
 from workbench.core.base.user_code import is_own
 
 
-def test_who_is_ones_own(tmp_path: Path) -> None:
+def test_is_own_recognises_user_defined_objects(tmp_path: Path) -> None:
     assert is_own(module_of(tmp_path / "mine.py").Half)
     assert not is_own(np.ndarray)
     assert is_own(module_of(tmp_path / "more.py"))

@@ -1,4 +1,4 @@
-"""What a code claims about its rows' decoding weights is true, so the quick way is the one taken."""
+"""Spans of a code: the claimed decoding weights are correct, so the fast method is used."""
 
 from __future__ import annotations
 

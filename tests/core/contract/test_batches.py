@@ -60,7 +60,7 @@ def sgd_by_hand(e: wb.Experiment, lag: int = 0) -> Array:
 
 
 @given(st.integers(1, 300), st.data(), st.integers(0, 2**40))
-def test_an_epoch_has_every_sample_once(samples: int, data: st.DataObject, seed: int) -> None:
+def test_batch_sampler_epoch_has_every_sample_once(samples: int, data: st.DataObject, seed: int) -> None:
     sampler = BatchSampler(samples, data.draw(st.integers(1, samples)), seed)
     for epoch in (0, 3):
         first = epoch * sampler.batches_per_epoch
@@ -73,7 +73,7 @@ def test_an_epoch_has_every_sample_once(samples: int, data: st.DataObject, seed:
 
 
 @given(st.integers(2, 300), st.integers(0, 1000), st.integers(0, 99))
-def test_a_batch_follows_from_seed_and_job_alone(samples: int, job: int, seed: int) -> None:
+def test_batch_sampler_depends_on_seed_and_job_only(samples: int, job: int, seed: int) -> None:
     batch = max(1, samples // 3)
     one, other = BatchSampler(samples, batch, seed), BatchSampler(samples, batch, seed)
     for k in (job + 700, 0, job):  # whatever was asked for before
@@ -81,13 +81,13 @@ def test_a_batch_follows_from_seed_and_job_alone(samples: int, job: int, seed: i
     assert np.array_equal(one.rows(job), other.rows(job))
 
 
-def test_seeds_and_epochs_have_other_orders() -> None:
+def test_batch_sampler_orders_differ_by_seed_and_epoch() -> None:
     orders = {tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
 
 
 @given(st.data(), st.integers(1, 60))
-def test_rows_of_slices_are_chosen_in_order(data: st.DataObject, samples: int) -> None:
+def test_chosen_rows_are_in_order(data: st.DataObject, samples: int) -> None:
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, samples - 1)))), dtype=np.int64)
     ends = st.tuples(st.integers(0, samples), st.integers(0, samples)).map(sorted)
     drawn = data.draw(st.lists(st.tuples(ends, st.floats(-2, 2)), max_size=5))
@@ -98,7 +98,7 @@ def test_rows_of_slices_are_chosen_in_order(data: st.DataObject, samples: int) -
 
 
 @pytest.mark.parametrize("problem", ["logistic", "least_squares", "softmax"])
-def test_gathered_rows_have_the_gradient_of_their_slices(problem: str) -> None:
+def test_gradient_of_rows_equals_that_of_slices(problem: str) -> None:
     made = wb.Experiment(problem=problem, problem_args=DATA).build_problem()
     rows, weights = np.array([7, 3, 4, 100]), np.array([0.5, 2.0, 2.0, -1.0])
     model = made.start() + 0.1
@@ -120,13 +120,13 @@ def batched(spec: dict[str, Any]) -> wb.Experiment:
 
 
 @given(experiments(EXACT, rounds=5))
-def test_exact_schemes_commit_the_gradient_of_the_batch(spec: dict[str, Any]) -> None:
+def test_batch_gradient_is_committed_by_exact_schemes(spec: dict[str, Any]) -> None:
     e = batched(spec)
     np.testing.assert_allclose(wb.run(e).model, sgd_by_hand(e), rtol=1e-6, atol=1e-9)
 
 
 @given(experiments(CARRIED, rounds=5))
-def test_weights_learn_what_vectors_learn_of_batches(spec: dict[str, Any]) -> None:
+def test_batch_coefficients_learn_what_vectors_learn(spec: dict[str, Any]) -> None:
     e = batched(spec)
     weights, vectors = wb.run(e), wb.run(e, numeric=True)
     np.testing.assert_allclose(weights.model, vectors.model, rtol=1e-6, atol=1e-9)
@@ -137,13 +137,13 @@ def test_weights_learn_what_vectors_learn_of_batches(spec: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(("scheme", "lag"), [("SR-SGC", 2), ("M-SGC", 2)])
 @pytest.mark.parametrize("numeric", [False, True])
-def test_a_repeated_job_has_its_own_batch(scheme: str, lag: int, numeric: bool) -> None:
+def test_batch_of_a_repeated_job_is_its_own(scheme: str, lag: int, numeric: bool) -> None:
     bursts = {"kind": "markov", "factor": 10.0, "p_slow": 0.1, "shift": 2e-4}
     e = experiment(scheme, workers=4, delays=bursts, seed=2, rounds=40)
     np.testing.assert_allclose(wb.run(e, numeric=numeric).model, sgd_by_hand(e, lag), rtol=1e-9, atol=1e-13)
 
 
-def test_an_asynchronous_worker_goes_through_its_part_step_by_step() -> None:
+def test_batch_of_an_asynchronous_worker_covers_its_part() -> None:
     """Each answer is of its worker's own share of the batch of its own step; an epoch of steps has all of the part."""
     e = experiment("ASGD", scheme_args={"damping": 0.0}, workers=3, rounds=30)
     plain, plan, trace = e.replace(batch=None).build_problem(), e.plan, wb.run(e)
@@ -163,7 +163,7 @@ def test_an_asynchronous_worker_goes_through_its_part_step_by_step() -> None:
     np.testing.assert_allclose(trace.model, models[-1], rtol=1e-9, atol=1e-13)
 
 
-def test_schemes_of_one_seed_have_the_same_batches_and_losses() -> None:
+def test_batches_are_equal_for_all_schemes_of_a_seed() -> None:
     runs = wb.compare([experiment(scheme) for scheme in ("UMW", "GC", "RAR", "FRC", "CR")])
     for trace in runs[1:]:
         np.testing.assert_allclose(trace.rounds["loss"], runs[0].rounds["loss"], rtol=1e-9)
@@ -171,7 +171,7 @@ def test_schemes_of_one_seed_have_the_same_batches_and_losses() -> None:
     assert abs(other.model - runs[0].model).max() > 1e-4
 
 
-def test_a_dead_worker_costs_an_exact_code_nothing() -> None:
+def test_batch_gradient_with_a_dead_worker_is_exact() -> None:
     e = experiment("GC", scheme_args={"stragglers": 2}, faults=[{"worker": 2, "round": 3}])
     np.testing.assert_allclose(wb.run(e).model, sgd_by_hand(e), rtol=1e-9, atol=1e-12)
 
@@ -180,7 +180,7 @@ def test_a_dead_worker_costs_an_exact_code_nothing() -> None:
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("scheme", REAL)
-def test_real_ranks_commit_the_gradient_of_the_batch(scheme: str) -> None:
+def test_batch_gradient_is_committed_by_real_ranks(scheme: str) -> None:
     lag = 2 if scheme.endswith("-SGC") else 0
     e = experiment(scheme, delays={"kind": "constant", "shift": 2e-5})
     trace = wb.run(e, engine="mpi")
@@ -193,7 +193,7 @@ def test_real_ranks_commit_the_gradient_of_the_batch(scheme: str) -> None:
 # ------------------------------------------------------------------------------------------------ costs and losses
 
 
-def test_a_round_takes_its_share_of_the_load_at_the_same_fixed_cost() -> None:
+def test_batch_round_takes_its_share_of_the_load() -> None:
     delays = {"kind": "constant", "shift": 1e-3, "fixed": 30.0}
     full, part = (experiment(batch=b, delays=delays) for b in (None, 60))
     assert wb.forecast(full).mean == pytest.approx(1e-3 * (40 + 30))
@@ -203,7 +203,7 @@ def test_a_round_takes_its_share_of_the_load_at_the_same_fixed_cost() -> None:
 
 
 @given(experiments([n for n in CARRIED if n not in ("ASGD", "FedBuff")], rounds=5))
-def test_a_forecast_is_of_the_rounds_of_the_run(spec: dict[str, Any]) -> None:
+def test_batch_forecast_equals_the_run(spec: dict[str, Any]) -> None:
     e = batched(spec)
     if wb.schemes.get(e.scheme).clock_driven or e.built_scheme.delayed or e.faults:
         return
@@ -215,7 +215,7 @@ def test_a_forecast_is_of_the_rounds_of_the_run(spec: dict[str, Any]) -> None:
         np.testing.assert_allclose(wb.forecast(e).seconds, times, rtol=1e-9)
 
 
-def test_samples_are_those_that_were_gone_through() -> None:
+def test_batch_samples_are_counted() -> None:
     e = experiment("UMW", batch=70)
     assert e.sampler is not None
     wanted = [len(e.sampler.rows(r)) for r in range(e.rounds)]
@@ -225,14 +225,14 @@ def test_samples_are_those_that_were_gone_through() -> None:
 @pytest.mark.parametrize(
     ("every", "known"), [(None, range(14)), (5, (4, 9, 13)), (1, range(14)), (99, (13,))]
 )
-def test_losses_are_evaluated_at_the_interval(every: int | None, known: Any) -> None:
+def test_evaluation_interval_determines_the_evaluated_losses(every: int | None, known: Any) -> None:
     for e in (experiment(evaluate_every=every), experiment("D-SGD", evaluate_every=every)):
         losses = wb.run(e).rounds["loss"]
         assert np.flatnonzero(losses.notna()).tolist() == list(known)
 
 
 @pytest.mark.parametrize("scheme", ["UMW", "D-SGD"])
-def test_a_stopped_run_has_the_loss_of_its_last_round(scheme: str) -> None:
+def test_evaluation_of_a_stopped_run_includes_its_last_round(scheme: str) -> None:
     run = wb.start(experiment(scheme, rounds=6_000, evaluate_every=5_999, batch=200))
     while len(run.rows()["round"]) < 20:
         time.sleep(0.001)
@@ -244,13 +244,13 @@ def test_a_stopped_run_has_the_loss_of_its_last_round(scheme: str) -> None:
     assert loss.iloc[-1] == before.evaluate([Request(trace.model, gradient=False)])[0].loss
 
 
-def test_the_interval_is_an_epoch_or_a_twentieth_of_the_run() -> None:
+def test_evaluation_interval_default() -> None:
     assert experiment(rounds=1000).evaluation_interval == 4
     assert experiment(rounds=40).evaluation_interval == 2
     assert experiment(batch=None).evaluation_interval == 1
 
 
-def test_nothing_of_a_batch_is_sent() -> None:
+def test_batch_indices_are_not_sent() -> None:
     full, part = wb.run(experiment("GC", batch=None)), wb.run(experiment("GC"))
     assert part.rounds["bytes"].sum() == full.rounds["bytes"].sum()
 
@@ -271,6 +271,6 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("fields", "sentence"), REFUSALS)
-def test_what_cannot_be_is_refused(fields: dict[str, Any], sentence: str) -> None:
+def test_batch_settings_that_are_invalid_are_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingError, match=sentence):
         experiment(**fields)

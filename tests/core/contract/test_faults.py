@@ -54,7 +54,7 @@ def drawn_faults(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(drawn_faults(), st.sampled_from(LINEAR), st.integers(0, 99))
-def test_settings_with_faults_survive_json_and_runs_repeat(
+def test_faults_round_trip_through_json_and_repeat(
     faults: list[dict[str, Any]], scheme: dict[str, Any], seed: int
 ) -> None:
     e = experiment(**scheme, faults=faults, seed=seed)
@@ -84,7 +84,7 @@ def first_commit(scheme: dict[str, Any], faults: list[Any]) -> np.ndarray:
 
 
 @EACH_SCHEME
-def test_a_wrong_answer_changes_the_commit_by_the_rules_error(scheme: dict[str, Any]) -> None:
+def test_wrong_answer_changes_the_commit_by_the_rule(scheme: dict[str, Any]) -> None:
     """By (wrong - right answer) times the worker's decoding weight, which is the same whatever the rule."""
     right, weights = first_commit(scheme, []), []
     for rule in RULES:
@@ -101,13 +101,13 @@ def test_a_wrong_answer_changes_the_commit_by_the_rules_error(scheme: dict[str, 
 
 
 @EACH_SCHEME
-def test_a_rule_that_changes_nothing_gives_the_same_bits(scheme: dict[str, Any]) -> None:
+def test_wrong_answer_rule_without_effect_gives_equal_bits(scheme: dict[str, Any]) -> None:
     e = experiment(**scheme)
     same = e.replace(faults=[{"kind": "scale", "worker": 2, "round": 0, "factor": 1.0}])
     assert wb.run(same).model.tobytes() == wb.run(e, numeric=True).model.tobytes()
 
 
-def test_a_pause_delays_one_round_of_a_scheme_that_waits_for_all() -> None:
+def test_pause_fault_delays_one_round() -> None:
     e = experiment(delays={"kind": "constant", "shift": 1e-2}, link={})
     times = np.diff(wb.run(e).rounds["time"], prepend=0.0)
     paused = wb.run(e.replace(faults=[{"kind": "pause", "worker": 3, "round": 2, "seconds": 4.0}]))
@@ -117,7 +117,7 @@ def test_a_pause_delays_one_round_of_a_scheme_that_waits_for_all() -> None:
     assert (row["round"], row["rank"], row["end"] - row["start"]) == (2, 3, pytest.approx(4.0))
 
 
-def test_a_paused_worker_takes_the_newest_model_afterwards() -> None:
+def test_pause_fault_worker_continues_with_the_newest_model() -> None:
     """It skips the rounds in which it did nothing, as a worker that was late does."""
     e = experiment(
         scheme="GC", scheme_args={"stragglers": 2}, rounds=9, delays={"kind": "constant", "shift": 1e-2}
@@ -130,9 +130,7 @@ def test_a_paused_worker_takes_the_newest_model_afterwards() -> None:
 
 
 @given(st.floats(0.1, 50.0), st.integers(0, ROUNDS - 1), st.integers(0, ROUNDS - 1))
-def test_a_slow_worker_computes_that_many_times_as_long_in_its_rounds(
-    factor: float, first: int, last: int
-) -> None:
+def test_slow_down_fault_multiplies_computing_times(factor: float, first: int, last: int) -> None:
     e = experiment(delays={"kind": "pareto", "shift": 1e-2, "shape": 2.0})
     slow = {
         "kind": "slow",
@@ -152,7 +150,7 @@ def test_a_slow_worker_computes_that_many_times_as_long_in_its_rounds(
 
 
 @pytest.mark.parametrize("kind", ["kill", "segfault", "exit"])
-def test_a_death_is_an_event(kind: str) -> None:
+def test_kill_fault_is_an_event(kind: str) -> None:
     e = experiment(
         scheme="GC", scheme_args={"stragglers": 2}, faults=[{"kind": kind, "worker": 2, "round": 3}]
     )
@@ -160,7 +158,7 @@ def test_a_death_is_an_event(kind: str) -> None:
     assert dead[["round", "rank"]].to_numpy().tolist() == [[3, 2]]
 
 
-def test_a_worker_can_have_several_faults() -> None:
+def test_faults_of_one_worker_may_be_several() -> None:
     faults = [
         {"kind": "slow", "worker": 2, "round": 0, "factor": 3.0},
         {"kind": "slow", "worker": 2, "round": 1, "factor": 2.0},
@@ -204,7 +202,7 @@ REFUSED: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("faults", "words"), REFUSED)
-def test_a_fault_that_cannot_be_is_refused_in_a_sentence(faults: Any, words: list[str]) -> None:
+def test_faults_that_are_invalid_are_refused(faults: Any, words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         experiment(faults=faults)
     for word in words:
@@ -212,19 +210,19 @@ def test_a_fault_that_cannot_be_is_refused_in_a_sentence(faults: Any, words: lis
 
 
 @pytest.mark.parametrize("kind", ["kill", "segfault", "exit", "pause", "slow"])
-def test_a_forecast_refuses_what_changes_times(kind: str) -> None:
+def test_faults_that_change_times_are_refused_by_forecast(kind: str) -> None:
     e = experiment(faults=[{"kind": kind, "worker": 1, "round": 0}])
     with pytest.raises(wb.SettingError, match=rf"faults\.kind = '{kind}': a forecast does not count it"):
         wb.forecast(e)
 
 
-def test_a_forecast_counts_wrong_answers_which_take_no_time() -> None:
+def test_wrong_answer_faults_are_accepted_by_forecast() -> None:
     e = experiment(problem="unit", problem_args={"samples": 60}, optimiser_args={})
     wrong = e.replace(faults=[{"kind": "zeros", "worker": 1, "round": 0}])
     assert wb.forecast(wrong).mean == wb.forecast(e).mean
 
 
-def test_an_adversary_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_answer_rule_of_a_user_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Named in YAML as FILE.py:NAME; the run folder keeps its source."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(ADVERSARY)
@@ -242,7 +240,7 @@ def test_an_adversary_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert trace.model.tobytes() != wb.run(experiment()).model.tobytes()
 
 
-def test_a_rule_of_another_shape_is_refused() -> None:
+def test_wrong_answer_rule_of_another_shape_is_refused() -> None:
     class Short(WrongAnswer):
         kind = "short"
 
@@ -255,7 +253,7 @@ def test_a_rule_of_another_shape_is_refused() -> None:
         wb.run(experiment(faults=[Short(worker=1, round=0)]))
 
 
-def test_deaths_of_version_1_are_read_and_runs_of_its_sweeps_are_found() -> None:
+def test_faults_of_version_1_are_read() -> None:
     before = {"faults": [{"worker": 2, "round": 3, "how": "segfault"}]}
     now = {"faults": [{"kind": "segfault", "worker": 2, "round": 3}]}
     assert renamed(before) == now
@@ -263,7 +261,7 @@ def test_deaths_of_version_1_are_read_and_runs_of_its_sweeps_are_found() -> None
     assert experiment(**renamed(before)).model_dump(mode="json")["faults"] == now["faults"]
 
 
-def test_every_kind_has_a_sentence_and_a_default() -> None:
+def test_fault_kinds_have_a_sentence_and_a_default() -> None:
     for kind, cls in Fault.catalogue.items():
         assert (cls.__doc__ or "").strip()
         assert fault_from({"kind": kind, "worker": 1, "round": 0}).kind == kind

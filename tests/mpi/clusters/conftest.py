@@ -1,4 +1,4 @@
-"""Fixtures for clusters: stand-in hosts that are reached by ssh."""
+"""Fixtures of clusters: stand-in hosts that are reached by ssh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
-    """Afterwards nothing of ours runs there."""
+    """Close all pools afterwards, and check that no process is left on the hosts."""
     try:
         yield hosts
     finally:
@@ -30,23 +30,23 @@ def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
 
 @pytest.fixture(scope="session")
 def standing_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Two hosts, for all tests."""
+    """Start two hosts, for all tests."""
     yield from _standing(tmp_path_factory.mktemp("two"), 2)
 
 
 @pytest.fixture(scope="module")
 def two(standing_two: Hosts) -> Iterator[Hosts]:
-    """Two hosts, on which nothing of other modules' tests runs."""
+    """Return two hosts without processes of other modules' tests."""
     yield from _left_alone(standing_two)
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Hosts]:
-    """Two hosts that a test may spoil."""
+    """Start two hosts that a test may damage."""
     yield from _standing(tmp_path / "pair", 2)
 
 
 @pytest.fixture
 def four(tmp_path: Path) -> Iterator[Hosts]:
-    """Four hosts that a test may spoil."""
+    """Start four hosts that a test may damage."""
     yield from _standing(tmp_path / "four", 4)

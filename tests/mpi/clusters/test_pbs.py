@@ -65,7 +65,7 @@ def lab(**fields: object) -> Pbs:
     return Pbs(**{"name": "lab", "folder": "/shared", "tasks_per_node": 4, **fields})
 
 
-def test_every_field_stands_in_the_options_once() -> None:
+def test_pbs_options_have_every_field_once() -> None:
     spec = JobSpec("workbench-lab", "/shared/pools/1", ("true",), nodes=3, tasks=4)
     cluster = lab(time="90", queue="gpu", account="maths", directives=("-l mem=8gb",))
     assert [line.removeprefix("#PBS ") for line in cluster.options(spec)] == [
@@ -77,14 +77,14 @@ def test_every_field_stands_in_the_options_once() -> None:
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True), min_size=2, max_size=2, unique=True))
-def test_names_of_jobs_are_short_and_differ(names: list[str]) -> None:
+def test_pbs_job_names_are_short_and_differ(names: list[str]) -> None:
     labels = [lab(name=name).label for name in names]
     assert all(len(label) <= 15 for label in labels)
     assert labels[0] != labels[1]
 
 
 @pytest.mark.parametrize("text", [PRO, TORQUE], ids=["pro", "torque"])
-def test_a_job_that_runs_is_read(answer: Answer, text: str) -> None:
+def test_pbs_running_job_is_parsed(answer: Answer, text: str) -> None:
     answer(text)
     job = lab().look_up("4711")
     assert (job.state, job.left, job.used, job.nodes, job.cores) == ("RUNNING", 2995.0, 605.0, 2, 8)
@@ -93,7 +93,7 @@ def test_a_job_that_runs_is_read(answer: Answer, text: str) -> None:
 
 
 @given(st.integers(1, 400))
-def test_long_lists_of_hosts_are_continued_on_further_lines(count: int) -> None:
+def test_pbs_wrapped_lists_of_hosts_are_parsed(count: int) -> None:
     from workbench.mpi.clusters.pbs import fields_of
 
     hosts = "+".join(f"node{i}/0" for i in range(count))
@@ -125,14 +125,14 @@ def test_long_lists_of_hosts_are_continued_on_further_lines(count: int) -> None:
         ),
     ],
 )
-def test_states_and_ends_are_read(answer: Answer, lines: str, state: str) -> None:
+def test_pbs_states_and_endings_are_parsed(answer: Answer, lines: str, state: str) -> None:
     answer(f"Job Id: 7.pbs\n    {lines}\n")
     job = lab().look_up("7")
     assert job.state == state
     assert job.ending().startswith("job 7.pbs: ")
 
 
-def test_why_a_job_waits_is_quoted(answer: Answer) -> None:
+def test_pbs_reason_of_a_queued_job_is_quoted(answer: Answer) -> None:
     answer(
         "Job Id: 7.pbs\n    job_state = Q\n    comment = Not Running: Insufficient amount of resource: ncpus\n"
     )
@@ -149,7 +149,7 @@ def test_why_a_job_waits_is_quoted(answer: Answer) -> None:
     )
 
 
-def test_a_job_that_has_finished_is_looked_up_in_the_history(answer: Answer) -> None:
+def test_pbs_finished_job_is_looked_up_in_the_history(answer: Answer) -> None:
     gone = "qstat: 7.pbs Job has finished, use -x or -H to obtain historical job information\n"
     answer(gone, 35, history="Job Id: 7.pbs\n    job_state = F\n    Exit_status = -29\n")
     assert lab().look_up("7.pbs").state == "TIMEOUT"
@@ -158,7 +158,7 @@ def test_a_job_that_has_finished_is_looked_up_in_the_history(answer: Answer) -> 
         assert lab().look_up("7.pbs").state == "FORGOTTEN"
 
 
-def test_a_server_that_does_not_answer_is_not_a_job_that_ended(answer: Answer) -> None:
+def test_pbs_server_without_an_answer_is_not_an_ended_job(answer: Answer) -> None:
     answer("Connection refused\nqstat: cannot connect to server pbs (errno=111)\n", 255)
     with pytest.raises(ClusterError, match="cannot connect to server pbs"):
         lab().look_up("7.pbs")
@@ -192,7 +192,7 @@ def test_a_server_that_does_not_answer_is_not_a_job_that_ended(answer: Answer) -
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_what_qsub_refuses_names_the_field(said: str, words: str) -> None:
+def test_refusal_of_qsub_names_the_field(said: str, words: str) -> None:
     cluster = lab(queue="gpu", account="maths", directives=("-l gpus=1",))
     with pytest.raises(SettingError, match=words) as refused:
         raise refusal("PBS", said, Pbs.refusals, cluster.model_dump())

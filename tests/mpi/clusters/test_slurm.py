@@ -41,7 +41,7 @@ def fail_node(machine: SlurmMachine) -> None:
 @pytest.mark.parametrize(
     ("blow", "words"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
 )
-def test_what_slurm_does_to_a_job_is_told(
+def test_slurm_job_endings_are_reported(
     machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], words: str
 ) -> None:
     run = going(lab())
@@ -54,7 +54,7 @@ def test_what_slurm_does_to_a_job_is_told(
 @SYSTEM
 @pytest.mark.mpi
 @pytest.mark.xdist_group("hosts")
-def test_local_is_this_machine_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
+def test_slurm_local_cluster_inside_an_allocation(machine: SlurmMachine, tmp_path: Path) -> None:
     """On the host where `salloc` was called, whatever nodes the allocation has."""
     POOLS.close()
     until(lambda: not machine.jobs())
@@ -71,7 +71,7 @@ def test_local_is_this_machine_inside_an_allocation(machine: SlurmMachine, tmp_p
     assert machine.settled() == []
 
 
-def test_every_field_stands_in_the_options_once() -> None:
+def test_slurm_options_have_every_field_once() -> None:
     cluster = Slurm(
         folder="/shared", tasks_per_node=4, partition="gpu", account="maths", directives=("--qos=high",)
     )
@@ -92,7 +92,7 @@ def test_every_field_stands_in_the_options_once() -> None:
 @pytest.mark.parametrize(
     "text", ["--qos=high", "--mem=4G", "--exclusive", "--constraint=a&b", "--time-min=5", "--gres=gpu:1"]
 )
-def test_further_directives_are_taken_as_they_are(text: str) -> None:
+def test_check_directive_accepts_other_directives(text: str) -> None:
     assert check_directive(text) == text
 
 
@@ -114,12 +114,12 @@ def test_further_directives_are_taken_as_they_are(text: str) -> None:
         ("--wrap=rm", "--wrap is set"),
     ],
 )
-def test_directives_that_cannot_be_are_refused(text: str, words: str) -> None:
+def test_slurm_refuses_impossible_directives(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Slurm(folder="/shared", tasks_per_node=2, directives=(text,))
 
 
-def test_the_queue_is_read() -> None:
+def test_queue_of_slurm_is_parsed() -> None:
     text = (
         "7|RUNNING|None|59:58|0:02|3|9|n[1-3]|2026-01-02T03:04:05\n"
         "8|PENDING|Resources|1-00:00:00|0:00|2|8||2026-01-02T05:00:00\n"
@@ -159,7 +159,7 @@ def test_the_queue_is_read() -> None:
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
+def test_refusal_of_sbatch_names_the_field(said: str, words: str) -> None:
     fields = {
         "partition": "gpu",
         "account": "maths",
@@ -172,7 +172,7 @@ def test_what_sbatch_refuses_names_the_field(said: str, words: str) -> None:
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int, secs: int) -> None:
+def test_seconds_reads_slurm_times(days: int, hours: int, minutes: int, secs: int) -> None:
     total = ((days * 24 + hours) * 60 + minutes) * 60 + secs
     assert seconds(f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}") == total
     assert seconds(f"{hours + 24 * days}:{minutes:02d}:{secs:02d}") == total
@@ -182,5 +182,5 @@ def test_times_are_read_as_slurm_writes_them(days: int, hours: int, minutes: int
 @pytest.mark.parametrize(
     ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
 )
-def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
+def test_submitted_finds_the_job_number(said: str, number: str | None) -> None:
     assert SLURM.number_in(said) == number

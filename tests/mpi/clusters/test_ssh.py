@@ -1,4 +1,4 @@
-"""Runs over two hosts that are reached by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
+"""Runs over two hosts by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
 @pytest.mark.parametrize(("scheme", "args"), sampled_cases("two hosts", 2, SCHEMES))
-def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
-    two: Hosts, scheme: str, args: dict[str, Any]
-) -> None:
+def test_ssh_run_on_two_hosts_equals_the_simulator(two: Hosts, scheme: str, args: dict[str, Any]) -> None:
     e = experiment(scheme, args)
     run = started(two, e, gradients=True)
     trace, sim = run.result(), wb.run(e)
@@ -45,15 +43,15 @@ def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
     assert list(trace.rounds["round"]) == list(range(8))
 
 
-def test_arrivals_on_other_hosts_come_home_and_reproduce_every_model(two: Hosts) -> None:
+def test_ssh_run_arrivals_reproduce_every_model(two: Hosts) -> None:
     run = started(two, experiment("CR", {"children": 2, "layers": 2, "stragglers": 1}))
     trace = run.result()
     models = records.read_models(run.home, trace.model.size)
     assert np.array_equal(replay_arrivals(run.home), models)
 
 
-def test_links_order_the_schemes_as_the_simulator_does(two: Hosts) -> None:
-    """All workers on the second host, behind a link of 8 Mbit/s: what the master receives is what counts."""
+def test_ssh_run_links_order_the_schemes_as_the_simulator(two: Hosts) -> None:
+    """All workers are on the second host, behind a link of 8 Mbit/s: the master's received bytes decide."""
     path = write_yaml(
         two, "behind", hosts=f"[{{host: {two.hosts[0].address}, slots: 0}}, {two.hosts[1].address}]"
     )
@@ -79,7 +77,7 @@ def _length(trace: wb.Trace) -> float:
     return float(trace.rounds["time"].iloc[-1])
 
 
-def test_data_of_ones_own_are_brought_to_the_hosts(two: Hosts, tmp_path: Path) -> None:
+def test_ssh_run_sends_data_files_to_the_hosts(two: Hosts, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=generator.normal(size=(120, 7)), y=generator.normal(size=120))
     e = experiment("GC", {"stragglers": 1}, problem_args={"data": str(tmp_path / "mine.npz")})
@@ -91,7 +89,7 @@ FAULTS = [{"worker": 1, "round": 2}, {"worker": 3, "round": 3, "kind": "exit"}]
 DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
 
 
-def test_deaths_on_another_host_are_survived_even_without_a_word(two: Hosts) -> None:
+def test_ssh_run_survives_deaths_on_another_host(two: Hosts) -> None:
     trace = started(two, experiment("GC", {"stragglers": 2}, faults=FAULTS, **DYING)).result()
     assert len(trace.rounds) == 10
     assert sorted(trace.info["dead"]) == ["1", "3"]
@@ -99,7 +97,7 @@ def test_deaths_on_another_host_are_survived_even_without_a_word(two: Hosts) -> 
 
 
 @pytest.mark.slow
-def test_too_many_deaths_on_other_hosts_are_named(two: Hosts) -> None:
+def test_ssh_run_names_too_many_deaths(two: Hosts) -> None:
     more = [*FAULTS, {"worker": 2, "round": 5}]
     run = started(two, experiment("GC", {"stragglers": 2}, faults=more, **DYING))
     with pytest.raises(wb.QuorumLost) as lost:
@@ -107,7 +105,7 @@ def test_too_many_deaths_on_other_hosts_are_named(two: Hosts) -> None:
     assert (lost.value.parent, lost.value.missing) == (0, (1, 2, 3))
 
 
-def test_a_run_stops_and_goes_on(two: Hosts) -> None:
+def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     e = experiment("UMW", {}, rounds=120)
     run = started(two, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -124,7 +122,7 @@ def test_a_run_stops_and_goes_on(two: Hosts) -> None:
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
 
 
-def test_a_run_whose_client_died_is_followed_to_its_end(two: Hosts, tmp_path: Path) -> None:
+def test_ssh_run_is_attached_after_its_client_died(two: Hosts, tmp_path: Path) -> None:
     e = experiment("UMW", {}, rounds=60)
     script = (
         "import json, time, workbench as wb\n"

@@ -63,7 +63,7 @@ def both(scheme: dict[str, Any], faults: list[dict[str, Any]], **options: Any) -
 
 
 @pytest.mark.parametrize(("scheme", "faults"), LATE)
-def test_a_late_worker_gives_the_same_commits_on_both_engines(
+def test_faults_of_a_late_worker_are_equal_on_both_engines(
     scheme: dict[str, Any], faults: list[dict[str, Any]]
 ) -> None:
     sim, real = both(scheme, faults)
@@ -73,7 +73,7 @@ def test_a_late_worker_gives_the_same_commits_on_both_engines(
     assert noted[0][["round", "rank"]].to_numpy().tolist() == noted[1][["round", "rank"]].to_numpy().tolist()
 
 
-def test_answers_of_a_paused_worker_are_taken_in_the_same_order(tmp_path: Path) -> None:
+def test_pause_fault_keeps_the_order_of_answers(tmp_path: Path) -> None:
     e = wb.Experiment(**{**SPEC, **GC}, faults=LATE[1][1])
     wb.run(e, engine="mpi", folder=str(tmp_path / "real"))
     events = wb.run(e).events
@@ -88,12 +88,12 @@ def test_answers_of_a_paused_worker_are_taken_in_the_same_order(tmp_path: Path) 
 @pytest.mark.parametrize(
     "rule", [{"kind": "sign_flip"}, {"kind": "noise", "deviation": 3.0}], ids=["flip", "noise"]
 )
-def test_a_wrong_answer_is_the_same_on_both_engines(scheme: dict[str, Any], rule: dict[str, Any]) -> None:
+def test_wrong_answer_fault_is_equal_on_both_engines(scheme: dict[str, Any], rule: dict[str, Any]) -> None:
     sim, real = both(scheme, [{**rule, "worker": 1, "round": 2, "last": 4}])
     np.testing.assert_allclose(real.model, sim.model, rtol=1e-9)
 
 
-def test_a_pause_lasts_as_long_where_nothing_is_drawn() -> None:
+def test_pause_fault_without_emulated_delays_has_its_length() -> None:
     fault = {"kind": "pause", "worker": 3, "round": 2, "seconds": 0.4}
     sim, real = both(UMW, [fault], emulate="nothing")
     np.testing.assert_allclose(real.model, sim.model, rtol=1e-9)
@@ -101,7 +101,9 @@ def test_a_pause_lasts_as_long_where_nothing_is_drawn() -> None:
     assert rounds[2] >= 0.4
 
 
-def test_an_adversary_of_a_file_is_sent_to_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_answer_rule_of_a_file_is_sent_to_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(ADVERSARY)
     sim, real = both(GC, [{"kind": "mine.py:Largest", "worker": 2, "round": 1}], folder="kept")
@@ -109,7 +111,7 @@ def test_an_adversary_of_a_file_is_sent_to_the_ranks(tmp_path: Path, monkeypatch
     assert Path("kept/own-Largest.py").is_file()
 
 
-def test_a_real_run_with_wrong_answers_is_replayed(tmp_path: Path) -> None:
+def test_wrong_answer_real_run_is_replayed(tmp_path: Path) -> None:
     e = wb.Experiment(**{**SPEC, **GC}, faults=[{"kind": "noise", "worker": 2, "round": 1}])
     real = wb.run(e, engine="mpi", folder=str(tmp_path / "real"))
     assert replay_arrivals(tmp_path / "real")[-1].tobytes() == real.model.tobytes()

@@ -10,13 +10,13 @@ PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
 
 
 class User:
-    """What somebody does with the explorer."""
+    """A user of the explorer."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
 
     def drawn(self, what: str) -> Locator:
-        """A figure, once it is drawn, by its title."""
+        """Return a figure by its title, once it is drawn."""
         figure = self.page.locator(f'[role=figure][aria-label*="{what}"] .wb-plot[data-drawn]').first
         figure.wait_for()
         return figure
@@ -28,14 +28,14 @@ class User:
         self.page.get_by_role("button", name=name, exact=True).locator("visible=true").click()
 
     def field(self, name: str) -> Locator:
-        """A field of a form, by its label."""
+        """Return a field of a form by its label."""
         return self.page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first
 
     def costs(self) -> list[str]:
         return self.page.locator(ROWS).all_inner_texts()
 
     def changed(self, before: list[str]) -> list[str]:
-        """The table of costs, once it says something else."""
+        """Return the table of costs, once it has changed."""
         self.page.wait_for_function(
             "([rows, before]) => [...document.querySelectorAll(rows)].map(r => r.innerText).join() !== before.join()",
             arg=[ROWS, before],
@@ -43,13 +43,13 @@ class User:
         return self.costs()
 
     def slide(self, name: str, value: float) -> None:
-        """Move a slider as a finger does: it jumps there and says so."""
+        """Set a slider to a value and fire its input event."""
         slider = self.page.get_by_label(f"{name}, slider", exact=True).locator("visible=true").first
         slider.evaluate(
             "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
         )
 
     def click_in(self, figure: Locator, x: float, y: float) -> None:
-        """Click at a place of a figure's axes."""
+        """Click at a point of a figure, in axis coordinates."""
         left, top = figure.evaluate(PLACE, [x, y])
         figure.click(position={"x": left, "y": top})

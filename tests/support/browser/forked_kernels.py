@@ -34,19 +34,19 @@ MORE = (
 
 
 class Warm(KernelForkServer):
-    """The process that forks, which has loaded widgets as well."""
+    """The process that forks, which has imported widgets as well."""
 
     module = "tests.support.browser.forked_kernels"
 
 
 @cache
 def warm() -> Warm:
-    """The one of this server: it ends with us, and takes all kernels with it."""
+    """Return the forking process of this server. It ends with the server and ends all its kernels."""
     return Warm(Path(tempfile.mkdtemp()), threads=1)
 
 
 class Forked(LocalProvisioner):
-    """Starts kernels as forks."""
+    """Start kernels as forks."""
 
     process: Any
 
@@ -59,13 +59,13 @@ class Forked(LocalProvisioner):
 
 
 def modules(package: str) -> list[str]:
-    """A package and all that is in it."""
+    """Import a package with all its modules."""
     path = import_module(package).__path__
     return [package, *(found.name for found in walk_packages(path, f"{package}."))]
 
 
 def offer(data: Path) -> None:
-    """Let the server whose data are there know the ordinary kernel."""
+    """Register the ordinary kernel in the data folder of a server."""
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": argv, "display_name": "Python, started anew", "language": "python"}
     ordinary = {"kernel_provisioner": {"provisioner_name": "local-provisioner"}}
@@ -74,7 +74,7 @@ def offer(data: Path) -> None:
 
 
 def main() -> None:
-    """JupyterLab, or the process that forks."""
+    """Run JupyterLab, or the process that forks."""
     if not sys.argv[1].startswith("-"):
         import debugpy  # noqa: F401 - else kernels of a nursery have no debugger, of which JupyterLab complains
 

@@ -1,4 +1,4 @@
-"""Drives JupyterLab and Voila with an installed Chromium, on this machine only.
+"""Drive JupyterLab and Voila with an installed Chromium, on this machine only.
 
 `jupyter(root)` starts a server with a token of its own and folders of its own; `chromium()` starts a browser, `tab()`
 opens a page in it that keeps what goes wrong there; `Lab` is one notebook in that page, as a user sees it.
@@ -60,8 +60,8 @@ OPENED = """async ([path, address]) => { await window.jupyterapp.commands.execut
   history.replaceState(null, '', address); }"""
 SHOWN = "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path"
 
-# Whoever shows a widget looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
-# models come in that one, and what the page then says stays until it is loaded anew.
+# A view looks for its model for two seconds, in pauses, and not after the last one. On a busy machine
+# models arrive in that pause, and the error message then stays until the page is reloaded.
 SETTLED = """() => { const outputs = [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')];
   return outputs.length > 0 && !outputs.some(each => each.textContent === 'Loading widget...'); }"""
 GIVEN_UP = """() => [...document.querySelectorAll('.jp-Notebook .jp-OutputArea-output')]
@@ -84,18 +84,18 @@ LinearProblem.evaluate = evaluate
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: where it is, and what it writes."""
+    """A running server: its address and its output."""
 
     url: str
     token: str
     log: Path
 
     def address(self, path: str) -> str:
-        """Address of a page."""
+        """Return the address of a page."""
         return f"{self.url}/{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def end_kernels(self) -> None:
-        """End all kernels: closed pages leave theirs behind."""
+        """End all kernels, also those of closed pages."""
         with urllib.request.urlopen(self.address("api/kernels")) as answer:
             kernels = [kernel["id"] for kernel in json.load(answer)]
         for kernel in kernels:
@@ -105,7 +105,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
@@ -115,7 +115,7 @@ def free_port() -> int:
 def jupyter(
     root: Path, home: Path, *options: str, module: str = "jupyterlab", **environment: str
 ) -> Iterator[Server]:
-    """JupyterLab (with Voila at /voila) for the notebooks in `root`; its own files are in `home`."""
+    """Start JupyterLab (with Voila at /voila) for the notebooks in `root`; its own files are in `home`."""
     port, token, log = free_port(), secrets.token_hex(16), home / "server.log"
     (home / "settings").mkdir(parents=True)
     (home / "settings" / "overrides.json").write_text(json.dumps(QUIET))
@@ -166,25 +166,25 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 @dataclass
 class Noise:
-    """What a page complained about."""
+    """The errors of a page."""
 
     errors: list[str] = field(default_factory=list)
 
     def ours(self) -> list[str]:
-        """Errors without those that Voila and its guests make: it asks the internet for fonts, for instance."""
+        """Return the errors without those of Voila and its extensions, such as requests of fonts from the internet."""
         return [error for error in self.errors if not any(word in error for word in FOREIGN)]
 
     def after_reload(self) -> list[str]:
-        """`ours`, but for what the page says of widgets that it gives up: `Lab.reload` sees to it that none is."""
+        """Return `ours` without messages about abandoned widgets, which `Lab.reload` prevents."""
         return [error for error in self.ours() if "widget model not found" not in error]
 
     def listen(self, page: Page) -> None:
-        """Keep uncaught errors and console errors."""
+        """Record uncaught errors and console errors."""
         page.on("pageerror", self._uncaught)
         page.on("console", self._console)
 
     def leave(self, page: Page) -> None:
-        """Keep no more of them."""
+        """Stop recording."""
         page.remove_listener("pageerror", self._uncaught)
         page.remove_listener("console", self._console)
 
@@ -200,7 +200,7 @@ class Noise:
 
 @contextmanager
 def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[BrowserContext]:
-    """An installed Chromium. It keeps what it has loaded and compiled: half of what a page of JupyterLab costs."""
+    """Start an installed Chromium with a persistent cache, which saves half the time of a page of JupyterLab."""
     with tempfile.TemporaryDirectory() as profile, sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             profile,
@@ -218,7 +218,7 @@ def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterat
 
 @contextmanager
 def tab(context: BrowserContext, first: bool = False) -> Iterator[tuple[Page, Noise]]:
-    """A page of a browser, its own or the first one, where JupyterLab stays open, without notebooks.
+    """Open a new page, or reuse the first one, where JupyterLab stays open without notebooks.
 
     After it the browser has its first page only, and nobody is logged in.
     """
@@ -239,13 +239,13 @@ def tab(context: BrowserContext, first: bool = False) -> Iterator[tuple[Page, No
 
 @contextmanager
 def browser(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[tuple[Page, Noise]]:
-    """A page of a browser of its own."""
+    """Open a page in a separate browser."""
     with chromium(width, height, dark) as context, tab(context) as found:
         yield found
 
 
 def nameless(page: Page, selector: str) -> list[str]:
-    """What can be focused in a part of the page and has no name for screen readers, by the browser's own judgement."""
+    """Return the focusable elements of a part of the page that have no accessible name."""
     session = page.context.new_cdp_session(page)
     root = session.send("DOM.getDocument")["root"]["nodeId"]
     part = session.send("DOM.querySelector", {"nodeId": root, "selector": selector})
@@ -253,7 +253,7 @@ def nameless(page: Page, selector: str) -> list[str]:
     session.detach()
     reached = [n for n in found if any(p["name"] == "focusable" for p in n.get("properties", ()))]
     roles = [node["role"]["value"] for node in reached if not node.get("name", {}).get("value")]
-    assert len(reached) > 3, "the browser knows no controls here"
+    assert len(reached) > 3, "no controls were found"
     return [role for role in roles if role != "row"]  # whose cells are read
 
 
@@ -276,7 +276,7 @@ class Lab:
         self.page.wait_for_function(CONNECTED)
 
     def reload(self) -> int:
-        """Load the page anew, as a user does with F5, once more where it gave up a widget; returns how often."""
+        """Reload the page, as a user does with F5, once more if it gave up a widget; return the number of reloads."""
         for times in range(1, 6):
             self.page.reload()
             self.page.wait_for_selector(".jp-NotebookPanel")
@@ -286,7 +286,7 @@ class Lab:
         raise AssertionError("the page gives up its widgets each time")
 
     def menu(self, menu: str, command: str) -> None:
-        """Choose from a menu."""
+        """Choose an entry of a menu."""
         self.page.click(f'.lm-MenuBar-item:has-text("{menu}")')
         self.page.click(f'.lm-Menu-item[data-command="{command}"]')
 
@@ -298,7 +298,7 @@ class Lab:
             assert not self.failures()
 
     def go_to(self, cell: int) -> None:
-        """Scroll to a cell, counted from 0: cells that are far away are not in the page."""
+        """Scroll to a cell, counted from 0: distant cells are not in the page."""
         self.page.evaluate(GO_TO, cell)
         self.page.locator(f'.jp-Cell[data-windowed-list-index="{cell}"]').wait_for()
 
@@ -317,7 +317,7 @@ class Lab:
         self.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{str(not dark).lower()}'")
 
     def outputs(self) -> list[str]:
-        """Texts that cells have printed."""
+        """Return the printed texts of the cells."""
         return [text.strip() for text in self.page.locator(".jp-OutputArea-output pre").all_inner_texts()]
 
     def answer(self, cell: int) -> str:
@@ -328,7 +328,7 @@ class Lab:
         return found.first.inner_text().strip()
 
     def await_answer(self, cell: int, good: Callable[[str], bool]) -> None:
-        """Run a cell until it prints something good: what a page sends takes its time to the kernel."""
+        """Run a cell until its output passes a check: messages of a page reach the kernel after some time."""
         for _ in range(50):
             if good(found := self.answer(cell)):
                 return
@@ -336,7 +336,7 @@ class Lab:
         raise AssertionError(f"cell {cell} prints {found!r}")
 
     def failures(self) -> list[str]:
-        """Error outputs of the cells."""
+        """Return the error outputs of the cells."""
         return self.page.locator(
             '.jp-OutputArea-output[data-mime-type$="error"], .jp-RenderedText[data-mime-type$="stderr"]'
         ).all_inner_texts()

@@ -22,7 +22,7 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 
 
 class Student:
-    """What somebody does with a lecture."""
+    """A student with a lecture."""
 
     def __init__(self, page: Page, script: Script[Any]) -> None:
         self.page, self.script = page, script
@@ -31,7 +31,7 @@ class Student:
         page.wait_for_function(DRAWN)
 
     def slide(self, name: str, value: float) -> None:
-        """Move a slider as a finger does, and wait until its figures have followed."""
+        """Set a slider, and wait until its figures have followed."""
         line = next(line for line in self.knobs.lines() if line.name == name)
         slider = self.page.get_by_label(f"{line.label}, slider", exact=True).first
         before = self.page.evaluate(SERIALS)
@@ -46,7 +46,7 @@ class Student:
         return self.page.locator(".wb-question").filter(has_text=exercise.title)
 
     def answer(self, exercise: Exercise[Any], text: str, verdict: str) -> str:
-        """Give an answer and be told; returns what is said."""
+        """Give an answer, wait for the verdict, and return its text."""
         field = self.page.get_by_label(f"answer to {exercise.title}", exact=True)
         if exercise.choices is None:
             field.fill("")
@@ -59,7 +59,7 @@ class Student:
         return self.question(exercise).locator(".wb-said").inner_text()
 
     def answer_all(self) -> None:
-        """Each exercise wrong, then right, then why."""
+        """Answer each exercise wrongly, then correctly, then show the solution."""
         for i, exercise in enumerate(self.script.exercises, 1):
             answer = exercise.answer(self.knobs)
             wrong = "-99"
@@ -82,7 +82,7 @@ class Student:
         return found
 
     def grows(self) -> None:
-        """The curves get longer."""
+        """Wait until the curves get longer."""
         self.page.wait_for_function(f"() => Math.max(0, ...({ROUNDS})()) > 2")
         before = max(self.rounds())
         self.page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
@@ -98,7 +98,7 @@ class Student:
 
 
 def first_slider(script: Script[Any]) -> tuple[str, float]:
-    """The first whole-numbered slider of a lecture, and another value for it."""
+    """Return the first whole-numbered slider of a lecture, and another value for it."""
     line = next(line for line in script.knobs.lines() if line.kind == "whole")
     assert line.low is not None
     assert line.high is not None

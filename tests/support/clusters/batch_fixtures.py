@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.clusters.batch import pbs_machine, slurm_machine
+from tests.support.clusters import pbs_machine, slurm_machine
 from tests.support.clusters.batch_runs import Machine, until
 from tests.support.clusters.pbs_machine import PbsMachine
 from tests.support.clusters.slurm_machine import NODES, TASKS, SlurmMachine

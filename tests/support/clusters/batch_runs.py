@@ -27,15 +27,15 @@ UMW: dict[str, Any] = {**SPEC, "scheme": "UMW", "scheme_args": {}}
 
 
 def until(done: Callable[[], Any], run: RealRun | None = None) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition is true."""
     end = time.monotonic() + PATIENCE
     while not done():
-        assert time.monotonic() < end, f"never came: {run}"
+        assert time.monotonic() < end, f"did not happen: {run}"
         time.sleep(0.02)
 
 
 def going(cluster: str, rounds: int = 3000, spec: dict[str, Any] = SPEC) -> RealRun:
-    """A long run, some rounds after its start."""
+    """Start a long run and wait for some rounds."""
     run = start_real(wb.Experiment(**{**spec, "rounds": rounds}), cluster=cluster, checkpoint_every=0.1)
     until(lambda: len(run.rows()["round"]) >= 5 or run.wait(0), run)
     assert run.state == "running", run.error
@@ -43,8 +43,8 @@ def going(cluster: str, rounds: int = 3000, spec: dict[str, Any] = SPEC) -> Real
 
 
 def ended(run: RealRun) -> wb.Trace:
-    """Its trace."""
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    """Wait for a run and return its trace."""
+    assert run.wait(PATIENCE), f"still running: {run}"
     return run.result()
 
 

@@ -35,7 +35,10 @@ REGION, IMAGE = "eu-central-1", "ami-03cf127a"  # one that moto has
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
-    """Address of a server that has one image: to make all of EC2's anew for each account is most of its work."""
+    """Return the address of a server that has one image.
+
+    Making all images of EC2 for each account is most of its work.
+    """
     server_of = pytest.importorskip("moto.server", reason="moto is not installed")
     from moto.ec2.models import amis
 
@@ -63,7 +66,7 @@ class World:
         self.ec2 = connection("the test's", "ec2", REGION, address)
 
     def cluster(self, name: str = "lab", **changes: Any) -> Ec2:
-        """A small cluster."""
+        """Make a small cluster."""
         words = {
             "workers": 3,
             "worker_type": "t2.micro",
@@ -81,13 +84,13 @@ class World:
         return Ec2(**{**words, "name": name, **changes})
 
     def alive(self) -> list[dict[str, Any]]:
-        """All machines of the account that are not gone."""
+        """Return all machines of the account that are not terminated."""
         pages = self.ec2.get_paginator("describe_instances").paginate()
         found = [m for page in pages for r in page["Reservations"] for m in r["Instances"]]
         return [m for m in found if m["State"]["Name"] != "terminated"]
 
     def count(self) -> dict[str, int]:
-        """What there is in the account that somebody made, by sort."""
+        """Count the resources that were made in the account, by type."""
         groups = [
             g for g in self.ec2.describe_security_groups()["SecurityGroups"] if g["GroupName"] != "default"
         ]
@@ -102,7 +105,7 @@ class World:
         }
 
     def files(self) -> dict[str, str]:
-        """Everything that lies in the cache, by name."""
+        """Return all files in the cache, by name."""
         found = [path for path in self.cache.rglob("*") if path.is_file()]
         return {str(path.relative_to(self.cache)): path.read_text(errors="replace") for path in found}
 
@@ -111,7 +114,7 @@ NOTHING = {"machines": 0, "volumes": 0, "interfaces": 0, "groups": 0, "keys": 0,
 
 
 class Calls:
-    """Every call to AWS that is made, and where one goes wrong. A hook of botocore: requests stay real ones."""
+    """All calls to AWS, some of which can be made to fail. A hook of botocore: requests are real."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, dict[str, Any]]] = []
@@ -119,12 +122,12 @@ class Calls:
         self.after: Callable[[str, dict[str, Any]], None] = lambda name, answer: None
 
     def names(self) -> list[str]:
-        """Names of all calls so far."""
+        """Return the names of all calls so far."""
         return [name for name, _ in self.made]
 
     @contextmanager
     def watching(self, client: Any) -> Iterator[None]:
-        """Be told of a connection's calls for a while."""
+        """Record the calls of a connection for a while."""
         hooks = (("provide-client-params", self._begun), ("after-call", self._answered))
         for event, hook in hooks:
             client.meta.events.register(event, hook)
@@ -133,7 +136,7 @@ class Calls:
             client.meta.events.unregister(event, hook)
 
     def _begun(self, params: dict[str, Any], model: Any, **more: Any) -> None:
-        self.made.append((model.name, dict(params)))  # botocore goes on to encode some
+        self.made.append((model.name, dict(params)))  # botocore encodes some of them later
         self.before(model.name, params)
 
     def _answered(self, parsed: dict[str, Any], model: Any, **more: Any) -> None:
@@ -142,7 +145,7 @@ class Calls:
 
 @pytest.fixture
 def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """An empty account. The user types the cluster's name when asked, ssh is left out, and nobody waits."""
+    """Make an empty account. The cluster's name is typed when asked, ssh is omitted, and waits take no time."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -175,12 +178,12 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @cache
 def connection(whose: str, service: str, region: str, address: str) -> Any:
-    """A connection as the package makes it, once for all tests: each takes a sixth of a second of computing."""
+    """Make a connection as the package does, once for all tests: each takes a sixth of a second of computing."""
     return client(service, region)
 
 
 def notes(world: World, name: str = "lab") -> dict[str, Any]:
-    """What was written down about a cluster."""
+    """Return the notes about a cluster."""
     return json.loads((world.cache / "clusters" / name / "machines.json").read_text())
 
 

@@ -31,14 +31,14 @@ PATIENCE = 120.0  # s, on a loaded machine
 
 
 def missing() -> str | None:
-    """Why there can be no login host here; None if there can."""
+    """Return why there cannot be a login host here; None if there can."""
     absent = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
     absent += [] if Path(SSHD).exists() else ["sshd"]
     return f"no {', '.join(absent)}: apt-get install openssh-client openssh-server" if absent else None
 
 
 class LoginHost:
-    """An sshd whose sessions have some variables more."""
+    """An sshd whose sessions have some more variables."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder, self.environment = folder, environment
@@ -65,7 +65,7 @@ class LoginHost:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What a cluster's file says of it."""
+        """Return the fields of a cluster file for this host."""
         files = {"identity": "key", "config": "config", "known_hosts": "known_hosts"}
         return {
             "login": "login",

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.mpi.clusters.batch import pbs_commands
+from tests.support.clusters import pbs_commands
 from tests.support.clusters.pbs_commands import NODES, TASKS
 
 PATIENCE = 240.0  # s, on a loaded machine

@@ -19,7 +19,9 @@ from workbench.mpi.launch.processes import is_alive
 NODES, TASKS = 3, 3  # virtual nodes, and tasks on each
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "sinfo", "scontrol", "unshare")
 PATIENCE = 240.0  # s, on a loaded machine
-START = 'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a name space of its own: every node has its host's name
+START = (
+    'hostname "$0" && exec slurmd -f "$1" -N "$0"'  # in a separate name space: every node has its host's name
+)
 
 CONF = """\
 ClusterName=test
@@ -65,7 +67,7 @@ NODE = (
 
 
 def missing() -> str | None:
-    """Why there can be no Slurm here; None if there can."""
+    """Return why there cannot be a Slurm here; None if there can."""
     absent = [name for name in PROGRAMS if shutil.which(name) is None]
     if absent:
         return f"no {', '.join(absent)}: apt-get install --no-install-recommends slurm-wlm munge"
@@ -75,7 +77,7 @@ def missing() -> str | None:
 
 
 class SlurmMachine:
-    """Slurm's daemons, and what tests want to know of its jobs. Commands find it by SLURM_CONF."""
+    """Slurm's daemons, and queries about its jobs. Commands find it by SLURM_CONF."""
 
     fields: ClassVar[dict[str, Any]] = {"kind": "slurm"}  # lines of a cluster's file
     flavour = "slurm"
@@ -117,14 +119,14 @@ class SlurmMachine:
         self.conf.write_text(CONF.format(host=host, port=ports[-1], nodes="\n".join(nodes), **words))
 
     def call(self, *command: str) -> str:
-        """Run a command of Slurm; its output. Raises with all that it said."""
+        """Run a command of Slurm and return its output; raise with all its output if it fails."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def await_idle(self) -> None:
-        """Wait until every node takes jobs; nodes that were put down are taken up again."""
+        """Wait until every node accepts jobs; set nodes that are down to resume."""
         for node in self.call("sinfo", "-h", "-N", "-p", "debug", "-t", "down", "-o", "%N").split():
             self.call("scontrol", "update", f"nodename={node}", "state=resume")
         until = time.monotonic() + PATIENCE
@@ -135,11 +137,11 @@ class SlurmMachine:
             time.sleep(0.1)
 
     def jobs(self) -> list[str]:
-        """Jobs that are queued or run."""
+        """Return the jobs that are queued or running."""
         return self.call("squeue", "-h", "-o", "%i").split()
 
     def settled(self) -> list[str]:
-        """The same, once no job of an earlier test is still being cleared away."""
+        """Return the jobs, once no job of an earlier test is completing."""
         until = time.monotonic() + PATIENCE
         while self.call("squeue", "-h", "-t", "COMPLETING", "-o", "%i").split():
             assert time.monotonic() < until, self.call("squeue")
@@ -147,7 +149,7 @@ class SlurmMachine:
         return self.jobs()
 
     def cancel(self, job: str) -> None:
-        """End a job from outside."""
+        """Cancel a job."""
         self.call("scancel", job)
 
     def take(self) -> str:
@@ -156,7 +158,7 @@ class SlurmMachine:
         return self.call("sbatch", "--parsable", *wish).strip()
 
     def down(self) -> None:
-        """End the jobs, then the daemons; nothing is left when this returns."""
+        """End the jobs, then the daemons."""
         for job in self.jobs():
             self.cancel(job)
         until = time.monotonic() + PATIENCE
@@ -168,7 +170,7 @@ class SlurmMachine:
 
 
 def end(pid: int) -> None:
-    """TERM, some patience, KILL."""
+    """Send TERM to a process, wait, then send KILL."""
     for sig in (signal.SIGTERM, signal.SIGKILL):
         if is_alive(pid):
             os.kill(pid, sig)
@@ -178,7 +180,7 @@ def end(pid: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on now."""
+    """Return free ports on loopback."""
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
         s.bind(("127.0.0.1", 0))

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)  # as sshd sees it, whatever $HOME says
 PATIENCE = 120.0  # s, on a loaded machine
 
-# In namespaces of its own: $1 folder, $2 name, $3 home, then what Python needs.
+# In separate namespaces: $1 folder, $2 name, $3 home, then what Python needs.
 INSIDE = r"""
 set -e
 folder=$1 name=$2 home=$3; shift 3
@@ -58,7 +58,7 @@ LogLevel ERROR
 
 
 def missing() -> str:
-    """Why there can be no stand-in hosts; empty: there can."""
+    """Return why there cannot be stand-in hosts; empty if there can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "stand-in hosts need root on Linux"
     lacking = [name for name in ("ip", "tc", "ssh", "ssh-keygen", "unshare") if shutil.which(name) is None]
@@ -74,12 +74,12 @@ def missing() -> str:
 
 
 def call(*command: str) -> str:
-    """Run a command; its output."""
+    """Run a command and return its output."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class Host:
-    """One of them."""
+    """One stand-in host."""
 
     def __init__(self, hosts: Hosts, number: int) -> None:
         self.hosts, self.number = hosts, number
@@ -92,7 +92,7 @@ class Host:
         self.log = self.folder / "sshd.log"
 
     def start(self) -> None:
-        """Namespace, link, sshd."""
+        """Make the namespace and the link, and start sshd."""
         call("ip", "netns", "add", self.space)
         inside = ("ip", "-n", self.space)
         call("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.space)
@@ -104,7 +104,7 @@ class Host:
         self.boot()
 
     def _prepare(self) -> None:
-        """What its home folder holds: keys, which hosts it knows, sshd's settings."""
+        """Write the files of its home folder: keys, known hosts, sshd's settings."""
         ssh = self.folder / "ssh"
         ssh.mkdir(parents=True)
         for name in ("id_ed25519", "id_ed25519.pub"):
@@ -114,7 +114,7 @@ class Host:
         (ssh / "sshd_config").write_text(SSHD.format(address=self.address, home=HOME))
 
     def boot(self) -> None:
-        """Start sshd in namespaces of its own."""
+        """Start sshd in separate namespaces."""
         kept = [str(Path(p).resolve()) for p in (sys.prefix, sys.base_prefix)]
         ahead = str(1000 * self.number)  # s that its monotonic clock is ahead
         apart = ["unshare", "-muipf", "--mount-proc", "-T", "--monotonic", ahead, "--boottime", ahead]
@@ -131,17 +131,17 @@ class Host:
 
     @property
     def key(self) -> str:
-        """Its line in a known_hosts file."""
+        """Return its line in a known_hosts file."""
         kind, key, *_ = (self.folder / "ssh/host_key.pub").read_text().split()
         return f"{self.address} {kind} {key}\n"
 
     def pids(self) -> list[int]:
-        """Processes that run on it."""
+        """Return the processes that run on it."""
         found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
         return [int(pid) for pid in found.stdout.split()]
 
     def commands(self) -> list[str]:
-        """Command lines of what runs on it besides sshd."""
+        """Return the command lines of its processes other than sshd."""
         found = []
         for pid in self.pids():
             with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ class Host:
         return found
 
     def limit(self, bits: float | None) -> None:
-        """Limit what it sends and what it is sent to so many bits a second; None: no limit."""
+        """Limit what it sends and receives to a number of bits per second; None: no limit."""
         for way, device in ((("tc", "-n", self.space), "eth0"), (("tc",), self.link)):
             subprocess.run([*way, "qdisc", "del", "dev", device, "root"], capture_output=True, check=False)
             if bits is not None:
@@ -160,20 +160,20 @@ class Host:
                 call(*way, "qdisc", "replace", "dev", device, "root", "tbf", *limits)
 
     def cut(self) -> None:
-        """Pull the cable."""
+        """Take the link down."""
         call("ip", "link", "set", self.link, "down")
 
     def mend(self) -> None:
-        """Put it in again."""
+        """Bring the link up again."""
         call("ip", "link", "set", self.link, "up")
 
     def power_off(self) -> None:
-        """From now on nobody hears of it any more."""
+        """Disconnect the host from the network for good."""
         self.cut()
         self.kill()
 
     def kill(self) -> None:
-        """End all that runs on it."""
+        """End all processes on it."""
         until = time.monotonic() + PATIENCE
         while pids := [pid for pid in self.pids() if is_alive(pid)]:
             for pid in pids:
@@ -184,14 +184,14 @@ class Host:
         self.sshd.wait()
 
     def end(self) -> None:
-        """Leave nothing of it."""
+        """Remove the namespace and the link."""
         self.kill()
         subprocess.run(["ip", "netns", "del", self.space], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", self.link], check=False, capture_output=True)
 
 
 class Hosts:
-    """So many stand-in hosts on a bridge; the machine that runs the tests has an address on it, too."""
+    """Start stand-in hosts on a bridge; the machine that runs the tests has an address on it, too."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
@@ -204,7 +204,7 @@ class Hosts:
         self.known = folder / "known_hosts"
 
     def start(self) -> None:
-        """Bring all of them up."""
+        """Start all of them."""
         Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it
         call("ip", "link", "add", self.bridge, "type", "bridge")
         call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
@@ -216,7 +216,7 @@ class Hosts:
             self.await_sshd(host)
 
     def await_sshd(self, host: Host) -> None:
-        """Wait until one can log in."""
+        """Wait until logins are accepted."""
         until = time.monotonic() + PATIENCE
         while subprocess.run([*self.ssh(host), "true"], capture_output=True).returncode:
             assert host.sshd.poll() is None, host.log.read_text()
@@ -224,7 +224,7 @@ class Hosts:
             time.sleep(0.1)
 
     def ssh(self, host: Host) -> list[str]:
-        """Command line that logs in on a host."""
+        """Return the command line that logs in on a host."""
         options = {
             "IdentityFile": self.folder / "id_ed25519",
             "IdentitiesOnly": "yes",
@@ -235,27 +235,27 @@ class Hosts:
         return ["ssh", "-F", "none", *(f"-o{k}={v}" for k, v in options.items()), host.address]
 
     def cut_client(self) -> None:
-        """From now on this machine cannot be heard by the hosts; they hear each other."""
+        """Cut the connection between this machine and the hosts, which still reach each other."""
         call("ip", "addr", "del", f"{self.network}.1/24", "dev", self.bridge)
 
     def mend_client(self) -> None:
-        """And now it can."""
+        """Restore the connection."""
         call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """Remove the hosts and the bridge."""
         for host in self.hosts:
             host.end()
         subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True)
 
 
 def keygen(path: Path) -> None:
-    """A new key without a passphrase."""
+    """Make a new key without a passphrase."""
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path))
 
 
 def free_network() -> int:
-    """Third number of a network 10.99.x.0/24 that no device here has."""
+    """Return the third number of a network 10.99.x.0/24 that no device here has."""
     taken = call("ip", "-o", "addr")
     free = [n for n in range(1, 255) if f" 10.99.{n}." not in taken]
     return secrets.choice(free)
@@ -263,7 +263,7 @@ def free_network() -> int:
 
 @contextlib.contextmanager
 def standing(folder: Path, count: int) -> Iterator[Hosts]:
-    """Stand-in hosts for as long as the block lasts."""
+    """Run stand-in hosts for the duration of the block."""
     hosts = Hosts(folder, count)
     try:
         hosts.start()
@@ -273,7 +273,7 @@ def standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
-    """The file of a cluster of stand-in hosts; `fields`: further lines, or other ones, as YAML."""
+    """Write the file of a cluster of stand-in hosts; `fields` are added to its lines or replace them, as YAML."""
     lines = {
         "kind": "ssh",
         "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",

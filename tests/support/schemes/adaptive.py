@@ -1,4 +1,4 @@
-"""How hypothesis draws distributed SGD and Adam, CADA, G-CADA and LAGC."""
+"""Strategies for distributed SGD and Adam, CADA, G-CADA and LAGC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(scheme: str, args: dict[str, Any] | None = None, **changes: Any) -> wb.T
 
 
 def uploads(trace: wb.Trace) -> list[list[int]]:
-    """Ranks whose answers the master took, round by round."""
+    """Return the ranks whose answers the master used, round by round."""
     sent = trace.events.query("kind == 'send' and to == 0")
     return [sorted(sent["rank"][sent["round"] == r]) for r in range(len(trace.rounds))]
 

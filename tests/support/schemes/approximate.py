@@ -1,4 +1,4 @@
-"""How hypothesis draws approximate gradient coding and its relatives."""
+"""Strategies for approximate gradient coding and its relatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEADLINES = [1e-3, 0.017, 0.33, 3.1, 47.0]  # seconds: from nobody to everybody 
 
 
 def _end(draw: st.DrawFn, workers: int) -> dict[str, Any]:
-    """A deadline, a number of answers, or neither."""
+    """Draw a deadline, a number of answers, or neither."""
     return draw(
         st.one_of(
             st.just({}),
@@ -43,7 +43,7 @@ def erasure_head(draw: st.DrawFn) -> Case:
 
 @st.composite
 def free(draw: st.DrawFn, **choices: st.SearchStrategy[Any]) -> Case:
-    """A scheme whose replication need not divide anything."""
+    """Draw a scheme whose replication need not be a divisor."""
     workers = draw(st.integers(1, 16))
     replication = draw(st.integers(1, min(5, workers)))
     own = {name: draw(values) for name, values in choices.items()}

@@ -1,4 +1,4 @@
-"""How hypothesis draws asynchronous SGD."""
+"""Strategies for asynchronous SGD."""
 
 from __future__ import annotations
 

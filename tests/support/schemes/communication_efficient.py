@@ -1,4 +1,4 @@
-"""Settings of CEGC, drawn."""
+"""Strategies for CEGC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hypothesis draws the inexact schemes."""
+"""Strategies for the inexact schemes."""
 
 from __future__ import annotations
 

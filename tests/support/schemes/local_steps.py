@@ -1,4 +1,4 @@
-"""How hypothesis draws local SGD and DiLoCo."""
+"""Strategies for local SGD and DiLoCo."""
 
 from __future__ import annotations
 

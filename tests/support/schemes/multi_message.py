@@ -1,4 +1,4 @@
-"""How hypothesis draws the multi-message schemes and Lagrange coded computing."""
+"""Strategies for the multi-message schemes and Lagrange coded computing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.specs import Case
 
 
 def _shape(draw: st.DrawFn) -> tuple[dict[str, Any], int, int]:
-    """Fields that UC-MMC and GC-MMC share, workers of a cluster, workers."""
+    """Draw the fields that UC-MMC and GC-MMC share, the workers of a cluster, and all workers."""
     size, clusters = draw(st.integers(1, 8)), draw(st.integers(1, 4))
     # Loads of four parts at most: ten times the time of one part, a straggler's, is then no tie with another's.
     fields = {

@@ -1,4 +1,4 @@
-"""How hypothesis draws sequential gradient codes."""
+"""Strategies for sequential gradient codes."""
 
 from __future__ import annotations
 

@@ -56,9 +56,7 @@ def written(tmp_path: Path, kind: str, more: str) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "more", "words"), [*((kind, *bad) for kind in KINDS for bad in BAD), *OWN])
-def test_a_bad_file_is_one_sentence_with_its_name_and_key(
-    tmp_path: Path, kind: str, more: str, words: str
-) -> None:
+def test_batch_file_errors_have_name_and_key(tmp_path: Path, kind: str, more: str, words: str) -> None:
     path = written(tmp_path, kind, more)
     with pytest.raises(SettingError) as refused:
         clusters.load(path)
@@ -69,13 +67,13 @@ def test_a_bad_file_is_one_sentence_with_its_name_and_key(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("text", "time"), [("1:30:00", "1:30:00"), ("90", "90"), ("'2-12'", "2-12")])
-def test_a_time_is_what_was_written(tmp_path: Path, kind: str, text: str, time: str) -> None:
+def test_batch_file_keeps_times_as_written(tmp_path: Path, kind: str, text: str, time: str) -> None:
     assert clusters.load(written(tmp_path, kind, f"time: {text}")).model_dump()["time"] == time
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", ["folder", "tasks_per_node"])
-def test_what_must_be_there_is_named(tmp_path: Path, kind: str, key: str) -> None:
+def test_batch_file_names_missing_fields(tmp_path: Path, kind: str, key: str) -> None:
     path = tmp_path / "lab.yaml"
     lines = YAML.format(kind=kind).splitlines()
     path.write_text("\n".join(line for line in lines if not line.startswith(key)))
@@ -84,9 +82,7 @@ def test_what_must_be_there_is_named(tmp_path: Path, kind: str, key: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_loads_also_with_every_line_that_is_commented_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_batch_example_file_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".ssh").mkdir()
     for name in ("id_ed25519", "config", "known_hosts"):

@@ -34,9 +34,7 @@ WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["
 
 
 @given(st.lists(WORDS, max_size=4))
-def test_the_command_arrives_as_it_was_meant(
-    tmp_path_factory: pytest.TempPathFactory, words: list[str]
-) -> None:
+def test_script_quotes_the_command(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     command, folder = (
         ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words),
         tmp_path_factory.mktemp("job"),
@@ -45,7 +43,7 @@ def test_the_command_arrives_as_it_was_meant(
     assert runs(text, folder).strip() == ascii(words)
 
 
-def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
+def test_script_makes_the_package_importable(tmp_path: Path) -> None:
     command = ("python3", "-c", "import os; print(os.environ['PYTHONPATH'])")
     assert runs(job_script(tmp_path, *command, path="/opt/it's here"), tmp_path) == "/opt/it's here\n"
 
@@ -57,20 +55,18 @@ def test_the_package_is_found_by_the_job(tmp_path: Path) -> None:
         ('module() { echo "no $2"; return 1; }', ["no", "gcc"]),  # the job ends
     ],
 )
-def test_modules_are_loaded_where_the_system_defines_them_late(
-    tmp_path: Path, profile: str, words: list[str]
-) -> None:
+def test_script_loads_modules_that_are_defined_late(tmp_path: Path, profile: str, words: list[str]) -> None:
     text = job_script(tmp_path, "echo", "begun", modules=("gcc",))
     (tmp_path / "profile").write_text(profile)
     assert runs(text.replace("/etc/profile", str(tmp_path / "profile")), tmp_path).split() == words
 
 
 @pytest.mark.parametrize(("ranks", "shape"), [(2, (1, 2)), (8, (1, 8)), (9, (2, 5)), (157, (20, 8))])
-def test_a_job_has_room_for_its_ranks_and_few_more(ranks: int, shape: tuple[int, int]) -> None:
+def test_batch_job_has_room_for_its_ranks(ranks: int, shape: tuple[int, int]) -> None:
     assert Slurm(folder="/shared", tasks_per_node=8).shape(ranks) == shape
 
 
-def test_more_workers_than_tasks_are_refused() -> None:
+def test_batch_refuses_more_workers_than_tasks() -> None:
     with pytest.raises(
         ClusterError, match=r"workers = 8: cluster '' has 2 nodes of 4 tasks, room for 7 workers"
     ):
@@ -78,19 +74,19 @@ def test_more_workers_than_tasks_are_refused() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(ENDINGS))
-def test_every_end_has_a_sentence(state: str) -> None:
+def test_job_endings_have_a_sentence(state: str) -> None:
     job = Job("5", state)
     assert job.over
     assert job.final
     assert job.ending().startswith("job 5: ")
 
 
-def test_a_job_that_is_leaving_its_nodes_can_do_nothing_but_is_not_gone() -> None:
+def test_job_that_is_completing_is_not_gone() -> None:
     assert Job("5", "COMPLETING").over
     assert not Job("5", "COMPLETING").final
 
 
-def test_while_the_batch_system_does_not_answer_a_job_counts_as_what_it_was() -> None:
+def test_job_status_cache_keeps_the_last_status() -> None:
     answers: list[Job | ClusterError] = [
         Job("5", "RUNNING"),
         ClusterError("squeue: no contact"),
@@ -110,7 +106,7 @@ def test_while_the_batch_system_does_not_answer_a_job_counts_as_what_it_was() ->
     assert ticket.job().state == "TIMEOUT"  # what is over is not asked about again
 
 
-def test_a_job_is_not_looked_up_at_every_glance() -> None:
+def test_job_status_cache_limits_queries() -> None:
     asked: list[str] = []
 
     def ask(number: str) -> Job:

@@ -38,7 +38,7 @@ def processes(folder: Path) -> list[str]:
     return [line for line in found if str(folder) in line and "workbench.mpi.launch" in line]
 
 
-def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Callable[..., str]) -> None:
+def test_batch_run_equals_the_simulator(lab: Callable[..., str]) -> None:
     e = wb.Experiment(
         **{**SPEC, "scheme": "CR", "scheme_args": {"children": 2, "layers": 2, "stragglers": 1}, "rounds": 80}
     )
@@ -56,9 +56,7 @@ def test_a_run_streams_from_its_job_and_gives_the_simulators_iterates(lab: Calla
     assert job_of(again) == job_of(run)  # the same warm job
 
 
-def test_the_command_line_checks_runs_and_takes_down(
-    machine: Machine, lab: Callable[..., str], tmp_path: Path
-) -> None:
+def test_batch_command_line(machine: Machine, lab: Callable[..., str], tmp_path: Path) -> None:
     def called(*words: object) -> Result:
         return CliRunner().invoke(cli, [str(word) for word in words])
 
@@ -79,7 +77,7 @@ def test_the_command_line_checks_runs_and_takes_down(
     assert machine.settled() == []
 
 
-def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
+def test_batch_status_shows_nodes(lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     status = clusters.load(lab()).status()
@@ -92,7 +90,7 @@ def test_status_shows_the_jobs_nodes(lab: Callable[..., str]) -> None:
     assert status.cost == pytest.approx(2.0 * status.hours)
 
 
-def test_stop_ends_the_run_and_keeps_the_job(lab: Callable[..., str]) -> None:
+def test_batch_stop_keeps_the_job(lab: Callable[..., str]) -> None:
     run = going(lab())
     run.stop()
     trace = ended(run)
@@ -103,7 +101,7 @@ def test_stop_ends_the_run_and_keeps_the_job(lab: Callable[..., str]) -> None:
     assert (job_of(again) == job_of(run)) == trace.info["clean"]  # ranks that were slow to leave are replaced
 
 
-def test_a_run_goes_on_without_a_rank_that_was_killed(lab: Callable[..., str]) -> None:
+def test_batch_run_continues_without_a_killed_rank(lab: Callable[..., str]) -> None:
     run = going(lab(), rounds=150)
     assert run.pool is not None
     pid, _ = run.pool.places[3]  # the first of the second node
@@ -114,7 +112,7 @@ def test_a_run_goes_on_without_a_rank_that_was_killed(lab: Callable[..., str]) -
     np.testing.assert_allclose(trace.model, wb.run(run.experiment).model, rtol=1e-9)
 
 
-def test_a_job_that_is_cancelled_is_told_and_its_run_goes_on(
+def test_batch_cancelled_job_is_reported_and_its_run_resumed(
     machine: Machine, lab: Callable[..., str]
 ) -> None:
     run = going(lab(), rounds=150, spec=UMW)
@@ -136,16 +134,14 @@ def batch(file: str) -> BatchCluster:
     return found
 
 
-def test_a_job_that_is_no_longer_listed_is_over(lab: Callable[..., str]) -> None:
+def test_batch_job_that_is_not_listed_is_over(lab: Callable[..., str]) -> None:
     job = batch(lab()).look_up("999999")
     assert job.final
     assert "no longer lists" in job.ending()
 
 
 @pytest.mark.slow
-def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
-    machine: Machine, lab: Callable[..., str]
-) -> None:
+def test_batch_job_ends_with_a_dead_mpi_daemon(machine: Machine, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert run.pool is not None
     pid, host = run.pool.places[NODES * TASKS - 1]
@@ -159,7 +155,7 @@ def test_a_daemon_of_mpi_that_dies_ends_the_job_and_is_told(
 
 
 @pytest.mark.slow
-def test_an_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
+def test_batch_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable[..., str]) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     ended(run)
     cluster = lab(nodes=None, tasks_per_node=TASKS)  # changed under its name: the warm job does not fit
@@ -172,7 +168,7 @@ def test_an_idle_job_makes_room_for_a_larger_one(machine: Machine, lab: Callable
 
 
 @pytest.mark.slow
-def test_a_command_runs_on_every_node(machine: Machine, lab: Callable[..., str]) -> None:
+def test_batch_command_runs_on_every_node(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     found = clusters.load(lab()).run(["sh", "-c", "hostname; echo \"a 'b'\"; exit 3"])
     assert found == {f"n{i + 1}": (3, f"n{i + 1}\na 'b'\n") for i in range(NODES)}
@@ -191,9 +187,7 @@ def refused(system: str) -> list[tuple[dict[str, object], str]]:
     return [({"queue": "nope"}, "queue = 'nope': PBS refuses"), ({"directives": ["-l gpus=1"]}, unknown)]
 
 
-def test_what_is_refused_is_one_sentence_and_starts_nothing(
-    machine: Machine, lab: Callable[..., str]
-) -> None:
+def test_batch_refusal_starts_nothing(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
     kind = machine.fields["kind"]
     for fields, words in refused(kind):
@@ -207,7 +201,7 @@ def test_what_is_refused_is_one_sentence_and_starts_nothing(
     until(lambda: machine.jobs() == before)  # a trial leaves no job
 
 
-def test_a_job_that_could_never_start_is_withdrawn(machine: Machine, lab: Callable[..., str]) -> None:
+def test_batch_job_that_can_never_start_is_cancelled(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
     words = {
         "slurm": r"time: job \d+ could never start \(Partition",
@@ -221,9 +215,7 @@ def test_a_job_that_could_never_start_is_withdrawn(machine: Machine, lab: Callab
     until(lambda: machine.jobs() == before)
 
 
-def test_the_queue_is_shown_and_a_job_in_it_is_withdrawn_by_stop(
-    machine: Machine, lab: Callable[..., str], taken: str
-) -> None:
+def test_batch_queued_job_is_cancelled_by_stop(machine: Machine, lab: Callable[..., str], taken: str) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=lab())
     until(lambda: "waits in the queue (" in run.note, run)
     reasons = {
@@ -253,7 +245,9 @@ watched(run, progress=False)
 """
 
 
-def test_ctrl_c_withdraws_a_job_from_the_queue(machine: Machine, lab: Callable[..., str], taken: str) -> None:
+def test_batch_queued_job_is_cancelled_by_ctrl_c(
+    machine: Machine, lab: Callable[..., str], taken: str
+) -> None:
     words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
@@ -266,7 +260,7 @@ def test_ctrl_c_withdraws_a_job_from_the_queue(machine: Machine, lab: Callable[.
 
 
 @pytest.mark.slow
-def test_a_job_ends_at_its_time_limit_and_the_run_goes_on(lab: Callable[..., str]) -> None:
+def test_batch_job_ends_at_its_time_limit_and_its_run_is_resumed(lab: Callable[..., str]) -> None:
     run = going(lab("brief", time="1"), rounds=10**5, spec=UMW)
     assert run.wait(4 * PATIENCE)
     with pytest.raises(wb.ClusterError, match="reached its time limit"):
@@ -279,7 +273,7 @@ def test_a_job_ends_at_its_time_limit_and_the_run_goes_on(lab: Callable[..., str
 
 
 @pytest.mark.slow
-def test_an_idle_job_ends_by_itself_also_without_its_owner(machine: Machine, lab: Callable[..., str]) -> None:
+def test_batch_idle_job_ends_by_itself(machine: Machine, lab: Callable[..., str]) -> None:
     POOLS.close()
     before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
@@ -288,7 +282,7 @@ def test_an_idle_job_ends_by_itself_also_without_its_owner(machine: Machine, lab
     until(lambda: not set(machine.jobs()) - before)
 
 
-def test_down_leaves_nothing(machine: Machine, shared: Path, lab: Callable[..., str]) -> None:
+def test_batch_down_leaves_nothing(machine: Machine, shared: Path, lab: Callable[..., str]) -> None:
     run = going(lab())
     assert processes(shared)
     clusters.load(lab()).down()

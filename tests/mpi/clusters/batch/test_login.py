@@ -48,7 +48,7 @@ def folder_of(file: str) -> Path:
     return Path(json.loads(Path(file).read_text())["folder"])
 
 
-def test_a_run_comes_home_while_its_job_runs(machine: Machine, far: Callable[..., str]) -> None:
+def test_login_host_run_is_mirrored_during_the_job(machine: Machine, far: Callable[..., str]) -> None:
     POOLS.close()
     cluster = far()
     e = wb.Experiment(**{**SPEC, "rounds": 80, "problem": "softmax", "problem_args": {"data": "iris"}})
@@ -70,7 +70,7 @@ def test_a_run_comes_home_while_its_job_runs(machine: Machine, far: Callable[...
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_login_host_is_one_line(machine: Machine, far: Callable[..., str]) -> None:
+def test_login_host_errors_are_one_line(machine: Machine, far: Callable[..., str]) -> None:
     nowhere = {"partition" if machine.flavour == "slurm" else "queue": "nope"}
     cluster = clusters.load(far(**nowhere))
     assert [finding.what for finding in cluster.check()] == ["a trial job"]
@@ -81,7 +81,7 @@ def test_what_is_wrong_with_the_login_host_is_one_line(machine: Machine, far: Ca
 
 
 @pytest.mark.slow
-def test_a_job_in_the_queue_is_withdrawn_from_afar(
+def test_login_host_queued_job_is_cancelled_by_stop(
     machine: Machine, far: Callable[..., str], taken: str
 ) -> None:
     run = start_real(wb.Experiment(**SPEC), cluster=far())
@@ -93,22 +93,22 @@ def test_a_job_in_the_queue_is_withdrawn_from_afar(
 
 
 @pytest.mark.slow
-def test_a_run_outlives_its_connection_and_a_job_without_a_run_does_not(
-    machine: Machine, far: Callable[..., str]
-) -> None:
+def test_login_host_run_survives_a_lost_connection(machine: Machine, far: Callable[..., str]) -> None:
     run = going(far(), rounds=150, spec=UMW)
     for process in psutil.process_iter(["cmdline"]):
         if process.info["cmdline"] and "workbench.mpi.clusters.agent" in process.info["cmdline"][-1]:
             os.kill(process.pid, signal.SIGKILL)
     assert len(ended(run).rounds) == 150
     assert len(ended(attach(run.home)).rounds) == 150
-    (job,) = machine.jobs()  # still warm, but there is nobody any more who could use it
+    (job,) = machine.jobs()  # still warm, but nobody can use it
     going(far()).stop()
     assert job not in machine.jobs()
 
 
 @pytest.mark.slow
-def test_cancelling_is_told_from_afar_and_the_run_goes_on(machine: Machine, far: Callable[..., str]) -> None:
+def test_login_host_cancelled_job_is_reported_and_its_run_resumed(
+    machine: Machine, far: Callable[..., str]
+) -> None:
     run = going(far(), rounds=150, spec=UMW)
     for job in machine.jobs():
         machine.cancel(job)

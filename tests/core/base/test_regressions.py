@@ -1,4 +1,4 @@
-"""What a second pair of eyes found: edges where a number, a file or a message was wrong once."""
+"""Regression tests of edge cases in runs, forecasts, files and messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError, user_path
 from workbench.core.problems.data.cache import root
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_run_reads_a_changed_data_file_again(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((30, 3))
     losses = []
     for scale in (1.0, 3.0):
@@ -24,7 +24,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     assert losses[1] == pytest.approx(9 * losses[0])
 
 
-def test_a_changed_record_is_read_again(tmp_path: Path) -> None:
+def test_forecast_reads_a_changed_recording_again(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     means = []
     for seconds in ("1", "20"):
@@ -36,7 +36,7 @@ def test_a_changed_record_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"numeric": True}, {"events": False}, {}])
-def test_a_replay_runs_as_the_run_did(tmp_path: Path, options: dict[str, bool]) -> None:
+def test_replay_equals_the_run(tmp_path: Path, options: dict[str, bool]) -> None:
     trace = wb.run(wb.Experiment(rounds=3), **options)
     loaded = wb.Trace.load(trace.save(tmp_path / "run"))
     assert loaded.replay().same(loaded)
@@ -44,20 +44,20 @@ def test_a_replay_runs_as_the_run_did(tmp_path: Path, options: dict[str, bool]) 
 
 @pytest.mark.parametrize("name", ["UMW", "GC", "RAR", "CR", "FRC", "CEGC"])
 @pytest.mark.parametrize("samples", [1, 5])
-def test_fewer_samples_than_workers(name: str, samples: int) -> None:
+def test_run_with_fewer_samples_than_workers(name: str, samples: int) -> None:
     common: dict[str, Any] = {"problem": "unit", "problem_args": {"samples": samples}, "rounds": 2}
     assert len(wb.run(wb.Experiment(scheme=name, workers=12, **common)).rounds) == 2
 
 
-def test_every_preset_comes_back_from_a_file(tmp_path: Path) -> None:
+def test_preset_round_trips_through_a_file(tmp_path: Path) -> None:
     for preset in wb.presets.values():
         for e in preset:
             for suffix in (".json", ".yaml"):
                 assert wb.Experiment.read(e.write(tmp_path / f"spec{suffix}")) == e
 
 
-def test_table_3_on_the_unit_problem() -> None:
-    """8 parts are no multiple of m = 3: the wire is padded, the paper's sending time is 1/m all the same."""
+def test_forecast_table_3_on_the_unit_problem() -> None:
+    """8 parts are not a multiple of m = 3: the message is padded, but the paper's sending time is 1/m."""
     delays = {"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1}
     args = {"load": 4, "stragglers": 1, "reduction": 3}
     common: dict[str, Any] = {
@@ -70,11 +70,11 @@ def test_table_3_on_the_unit_problem() -> None:
     assert abs(f.mean - 21.3697) < 4 * f.error
 
 
-def test_a_ring_of_one() -> None:
+def test_compare_a_ring_of_one_worker() -> None:
     assert len(wb.compare(wb.baselines(1, 1, 0, rounds=2))) == 5
 
 
-def test_a_diverging_run_says_so() -> None:
+def test_run_reports_divergence() -> None:
     e = wb.Experiment(problem="least_squares", optimiser_args={"step": 1e9}, rounds=60)
     with pytest.warns(RuntimeWarning, match=r"CR: the loss is not finite from round \d+ on"):
         wb.run(e)
@@ -110,14 +110,14 @@ def test_a_diverging_run_says_so() -> None:
         ),
     ],
 )
-def test_mistakes_are_one_sentence(call: Any, words: str) -> None:
+def test_experiment_errors_are_one_sentence(call: Any, words: str) -> None:
     with pytest.raises(SettingError, match=words) as error:
         call()
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["", "worker,iteration,seconds\n0,0,soon\n", "a\n\x00"])
-def test_a_broken_record_is_one_sentence(tmp_path: Path, content: str) -> None:
+def test_forecast_refuses_a_broken_recording(tmp_path: Path, content: str) -> None:
     path = tmp_path / "times.csv"
     path.write_text(content)
     delays = {"kind": "replay", "path": str(path)}
@@ -126,15 +126,15 @@ def test_a_broken_record_is_one_sentence(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "rounds.parquet", "model.npy"])
-def test_a_damaged_run_folder_is_one_sentence(tmp_path: Path, name: str) -> None:
+def test_trace_load_refuses_a_damaged_run_folder(tmp_path: Path, name: str) -> None:
     folder = wb.run(wb.Experiment(rounds=2)).save(tmp_path / "run")
     (folder / name).write_bytes(b"no")
     with pytest.raises(SettingError, match="damaged"):
         wb.Trace.load(folder)
 
 
-def test_homes_of_nobody_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path that stands for no place is refused where it is used, by its field."""
+def test_user_path_of_an_unknown_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that names no place is refused where it is used, by its field."""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_path("~/times.csv", "delays.path") == tmp_path / "times.csv"
     e = wb.Experiment(delays={"kind": "replay", "path": "~no-such-user/times.csv"})
@@ -149,7 +149,7 @@ def test_homes_of_nobody_are_one_sentence(tmp_path: Path, monkeypatch: pytest.Mo
         root()
 
 
-def test_a_number_out_of_range_says_once_what_would_work() -> None:
+def test_setting_out_of_range_gives_the_range_once() -> None:
     with pytest.raises(SettingError) as error:
         wb.Experiment(rounds=0)
     assert str(error.value) == "rounds = 0: take 1 or more"

@@ -46,7 +46,7 @@ LOOKS = """() => [...document.querySelectorAll('.drawn .main-svg, .drawn .main-s
 
 
 def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
-    """Colours of all elements of a figure; the stream's legend is that of its raster, which is a scale."""
+    """Return the colours of all elements of a figure; the stream's legend is that of its raster, a scale."""
     page.evaluate(DRAW, json.loads(figure.to_json()))
     return page.evaluate(LOOKS.replace(".cbfill", ".cbfill, .legendpoints *") if name == "stream" else LOOKS)
 
@@ -58,9 +58,7 @@ SOME = tuple(sorted(EVERY)[i] for i in sorted(sampled_indices("dark figures", le
 @pytest.mark.parametrize(
     "names", [SOME, pytest.param(tuple(EVERY), marks=pytest.mark.slow)], ids=["some", "every"]
 )
-def test_a_light_figure_on_a_dark_page_has_the_colours_of_a_dark_one(
-    names: tuple[str, ...], page: Page
-) -> None:
+def test_figure_on_a_dark_page_has_dark_colours(names: tuple[str, ...], page: Page) -> None:
     page.set_content(f"<body>{dark_style()}<script>{get_plotlyjs()}</script></body>")
     other = go.Figure(go.Scatter(y=[1, 2]), {"template": "plotly_white"})
     ours = EVERY["gantt"]("light")
@@ -75,13 +73,13 @@ def test_a_light_figure_on_a_dark_page_has_the_colours_of_a_dark_one(
 
 
 def shares(page: Page, figures: int = 1) -> Any:
-    """Of every figure: has it buttons, how many of them upload it, and what plotly.js knows of that."""
+    """Return for every figure whether it has buttons, how many upload it, and the configuration of plotly.js."""
     page.wait_for_function(DRAWN, arg=figures)
     return page.evaluate(SHARES)
 
 
 @sampled_test("pages", 0, 2)
-def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noise: Noise) -> None:
+def test_saved_figure_has_no_upload_button(page: Page, tmp_path: Path, noise: Noise) -> None:
     figure = EVERY["gantt"]("light")
     wb.figures.save(figure, tmp_path / "saved.html")
     wb.figures.save(go.Figure(go.Scatter(y=[1, 2])), tmp_path / "plain.html")
@@ -93,9 +91,7 @@ def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noi
 
 
 @sampled_test("pages", 1, 2)
-def test_pages_of_a_sweep_and_of_the_book_have_no_button_that_uploads(
-    page: Page, tmp_path: Path, noise: Noise
-) -> None:
+def test_pages_of_sweep_and_book_have_no_upload_button(page: Page, tmp_path: Path, noise: Noise) -> None:
     figure = json.loads(EVERY["gantt"]("light").to_json())
     output = nbformat.v4.new_output("display_data", {"application/vnd.plotly.v1+json": figure})
     cell = nbformat.v4.new_code_cell("figure", outputs=[output])
@@ -120,7 +116,7 @@ PLOT = """from workbench.lab.widgets import Plot
 Plot(lambda theme: wb.figures.gantt(trace, theme=theme))"""
 
 
-def test_figures_in_jupyterlab_have_no_button_that_uploads_and_follow_its_theme(
+def test_figure_in_jupyterlab_has_no_upload_button_and_follows_the_theme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(BARE, LIVE, PLOT))

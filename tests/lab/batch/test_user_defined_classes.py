@@ -1,4 +1,4 @@
-"""A sweep over classes of a cell: its kernels know them, forked or fresh, and nothing that is kept holds code."""
+"""Sweeps over classes of a cell, in forked and in fresh kernels; nothing that is stored holds code."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ print("good", flush=True)
 
 
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_sweep_over_a_class_of_a_cell(tmp_path: Path, fresh: bool) -> None:
+def test_sweep_over_a_class_of_a_cell(tmp_path: Path, fresh: bool) -> None:
     program = PROGRAM.format(cell=CELL, folder=str(tmp_path / "sweep"), fresh=fresh)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400)
     assert done.stdout.split()[-1:] == ["good"], done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_a_class_that_cannot_be_sent_is_named_before_anything_starts(tmp_path: Path) -> None:
+def test_sweep_names_a_class_that_cannot_be_sent(tmp_path: Path) -> None:
     cell = CELL.replace("TIMES = 1.0", "import threading\nTIMES = threading.Lock()")
     program = PROGRAM.format(cell=cell, folder=str(tmp_path / "sweep"), fresh=False)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=400)

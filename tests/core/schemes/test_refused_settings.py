@@ -1,4 +1,4 @@
-"""Bad numbers of the schemes that mix models, leave some out, or step locally: refused, and the advice can be taken."""
+"""Refused settings of schemes that mix models, omit answers, or step locally: the suggested value works."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def advised(sentence: str, args: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), workers=st.integers(1, 12))
-def test_a_refusal_is_one_sentence_and_its_advice_works(name: str, data: st.DataObject, workers: int) -> None:
+def test_scheme_refusal_is_one_sentence_with_working_advice(
+    name: str, data: st.DataObject, workers: int
+) -> None:
     args = data.draw(numbers(name))
     for _ in range(2 * len(wb.schemes.get(name).model_fields) + 2):
         try:
@@ -68,4 +70,4 @@ def test_a_refusal_is_one_sentence_and_its_advice_works(name: str, data: st.Data
             return
         except wb.SettingError as error:
             args = advised(str(error), args)
-    pytest.fail(f"the advice leads nowhere: {args}")
+    pytest.fail(f"the advice does not work: {args}")

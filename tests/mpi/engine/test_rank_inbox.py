@@ -1,4 +1,4 @@
-"""What a rank without emulated links takes out of its post, in which order, and how it is booked; no MPI runs."""
+"""The inbox of a rank without emulated links: order and counts of messages, without MPI."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def counts(engine: RankEngine, round: int) -> dict[str, int]:
     return {name: engine.ledger.counts[name][round] for name in ("messages", "bytes", "stale")}
 
 
-def test_letters_are_taken_in_the_order_in_which_they_came() -> None:
+def test_rank_inbox_takes_messages_in_order_of_arrival() -> None:
     engine = master(Letters([(3, 1), (1, 0)], [(2, 0), (4, 0)]))
     assert [taken(engine, 0) for _ in range(4)] == [(3, 1), (1, 0), (2, 0), (4, 0)]
     assert counts(engine, 0) == {"messages": 3, "bytes": 72, "stale": 0}
 
 
-def test_what_comes_after_its_round_was_closed_is_only_stale() -> None:
+def test_rank_inbox_drops_messages_of_closed_rounds() -> None:
     engine = master(Letters([(1, 0)], [(2, 0), (3, 1)]))
     assert taken(engine, 0) == (1, 0)
     engine.handlers[Close](Close(CODED, 1))
@@ -104,7 +104,7 @@ def test_what_comes_after_its_round_was_closed_is_only_stale() -> None:
     assert [event[2] for event in engine.ledger.events] == ["send", "drop", "send"]
 
 
-def test_what_had_come_when_its_round_was_closed_was_received_for_nothing() -> None:
+def test_rank_inbox_counts_unused_messages_of_closed_rounds() -> None:
     engine = master(Letters([(1, 0), (2, 0), (3, 1)]))
     assert taken(engine, 0) == (1, 0)
     engine.handlers[Close](Close(CODED, 1))
@@ -112,7 +112,7 @@ def test_what_had_come_when_its_round_was_closed_was_received_for_nothing() -> N
     assert taken(engine, 1) == (3, 1)
 
 
-def test_word_of_a_dead_child_is_heard_and_not_counted() -> None:
+def test_rank_inbox_does_not_count_a_death_notice() -> None:
     post = Letters([])
     engine = master(post)
     post.dead.add(2)
@@ -130,7 +130,7 @@ def compute(engine: RankEngine) -> None:
 
 
 class Rung(WakeupPipe):
-    """A bell that was rung twice before it was heard."""
+    """A wake-up pipe that was notified twice before it was read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Rung(WakeupPipe):
         return len(self.slept) == 1
 
 
-def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
+def test_rank_inbox_keeps_the_second_of_two_merged_wakeups() -> None:
     post = Letters([], [(1, 0)], [], [(2, 1)])  # the letter of the second ring is not to be seen at first
     post.wakeup = Rung()
     engine = master(post)
@@ -151,7 +151,7 @@ def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("busy", [decode, compute])
-def test_what_comes_while_a_rank_is_busy_does_not_keep_it_awake(busy: Callable[[RankEngine], None]) -> None:
+def test_rank_inbox_is_polled_rarely_while_busy(busy: Callable[[RankEngine], None]) -> None:
     post = Letters([(1, 0)], [(2, 0)])
     engine = master(post, "all", decode_rate=100.0)
     began = engine.clock.now
@@ -162,9 +162,7 @@ def test_what_comes_while_a_rank_is_busy_does_not_keep_it_awake(busy: Callable[[
 
 
 @pytest.mark.parametrize("after", [-0.005, 0.005])
-def test_what_is_through_after_the_decoding_is_not_taken_in_before_its_end(
-    after: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_inbox_delivers_after_decoding(after: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be it before the machine's clock, of which the rank's may be behind."""
     monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", 10.0)
     post = Letters([(1, 0)])
@@ -196,9 +194,7 @@ class Workers(Letters):
 
 @pytest.mark.parametrize("emulate", ["all", "nothing"])
 @pytest.mark.parametrize("behind", [0.0, 0.03, 0.3])
-def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
-    emulate: Emulate, behind: float
-) -> None:
+def test_rank_inbox_deadline_after_the_master_was_delayed(emulate: Emulate, behind: float) -> None:
     """Between two rounds, that is, where no wait makes up for it; by less than the slack, and by more."""
     engine = master(Workers(), emulate)
     plan, start = engine.setup.plan, engine.learner.start()
@@ -210,8 +206,8 @@ def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
         assert got  # all four, unless this test is held up itself
 
 
-def test_what_is_due_is_done_when_the_node_waits_and_before_the_model_changes() -> None:
-    """In order; what is here already is taken without it, a commit and the end of a run are not."""
+def test_rank_inbox_runs_deferred_actions_before_the_model_changes() -> None:
+    """Deferred actions run in order. Received messages are taken before them; a commit and the end of a run are not."""
     post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
     engine, done = master(post), list[str]()
     taken(engine, 0)
@@ -240,7 +236,7 @@ class Held(Workers):
 
 
 @pytest.mark.parametrize(("slack", "taken"), [(10.0, 4), (0.0, 3)])
-def test_who_sends_ahead_and_is_not_heard_of_by_a_deadline_is_waited_for_within_the_slack(
+def test_rank_inbox_deadline_waits_for_lookahead_within_the_slack(
     slack: float, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", slack)

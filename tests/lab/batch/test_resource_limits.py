@@ -1,4 +1,4 @@
-"""A sweep where there is little: few files that may be open, no short path for sockets."""
+"""Sweeps with few resources: few open files, no short path for sockets."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def allow(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (files, files))
 
 
-def test_a_sweep_runs_where_temporary_files_lie_deep(deep: Path, tmp_path: Path) -> None:
+def test_sweep_with_a_long_temporary_path(deep: Path, tmp_path: Path) -> None:
     assert len(sweep(PLAN, tmp_path / "runs", progress=False).named("done")) == 2
 
 
-def test_sockets_get_a_folder_of_their_own_with_a_short_path(deep: Path) -> None:
+def test_socket_folder_has_a_short_path(deep: Path) -> None:
     folder = socket_folder("wb-")
     try:
         assert len(str(folder)) + NAMES <= SOCKET
@@ -45,9 +45,7 @@ def test_sockets_get_a_folder_of_their_own_with_a_short_path(deep: Path) -> None
         folder.rmdir()
 
 
-def test_without_a_short_folder_the_sentence_names_tmpdir(
-    deep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_without_a_short_folder_names_tmpdir(deep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(notebooks.os, "access", lambda path, mode: Path(path) == deep)
     with pytest.raises(
@@ -56,7 +54,7 @@ def test_without_a_short_folder_the_sentence_names_tmpdir(
         sweep(PLAN, deep / "runs", progress=False)
 
 
-def test_few_files_are_said_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_reports_a_low_limit_of_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, 40)
     with pytest.raises(
         SettingError, match=r"^jobs = 1: needs \d+ open files and 40 are allowed; raise it: ulimit -n"
@@ -65,7 +63,7 @@ def test_few_files_are_said_before_anything_starts(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "runs").exists()
 
 
-def test_more_jobs_need_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_of_open_files_grows_with_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, resource.RLIM_INFINITY)
     assert [room(jobs) for jobs in (1, 3)] == [2, 6]
     allow(monkeypatch, 2 * OPENED + SPARE + 500)

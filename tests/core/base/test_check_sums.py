@@ -1,4 +1,4 @@
-"""Kept files carry hashes: whatever is changed in them is refused, and named."""
+"""Hashes of run folders: a changed file is refused and named."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def spoilt(path: Path, rng: np.random.Generator) -> bytes:
 
 
 @pytest.mark.parametrize("name", [*FILES, SUMS])
-def test_any_changed_byte_is_refused_with_the_files_name(tmp_path: Path, simulated: Path, name: str) -> None:
+def test_check_sums_names_a_changed_file(tmp_path: Path, simulated: Path, name: str) -> None:
     folder = shutil.copytree(simulated, tmp_path / "run")
     rng, kept = np.random.default_rng(len(name)), folder / name
     for _ in range(60):
@@ -59,7 +59,7 @@ def test_any_changed_byte_is_refused_with_the_files_name(tmp_path: Path, simulat
 
 @pytest.mark.parametrize("cut", [0, 1, -1])
 @pytest.mark.parametrize("name", [*FILES, SUMS])
-def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, simulated: Path, name: str, cut: int) -> None:
+def test_check_sums_names_a_truncated_file(tmp_path: Path, simulated: Path, name: str, cut: int) -> None:
     folder = shutil.copytree(simulated, tmp_path / "run")
     (folder / name).write_bytes((folder / name).read_bytes()[:cut])
     with pytest.raises(wb.SettingError, match=name if cut == -1 or name != SUMS else "does not stand|holds"):
@@ -84,7 +84,7 @@ def test_hashes_that_were_written_are_missed(tmp_path: Path, simulated: Path, ve
     assert (row["state"], "SHA256SUMS is missing" in row["error"]) == ("damaged", True)
 
 
-def test_a_folder_without_hashes_of_an_older_version_loads(tmp_path: Path, simulated: Path) -> None:
+def test_check_sums_accepts_folders_of_older_versions(tmp_path: Path, simulated: Path) -> None:
     folder = older(shutil.copytree(simulated, tmp_path / "run"))
     assert wb.Trace.load(folder).same(wb.Trace.load(simulated))
     words = (folder / "run.json").read_text()
@@ -100,7 +100,7 @@ def test_a_folder_without_hashes_of_an_older_version_loads(tmp_path: Path, simul
 
 
 @pytest.mark.parametrize("name", [SUMS, "model.npy"])
-def test_what_cannot_be_read_is_named(tmp_path: Path, simulated: Path, name: str) -> None:
+def test_check_sums_names_an_unreadable_file(tmp_path: Path, simulated: Path, name: str) -> None:
     folder = shutil.copytree(simulated, tmp_path / "run")
     (folder / name).unlink()
     (folder / name).mkdir()
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, simulated: Path, name: str
         check_sums(folder, FILES)
 
 
-def test_hashes_are_those_of_sha256sum(tmp_path: Path) -> None:
+def test_write_sums_has_the_format_of_sha256sum(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     write_sums(tmp_path, ["empty"], {"later": b"abc"})
     assert (tmp_path / SUMS).read_text().splitlines() == [
@@ -124,7 +124,7 @@ def test_hashes_are_those_of_sha256sum(tmp_path: Path) -> None:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 class TestReal:
-    def test_what_a_real_run_leaves_is_refused_when_changed(self, tmp_path: Path, real: Path) -> None:
+    def test_check_sums_refuses_changed_real_runs(self, tmp_path: Path, real: Path) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
         rng, names = np.random.default_rng(0), records.kept(folder)
         assert {layout.ROWS, layout.MODELS, layout.LEDGERS, layout.ENDED, "arrivals/0.i64"} <= set(names)
@@ -139,10 +139,10 @@ class TestReal:
     @pytest.mark.parametrize(
         ("field", "value"), [(1, 3), (1, 0), (1, 77), (1, -1), (2, 5), (2, -1), (0, 4), (0, 10**9)]
     )
-    def test_a_damaged_log_without_hashes_ends_in_a_sentence(
+    def test_replay_arrivals_refuses_a_damaged_log(
         self, tmp_path: Path, real: Path, field: int, value: int
     ) -> None:
-        """It went on for ever where a worker was to send an answer that it never does."""
+        """It used to wait for ever for an answer that a worker never sends."""
         folder = shutil.copytree(real, tmp_path / "run")
         (folder / SUMS).unlink()
         log = np.fromfile(folder / "arrivals" / "0.i64", dtype=np.int64).reshape(-1, 3)
@@ -151,9 +151,7 @@ class TestReal:
         with pytest.raises(wb.RunError, match=r"rank \d: the notes of round"):
             replay_arrivals(folder)
 
-    def test_a_trace_that_was_cut_short_while_it_was_written_is_written_again(
-        self, tmp_path: Path, real: Path
-    ) -> None:
+    def test_attach_rewrites_a_truncated_trace(self, tmp_path: Path, real: Path) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
         (folder / "run.json").unlink()
         (folder / "model.npy").write_bytes(b"")
@@ -162,7 +160,7 @@ class TestReal:
         assert unchanged(folder, layout.ENDED)
 
     @pytest.mark.parametrize("name", ["ended.json", "task.json", "owner.json"])
-    def test_a_torn_file_of_words_is_named(self, tmp_path: Path, real: Path, name: str) -> None:
+    def test_check_sums_names_a_torn_file(self, tmp_path: Path, real: Path, name: str) -> None:
         folder = shutil.copytree(real, tmp_path / "run")
         for other in {"ended.json", "owner.json", SUMS} - {name}:  # as if it had broken off
             (folder / other).unlink()
@@ -171,9 +169,7 @@ class TestReal:
             (attach if name == "ended.json" else wb.resume)(folder).result()
 
 
-def test_the_table_of_all_runs_names_a_changed_file_and_keeps_the_rest(
-    tmp_path: Path, simulated: Path
-) -> None:
+def test_runs_table_names_a_changed_file(tmp_path: Path, simulated: Path) -> None:
     for name in ("a", "b", "c"):
         shutil.copytree(simulated, tmp_path / name)
     spec = json.loads((tmp_path / "b" / "spec.json").read_text())

@@ -1,4 +1,4 @@
-"""Formulas are found by themselves: a file is all that it takes to add one."""
+"""Discovery of formulas: a new file is enough to add one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = '__all__ = ["listed_time"]\ndef listed_time(): return 1\ndef helper(): 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """One more place to look in, forgotten afterwards."""
+    """Add a folder to the search path for a while."""
     before = set(vars(theory)), set(sys.modules)
     theory.__path__.append(str(tmp_path))
     yield tmp_path
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def test_a_file_is_all_that_a_formula_takes(folder: Path) -> None:
+def test_theory_finds_a_formula_in_a_new_file(folder: Path) -> None:
     known = set(theory.__all__)
     (folder / "halved.py").write_text(FORMULA)
     (folder / "listed_time.py").write_text(LISTED)
@@ -59,14 +59,14 @@ def test_a_file_is_all_that_a_formula_takes(folder: Path) -> None:
             getattr(theory, name)
 
 
-def test_a_formula_called_as_its_module_is_the_formula() -> None:
-    """Whoever loads the module first."""
+def test_theory_formula_with_the_name_of_its_module() -> None:
+    """The order in which modules are imported does not matter."""
     code = "import workbench.core.theory.necklaces; from workbench import theory; print(theory.necklaces(2))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("(array(")
 
 
-def test_a_star_brings_formulas_only() -> None:
+def test_theory_star_import_has_formulas_only() -> None:
     names: dict[str, object] = {}
     exec("from workbench.core.theory import *", names)
     assert set(theory.__all__) == set(names) - {"__builtins__"}

@@ -1,4 +1,4 @@
-"""Schemes at the ends of their parameters: where two are the same, rounds, messages and models are the same."""
+"""Schemes with degenerate parameters that equal simpler ones: the same rounds, messages and models."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pairs(n: int) -> list[tuple[Named, Named]]:
 
 
 def per_task(delays: dict[str, Any]) -> bool:
-    """Whether a worker's time does not depend on the parts that its load is cut into."""
+    """Return whether a worker's time is independent of the parts that its load is cut into."""
     return delays.get("per") != "part"
 
 
@@ -60,7 +60,7 @@ def per_task(delays: dict[str, Any]) -> bool:
     LINKS,
     st.integers(0, 99),
 )
-def test_a_scheme_at_the_end_of_its_parameters_is_the_simpler_one(
+def test_scheme_with_degenerate_parameters_equals_the_simpler_one(
     case: tuple[int, tuple[Named, Named]], samples: int, delays: dict[str, Any], link: Any, seed: int
 ) -> None:
     n, both = case
@@ -86,7 +86,7 @@ def test_a_scheme_at_the_end_of_its_parameters_is_the_simpler_one(
 
 @pytest.mark.parametrize(("scheme", "field"), [("DropCompute", "micro_batches"), ("DSAG", "pieces")])
 @given(workers=st.integers(1, 12), pieces=st.integers(1, 12), more=st.integers(0, 300))
-def test_shards_are_cut_before_their_pieces(
+def test_plan_cuts_shards_before_pieces(
     scheme: str, field: str, workers: int, pieces: int, more: int
 ) -> None:
     made, samples = wb.schemes.get(scheme)(**{field: pieces}), workers * pieces + more

@@ -1,4 +1,4 @@
-"""Hosts that go away in the middle of a run."""
+"""Hosts that fail during a run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts"
 SLOW: dict[str, Any] = {"kind": "shifted_exponential", "shift": 2e-3, "rate": 1e3}  # 0.3 s a round
 
 
-def test_a_host_without_power_is_survived(pair: Hosts) -> None:
-    """Two of four workers are on it, and GC tolerates two; nobody tells MPI that they are gone."""
+def test_run_survives_a_host_without_power(pair: Hosts) -> None:
+    """Two of four workers are on it, and GC tolerates two. MPI gets no notice that they are gone."""
     e = experiment("GC", {"stragglers": 2}, workers=4, rounds=150, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -33,7 +33,7 @@ def test_a_host_without_power_is_survived(pair: Hosts) -> None:
     until(lambda: not pair.hosts[0].commands())
 
 
-def test_more_than_the_scheme_tolerates_ends_the_run_with_their_names(pair: Hosts) -> None:
+def test_run_ends_with_the_names_of_too_many_lost_hosts(pair: Hosts) -> None:
     e = experiment("GC", {"stragglers": 1}, workers=4, rounds=1000, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 3, run)
@@ -44,8 +44,8 @@ def test_more_than_the_scheme_tolerates_ends_the_run_with_their_names(pair: Host
     until(lambda: not pair.hosts[0].commands())
 
 
-def test_a_host_that_is_shut_down_takes_mpiexec_along_and_the_run_goes_on_without_it(pair: Hosts) -> None:
-    """Its daemon says good-bye, so mpiexec ends the job; what is left of the hosts goes on from the checkpoint."""
+def test_run_survives_a_host_that_is_shut_down(pair: Hosts) -> None:
+    """Its daemon sends a good-bye, so mpiexec ends the job. The remaining hosts continue from the checkpoint."""
     e = experiment("UMW", {}, workers=4, rounds=60, delays=SLOW)
     run = started(pair, e, checkpoint_every=0.1)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -56,7 +56,7 @@ def test_a_host_that_is_shut_down_takes_mpiexec_along_and_the_run_goes_on_withou
     assert any("is gone" in text for text in run.warnings), run.warnings
 
 
-def test_the_head_without_power_is_told_and_nothing_stays_on_the_others(pair: Hosts) -> None:
+def test_run_reports_a_head_without_power(pair: Hosts) -> None:
     e = experiment("UMW", {}, workers=4, rounds=2000, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 3, run)
@@ -70,7 +70,7 @@ def test_the_head_without_power_is_told_and_nothing_stays_on_the_others(pair: Ho
         time.sleep(0.5)
 
 
-def test_a_cut_of_a_few_seconds_between_client_and_head_is_bridged(pair: Hosts) -> None:
+def test_run_survives_a_short_network_cut(pair: Hosts) -> None:
     e = experiment("UMW", {}, workers=2, rounds=60, delays=SLOW)
     run = started(pair, e)
     until(lambda: len(run.rows()["round"]) >= 3, run)
@@ -82,7 +82,7 @@ def test_a_cut_of_a_few_seconds_between_client_and_head_is_bridged(pair: Hosts) 
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
 
 
-def test_a_pool_that_is_closed_after_a_cut_ends_at_once_with_its_agent_and_its_run(pair: Hosts) -> None:
+def test_pool_closed_after_a_network_cut_ends(pair: Hosts) -> None:
     """The head learns of no end, and would wait two minutes for its client, and then for the run."""
     run = started(pair, experiment("UMW", {}, workers=2, rounds=5000, delays=SLOW))
     until(lambda: len(run.rows()["round"]) >= 3, run)

@@ -25,7 +25,7 @@ CHECKED, EXPLORER, WATCHED, SWEPT, FIGURE = 5, 11, 13, 16, 19  # cells of the no
 
 
 @pytest.mark.slow  # test_notebooks.py executes it without a browser
-def test_the_notebook_on_yours_runs_in_jupyterlab(
+def test_user_defined_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, root: Path, picture: Callable[[str], Path]
 ) -> None:
     text = (root / "05-yours.ipynb").read_text()
@@ -68,7 +68,7 @@ class Later(UMW):
 
 
 @sampled_test("an explorer between cells", 0, 2)
-def test_a_class_defined_below_appears_in_an_explorer_above(
+def test_user_defined_class_appears_in_an_open_explorer(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(BEFORE, LATER))

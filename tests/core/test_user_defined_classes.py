@@ -1,4 +1,4 @@
-"""A scheme, a delay model, a problem and an optimiser of a loose file wherever a name is taken: as `mine.py:Half`."""
+"""User-defined classes of a loose file, given by name as `mine.py:Half`, in forecasts, plans and sweeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWN: dict[str, Any] = {
 }
 
 
-def test_forecasts_comparisons_and_figures(mine: Path) -> None:
+def test_user_defined_classes_in_forecasts_comparisons_and_figures(mine: Path) -> None:
     e = wb.Experiment(**OWN)
     assert wb.forecast(e, rounds=50).mean > 0
     traces = wb.compare([e, e.replace(scheme="UMW")])
@@ -53,7 +53,7 @@ def test_forecasts_comparisons_and_figures(mine: Path) -> None:
     assert len(wb.figures.moments(one, round=2))
 
 
-def test_the_planner_ranks_it(mine: Path) -> None:
+def test_user_defined_scheme_is_ranked_by_plan(mine: Path) -> None:
     wb.Experiment(**OWN)  # from then on its bare name is known, as a cell's is
     like = wb.Experiment(scheme="UMW", workers=4, delays={"kind": "exponential", "mean": 1e-3})
     profile = simulated(like, 30, 0)
@@ -64,7 +64,7 @@ def test_the_planner_ranks_it(mine: Path) -> None:
     assert "Half" in {choice.scheme for choice in everything.choices}
 
 
-def test_yaml_command_line_and_a_sweep(
+def test_user_defined_classes_in_yaml_command_line_and_sweep(
     mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = wb.Experiment(**OWN).write(tmp_path / "spec.yaml")

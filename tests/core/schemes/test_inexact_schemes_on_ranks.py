@@ -1,4 +1,4 @@
-"""Inexact schemes as real processes: the simulator's iterates where everybody is waited for, else a loss that falls."""
+"""Inexact schemes on real ranks: the simulator's iterates if all workers answer, else a decreasing loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASES: list[
 @pytest.mark.parametrize(
     ("scheme", "some", "everybody"), sampled_cases("inexact ones", 3, CASES), ids=[case[0] for case in CASES]
 )
-def test_real_ranks_do_as_the_simulator(
+def test_inexact_scheme_on_real_ranks_equals_the_simulator(
     scheme: str, some: dict[str, Any], everybody: dict[str, Any] | None, tmp_path: Path
 ) -> None:
     e = wb.Experiment(

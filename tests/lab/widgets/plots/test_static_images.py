@@ -1,4 +1,4 @@
-"""Pictures for readers without a kernel: what the page sends is in the notebook, and hidden where widgets are."""
+"""Static images for readers without a kernel: stored in the notebook, and hidden by widgets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_live_plot_leaves_a_picture(shown: list[Any]) -> None:
+def test_static_image_of_a_live_plot(shown: list[Any]) -> None:
     plot = LivePlot()
     assert not plot.still  # nobody is troubled for pictures that nobody keeps
     plot._ipython_display_()
@@ -48,7 +48,7 @@ def test_a_live_plot_leaves_a_picture(shown: list[Any]) -> None:
     assert 'alt="curves"' in shown[1]
 
 
-def test_the_explorer_leaves_forecast_and_curves(shown: list[Any], tmp_path: Any) -> None:
+def test_static_image_of_the_explorer(shown: list[Any], tmp_path: Any) -> None:
     explorer = wb.explore(wb.Experiment(scheme="UMW", workers=3, rounds=2), tmp_path)
     explorer._ipython_display_()
     receives(explorer.running.plot, {"kind": "still", "png": "Uk=="})
@@ -56,7 +56,7 @@ def test_the_explorer_leaves_forecast_and_curves(shown: list[Any], tmp_path: Any
     assert shown[1].index("Rk==") < shown[1].index("Uk==")
 
 
-def test_a_stream_and_a_sweep_leave_pictures(shown: list[Any], tmp_path: Any) -> None:
+def test_static_images_of_stream_and_sweep(shown: list[Any], tmp_path: Any) -> None:
     rounds = wb.stream(wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=2)))
     sweep = wb.watch(wb.batch.attach(swept(tmp_path)))
     for widget, drawn in ((rounds, rounds.stream), (sweep, sweep.plot)):
@@ -74,5 +74,5 @@ def swept(folder: Any) -> Any:
     return folder
 
 
-def test_where_widgets_are_the_pictures_are_not_seen() -> None:
+def test_static_image_is_hidden_by_widgets() -> None:
     assert ".wb-still { display: none; }" in style()

@@ -1,4 +1,4 @@
-"""Other shapes of clusters behind ssh: four hosts with slow links, a head that is this machine, a shared folder."""
+"""Other clusters by ssh: four hosts with slow links, this machine as head, a shared folder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from workbench.mpi.running.real import start_real
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.xdist_group("hosts")]
 
 
-def test_four_hosts_order_the_schemes_as_the_simulator_does(four: Hosts) -> None:
-    """The master on a host of its own behind a link of 8 Mbit/s, four workers on each of the others."""
+def test_ssh_run_on_four_hosts_orders_the_schemes_as_the_simulator(four: Hosts) -> None:
+    """The master is on a separate host behind a link of 8 Mbit/s, with four workers on each of the others."""
     master, *others = [host.address for host in four.hosts]
     path = write_yaml(four, hosts=f"[{{host: {master}, slots: 0}}, {', '.join(others)}]")
     changes: dict[str, Any] = {
@@ -44,7 +44,7 @@ def test_four_hosts_order_the_schemes_as_the_simulator_does(four: Hosts) -> None
     assert orders == [["RAR", "CR", "GC"]] * 2, times
 
 
-def test_the_head_may_be_this_machine(two: Hosts) -> None:
+def test_ssh_run_with_this_machine_as_head(two: Hosts) -> None:
     path = write_yaml(two, "fromhere", head="here")
     for name, args in SCHEMES[:2]:
         e = experiment(name, args)
@@ -59,13 +59,13 @@ def test_the_head_may_be_this_machine(two: Hosts) -> None:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that stand-in hosts have in common: theirs are /tmp and the home folder alone."""
+    """A folder that stand-in hosts share: only /tmp and the home folder are separate."""
     folder = Path(tempfile.mkdtemp(prefix="workbench-shared-", dir="/var/tmp"))
     yield folder
     shutil.rmtree(folder)
 
 
-def test_with_a_shared_folder_and_a_path_nothing_is_brought(two: Hosts, shared: Path) -> None:
+def test_ssh_run_with_a_shared_folder_copies_nothing(two: Hosts, shared: Path) -> None:
     shutil.copytree(
         ROOT / "workbench", shared / "src/workbench", ignore=shutil.ignore_patterns("__pycache__")
     )

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.mpi
     ("kind", "number", "healthy"),
     [("rank", 1, False), ("link", 0, False), ("link", 1, False), ("host", 1, False), ("rank", 0, True)],
 )
-def test_the_fault_of_a_real_run_is_named(kind: str, number: int, healthy: bool, tmp_path: Path) -> None:
+def test_diagnose_names_the_fault_of_a_real_run(
+    kind: str, number: int, healthy: bool, tmp_path: Path
+) -> None:
     """Every other run is an all-reduce, in which all steps are equally long for everybody."""
     one, trace = injected_faults.traced(kind, number, 0, tmp_path, healthy)
     place = injected_faults.lies(kind, number, 0, tmp_path, healthy)

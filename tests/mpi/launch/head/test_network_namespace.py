@@ -1,4 +1,4 @@
-"""A pool on this machine listens to nobody: it has no network but a loopback of its own."""
+"""A pool on this machine is in a network namespace with only a loopback, so that nobody can connect to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTENING = "0A"
 
 
 def allowed() -> bool:
-    """Does this system let util-linux and iproute2 do the same?"""
+    """Return whether util-linux and iproute2 can make the same namespace on this system."""
     if sys.platform != "linux" or not (shutil.which("unshare") and shutil.which("ip")):
         return False
     how = ["-n"] if os.geteuid() == 0 else ["-Urn"]
@@ -52,7 +52,7 @@ print("enclosed")
 
 @needs_namespaces
 @pytest.mark.parametrize("who", ["oneself", "nobody"])
-def test_there_is_a_loopback_and_nothing_else(who: str) -> None:
+def test_network_namespace_has_loopback_only(who: str) -> None:
     if who == "nobody" and os.geteuid() != 0:
         pytest.skip("only root can become nobody")
     as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "-Urn", "true"]
@@ -72,7 +72,7 @@ def _heard_beyond_loopback() -> Iterator[str]:
 
 
 def _sockets(pid: int) -> set[str]:
-    """Inodes of a process's sockets."""
+    """Return the inodes of a process's sockets."""
     links = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -83,7 +83,7 @@ def _sockets(pid: int) -> set[str]:
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @needs_namespaces
-def test_a_pool_listens_to_no_other_machine() -> None:
+def test_pool_listens_on_loopback_only() -> None:
     pool = load("local").site.open(3)
     assert isinstance(pool, pools.ChildPool)
     try:
@@ -97,9 +97,7 @@ def test_a_pool_listens_to_no_other_machine() -> None:
         pool.close()
 
 
-def test_where_it_is_forbidden_mpiexec_starts_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mpiexec_starts_without_a_network_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden() -> None:
         raise PermissionError
 

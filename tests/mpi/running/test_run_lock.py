@@ -1,4 +1,4 @@
-"""One run folder, one run: whoever comes second is told so, and nothing is written twice."""
+"""The lock of a run folder: one run at a time; the second one is refused, and nothing is written twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def going(run: RealRun, rounds: int = 5) -> RealRun:
 
 
 def both(work: Any) -> tuple[list[RealRun], list[str]]:
-    """Do the same twice at the same moment: the runs that began, and what the others were told."""
+    """Do the same twice at the same moment; return the runs that began, and the errors of the others."""
     together = Barrier(2)
 
     def one(_: int) -> RealRun | str:
@@ -58,7 +58,7 @@ class TestReal:
     pytestmark = mpi
 
     @pytest.mark.parametrize("turn", sampled_cases("two starts", 1, range(3)))
-    def test_of_two_starts_into_one_folder_one_is_refused(self, tmp_path: Path, turn: int) -> None:
+    def test_run_lock_of_two_starts_in_one_folder(self, tmp_path: Path, turn: int) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 30})
         runs, told = both(lambda: start_real(e, folder=tmp_path / "run"))
         assert len(runs) == 1, told
@@ -66,7 +66,7 @@ class TestReal:
         assert len(runs[0].result().rounds) == 30
         assert rounds_written(tmp_path / "run") == list(range(30))
 
-    def test_of_two_resumes_one_is_refused_and_every_round_is_written_once(self, tmp_path: Path) -> None:
+    def test_run_lock_of_two_resumes(self, tmp_path: Path) -> None:
         run = going(start_real(wb.Experiment(**SPEC), folder=tmp_path / "run"))
         run.stop()
         run.result()
@@ -77,8 +77,8 @@ class TestReal:
         assert rounds_written(run.home) == list(range(300))
         assert len(attach(run.home).result().rounds) == 300
 
-    def test_a_second_process_is_refused_while_the_run_goes_on(self, tmp_path: Path) -> None:
-        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 3000}), folder=tmp_path / "run"))
+    def test_run_lock_refuses_a_second_process(self, tmp_path: Path) -> None:
+        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         said = [
             subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True)
             for words in (
@@ -93,9 +93,9 @@ class TestReal:
         run.result()
         assert rounds_written(run.home) == list(range(len(run.rows()["round"])))
 
-    def test_ranks_that_outlive_their_client_keep_the_folder(self, tmp_path: Path) -> None:
-        """Without word of who has the run: owner.json is written a moment after it was handed in."""
-        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 3000}), folder=tmp_path / "run"))
+    def test_run_lock_is_kept_by_ranks_without_a_client(self, tmp_path: Path) -> None:
+        """There is no record of the owner: owner.json is written a moment after the run was submitted."""
+        run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
         assert run.lock is not None
         run.lock.release()
         (run.home / "owner.json").unlink()
@@ -105,7 +105,7 @@ class TestReal:
         run.result()
         assert Lock(run.home / RUN_LOCK).take()
 
-    def test_who_follows_neither_writes_nor_keeps_the_folder(self, tmp_path: Path) -> None:
+    def test_attach_neither_writes_nor_locks(self, tmp_path: Path) -> None:
         run = start_real(wb.Experiment(**{**SPEC, "rounds": 30}), folder=tmp_path / "run")
         followers = [attach(run.home) for _ in range(3)]
         assert len({len(each.result().rounds) for each in (run, *followers)}) == 1
@@ -113,7 +113,7 @@ class TestReal:
         assert not Lock(run.home / RUN_LOCK).held
 
 
-def test_a_folder_whose_holder_died_can_be_claimed_again(tmp_path: Path) -> None:
+def test_run_lock_of_a_dead_holder_can_be_taken(tmp_path: Path) -> None:
     first = Lock(tmp_path / RUN_LOCK)
     assert first.take()
     with pytest.raises(wb.SettingError, match="still under way"):
@@ -122,9 +122,7 @@ def test_a_folder_whose_holder_died_can_be_claimed_again(tmp_path: Path) -> None
     locked_again(tmp_path).release()
 
 
-def test_of_two_simulated_runs_saved_to_one_name_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_lock_of_two_runs_saved_to_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find the name free; the second one's trace must not vanish without a word."""
     traces = [wb.run(wb.Experiment(rounds=3, workers=12, seed=seed)) for seed in range(2)]
     writing, write = Barrier(2), wb.Trace.write_into

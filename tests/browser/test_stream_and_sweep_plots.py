@@ -1,4 +1,4 @@
-"""What one watches, in JupyterLab: rounds as a stream, and a sweep that fills in."""
+"""Live plots in JupyterLab: the stream of rounds, and a sweep that is filled in."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ BUSY = "() => [...document.querySelectorAll('.wb [role=status], [role=status].wb
 
 
 @sampled_test("what one watches", 0, 2)
-def test_rounds_are_a_stream_that_opens_by_a_click(
+def test_stream_of_rounds_opens_by_a_click(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, write(STREAM, "print(rounds.round, rounds.stream.run.state)"))
     lab.run_all()
     page.wait_for_function(f"() => ({ROUNDS})() > 60")
     before = page.evaluate(ROUNDS)
-    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)  # it goes on by itself
+    page.wait_for_function(f"(before) => ({ROUNDS})() > before + 10", arg=before)  # it continues by itself
     canvas = page.locator(".wb-stream canvas")
     box = canvas.bounding_box()
     assert box is not None
@@ -56,7 +56,7 @@ def test_rounds_are_a_stream_that_opens_by_a_click(
     page.locator(f'[role=figure][aria-label*="round {at}"] .wb-plot[data-drawn]').wait_for()
     lab.await_answer(1, lambda text: text == f"{at} stopped")
     lab.dark()
-    canvas.click(position={"x": box["width"] - 200, "y": 40})  # another round: the chart is drawn anew
+    canvas.click(position={"x": box["width"] - 200, "y": 40})  # another round: the chart is drawn again
     page.locator(
         f'[role=figure][aria-label*="workers: round"]:not([aria-label*="round {at}"]) .wb-plot'
     ).wait_for()
@@ -67,7 +67,7 @@ def test_rounds_are_a_stream_that_opens_by_a_click(
 
 
 @sampled_test("what one watches", 1, 2)
-def test_a_sweep_fills_in_is_stopped_and_goes_on(
+def test_sweep_plot_updates_stops_and_resumes(
     page: Page,
     noise: Noise,
     server: Server,

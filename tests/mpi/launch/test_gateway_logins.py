@@ -1,4 +1,4 @@
-"""Logins that write into the connection to an agent, or read from it: one sentence that quotes them.
+"""Logins that write into the connection to an agent, or read from it: one sentence quotes them.
 
 A shell stands for sshd and the login shell: it does what a ~/.bashrc may do, then runs the command that ssh would run.
 """
@@ -30,7 +30,7 @@ def gateway(folder: Path, login: str, patience: float = 60.0) -> Gateway:
 
 
 def sentence(folder: Path, login: str, patience: float = 60.0) -> str:
-    """How a connection through that login ends."""
+    """Return how a connection through that login ends."""
 
     def used() -> None:
         with gateway(folder, login, patience).connect(HOST) as link:
@@ -46,7 +46,7 @@ def sentence(folder: Path, login: str, patience: float = 60.0) -> str:
 
 
 @pytest.mark.parametrize("login", ["", "echo Welcome", "seq 1 10000", "echo Welcome >&2"])
-def test_words_before_the_agent_are_skipped(tmp_path: Path, login: str) -> None:
+def test_gateway_skips_words_before_the_agent(tmp_path: Path, login: str) -> None:
     with gateway(tmp_path, login).connect(HOST) as link:
         assert link.ask("name")[0]["name"]
 
@@ -64,14 +64,14 @@ def test_words_before_the_agent_are_skipped(tmp_path: Path, login: str) -> None:
         ("echo 'Which project?'; read a; read b", "workbench, and its login wrote 'Which project?'"),
     ],
 )
-def test_a_login_that_is_not_silent_is_quoted(tmp_path: Path, login: str, words: str) -> None:
+def test_gateway_quotes_a_noisy_login(tmp_path: Path, login: str, words: str) -> None:
     said = sentence(tmp_path, login)
     assert words in said
     assert said.endswith(SILENT)
     assert unreached("w1", said).what == "login shell"
 
 
-def test_a_login_that_waits_for_input_is_given_up(tmp_path: Path) -> None:
+def test_gateway_gives_up_a_login_that_waits_for_input(tmp_path: Path) -> None:
     assert "no answer for 1 s" in sentence(tmp_path, "cat >/dev/null", 1.0)
     assert "its login wrote 'Which project?'" in sentence(
         tmp_path, "echo 'Which project?'; cat >/dev/null", 1.0
@@ -89,7 +89,7 @@ def test_a_login_that_waits_for_input_is_given_up(tmp_path: Path) -> None:
         lambda head: st.binary(max_size=300).map(head.__add__)
     )
 )
-def test_any_bytes_in_the_place_of_an_agent_end_in_a_sentence(tmp_path: Path, noise: bytes) -> None:
+def test_gateway_of_any_bytes_is_a_sentence(tmp_path: Path, noise: bytes) -> None:
     (tmp_path / "noise").write_bytes(noise)
     with pytest.raises(ConnectionLost) as caught:
         Gateway("w1", ("sh", "-c", f"cat {tmp_path}/noise"), "python3", Package(str(ROOT))).connect(HOST)
@@ -97,7 +97,7 @@ def test_any_bytes_in_the_place_of_an_agent_end_in_a_sentence(tmp_path: Path, no
     assert len(str(caught.value)) < 400
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_names_a_missing_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     way = Gateway("w1", ("ssh", "--", "w1"), sys.executable, Package(str(ROOT)))
     with pytest.raises(
@@ -107,6 +107,6 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytes
     assert unreached("w1", str(caught.value)).what == "connection"
 
 
-def test_a_host_that_cannot_write_is_not_taken_for_one_without_packages() -> None:
+def test_gateway_reports_a_host_that_cannot_write() -> None:
     said = "w1: OSError: [Errno 30] Read-only file system: '/home/ada/.cache'"
     assert unreached("w1", said).what == "files"

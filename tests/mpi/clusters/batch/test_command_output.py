@@ -76,14 +76,14 @@ def sentence(ask: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-def test_a_page_is_not_taken_for_an_answer(batch: Commands) -> None:
+def test_batch_command_refuses_an_html_page(batch: Commands) -> None:
     batch.answer(PAGE)
     for name, ask in batch.asked().items():
         assert "answered with" in sentence(ask) or "answered without" in sentence(ask), name
     assert list(batch.cluster.pools.iterdir()) == []
 
 
-def test_a_page_does_not_end_a_job_that_runs(batch: Commands) -> None:
+def test_job_status_cache_ignores_an_html_page(batch: Commands) -> None:
     status = JobStatusCache("7", batch.cluster.look_up)
     batch.answer(ROWS[batch.kind], 0, ASK[batch.kind])
     assert status.job(fresh=True).state == "RUNNING"
@@ -93,7 +93,7 @@ def test_a_page_does_not_end_a_job_that_runs(batch: Commands) -> None:
         assert f"{ASK[batch.kind]}: it answered with something that" in status.trouble
 
 
-def test_notices_around_an_answer_are_skipped(batch: Commands) -> None:
+def test_look_up_skips_notices(batch: Commands) -> None:
     batch.answer(b"Wartung am Montag\n" + ROWS[batch.kind], 0, ASK[batch.kind])
     job = batch.cluster.look_up("7")
     assert job.cores == 8
@@ -103,14 +103,14 @@ def test_notices_around_an_answer_are_skipped(batch: Commands) -> None:
 
 
 @pytest.mark.parametrize("batch", ["slurm"], indirect=True)
-def test_accounts_that_print_a_page_know_nothing_of_a_job(batch: Commands) -> None:
+def test_look_up_of_sacct_that_prints_a_page(batch: Commands) -> None:
     batch.answer(PAGE, 0, "sacct")
     assert batch.cluster.look_up("7").state == "FORGOTTEN"
     batch.answer(b"CANCELLED by 1000\n", 0, "sacct")
     assert batch.cluster.look_up("7").state == "CANCELLED"
 
 
-def test_a_command_that_is_not_there_or_cannot_be_run_is_named(batch: Commands) -> None:
+def test_batch_command_that_is_missing_is_named(batch: Commands) -> None:
     for name in COMMANDS[batch.kind]:
         (batch.folder / name).unlink()
     for ask in batch.asked().values():
@@ -136,7 +136,7 @@ def test_a_command_that_is_not_there_or_cannot_be_run_is_named(batch: Commands) 
     | st.lists(st.sampled_from(FULL.splitlines(keepends=True)), max_size=5).map(b"".join),
     st.sampled_from([0, 0, 1]),
 )
-def test_any_answer_ends_in_a_sentence_or_is_one_of_the_batch_system(
+def test_batch_command_any_output_is_a_sentence_or_a_status(
     batch: Commands, output: bytes, status: int
 ) -> None:
     batch.answer(output, status)

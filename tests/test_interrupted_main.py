@@ -41,7 +41,7 @@ main()
         ("workbench.mpi.running.real", "mpi"),
     ],
 )
-def test_an_interruption_while_modules_are_loaded_is_a_sentence(module: str, engine: str) -> None:
+def test_main_interrupted_during_import_is_a_sentence(module: str, engine: str) -> None:
     script = AT_IMPORT.format(module=module, engine=engine)
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
     assert (found.returncode, found.stderr.strip()) == (130, "workbench: interrupted")
@@ -49,7 +49,7 @@ def test_an_interruption_while_modules_are_loaded_is_a_sentence(module: str, eng
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_who_presses_it_again_and_again_sees_no_traceback(tmp_path: Path) -> None:
+def test_main_interrupted_repeatedly_shows_no_traceback(tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = [
         "run",

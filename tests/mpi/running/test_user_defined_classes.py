@@ -1,4 +1,4 @@
-"""A scheme, a delay model or an optimiser of one's own, from a cell or a loose file, on real processes."""
+"""User-defined schemes, delay models and optimisers, from a cell or a loose file, on real processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def experiment(mine: Path) -> wb.Experiment:
     )
 
 
-def test_a_loose_file_runs_on_both_engines_and_keeps_its_source(mine: Path, tmp_path: Path) -> None:
+def test_user_defined_file_runs_on_both_engines(mine: Path, tmp_path: Path) -> None:
     e = experiment(mine)
     assert "Half" in wb.schemes.names()
     simulated, folder = wb.run(e), tmp_path / "run"
@@ -50,7 +50,7 @@ def test_a_loose_file_runs_on_both_engines_and_keeps_its_source(mine: Path, tmp_
     assert wb.attach(str(folder)).result().same(real)
 
 
-def test_a_changed_definition_is_refused_where_a_run_goes_on(mine: Path, tmp_path: Path) -> None:
+def test_user_defined_class_that_changed_is_refused(mine: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     trace, simulated = wb.run(experiment(mine), engine="mpi", folder=str(folder)), wb.run(experiment(mine))
     mine.write_text(FILE.replace("super().update(state, model, 0.5", "super().update(state, model, 0.25"))
@@ -62,7 +62,7 @@ def test_a_changed_definition_is_refused_where_a_run_goes_on(mine: Path, tmp_pat
     assert wb.attach(str(folder)).result().same(trace)
 
 
-def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> None:
+def test_user_defined_classes_of_a_cell_through_a_run_life_cycle(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     good(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
     assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
@@ -73,14 +73,14 @@ def test_a_cell_is_started_watched_stopped_and_gone_on_with(tmp_path: Path) -> N
             use()
 
 
-def test_what_cannot_be_sent_ends_the_run_before_it_begins(tmp_path: Path) -> None:
+def test_user_defined_class_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "locked.py"
     file.write_text(FILE.replace("TIMES = 1.0", "import threading\nTIMES = threading.Lock()"))
     with pytest.raises(SettingError, match="variable 'TIMES' of summed holds a lock"):
         wb.run(wb.Experiment(scheme=f"{file}:Half", **SMALL), engine="mpi")
 
 
-def test_wrong_names_of_files(mine: Path, tmp_path: Path) -> None:
+def test_user_defined_file_names_that_are_wrong(mine: Path, tmp_path: Path) -> None:
     for name, says in {
         f"{tmp_path}/other.py:Half": "there is no file",
         f"{mine}:Quarter": "defines no class 'Quarter'",

@@ -1,4 +1,4 @@
-"""Real runs that keep steering: one in which it pays, one in which nothing may change; replayed and resumed."""
+"""Adaptive real runs: one in which a change pays, one without a change; replayed and resumed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def experiment(**fields: Any) -> wb.Experiment:
 
 
 @pytest.mark.parametrize("more", [0, 5])
-def test_a_slow_worker_is_done_without_and_the_models_stay_the_same(tmp_path: Path, more: int) -> None:
-    """Stopped at the change, or so many rounds later, and resumed: the rounds of all three parts are there."""
+def test_adaptive_real_run_excludes_a_slow_worker(tmp_path: Path, more: int) -> None:
+    """Stopped at the change, or some rounds later, and resumed: the rounds of all three parts are there."""
     home = tmp_path / "run"
     first = wb.start(experiment(delays=SLOW, rounds=ROUNDS), "mpi", folder=home)
     while not first.changes or len(first.rows()["round"]) < first.changes[0].round + more:
@@ -54,7 +54,7 @@ def test_a_slow_worker_is_done_without_and_the_models_stay_the_same(tmp_path: Pa
     np.testing.assert_allclose(ends, trace.columns["time"], atol=1e-3)
 
 
-def test_a_run_that_is_resumed_twice_keeps_events_and_counts_of_all_its_rounds(tmp_path: Path) -> None:
+def test_adaptive_real_run_resumed_twice_keeps_events(tmp_path: Path) -> None:
     home = tmp_path / "run"
     e = experiment(adaptive=False, rounds=ROUNDS, delays={"kind": "constant", "shift": 4e-4})
     run = wb.start(e, "mpi", folder=home)
@@ -74,6 +74,6 @@ def test_a_run_that_is_resumed_twice_keeps_events_and_counts_of_all_its_rounds(t
     assert wb.Trace.load(home).same(trace)
 
 
-def test_nothing_changes_where_nothing_does() -> None:
+def test_adaptive_real_run_makes_no_change_in_a_stationary_run() -> None:
     trace = wb.run(experiment(delays=HEALTHY, rounds=30), engine="mpi")
     assert trace.changes == []

@@ -1,4 +1,4 @@
-"""What a cell defines, before or after the explorer is opened, is in its menus, with a form from its own fields."""
+"""Classes of a cell in the menus of an open or new explorer, with a form from their fields."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def choices(form: Any) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_what_a_cell_defines_is_in_the_menus_with_its_own_fields(tmp_path: Path, before: bool) -> None:
+def test_explorer_menus_have_classes_of_a_cell(tmp_path: Path, before: bool) -> None:
     if before:
         define_all()
     explorer = explore(SMALL, tmp_path)
@@ -131,7 +131,7 @@ def test_what_a_cell_defines_is_in_the_menus_with_its_own_fields(tmp_path: Path,
     assert traces[1].model.shape == (5,)
 
 
-def test_a_cell_that_is_run_again_renews_forms_and_forecasts(tmp_path: Path) -> None:
+def test_explorer_updates_when_a_cell_is_run_again(tmp_path: Path) -> None:
     define_scheme()
     define_delays()
     explorer = explore([SMALL, SMALL.replace(scheme="Half")], tmp_path)
@@ -154,7 +154,7 @@ def test_a_cell_that_is_run_again_renews_forms_and_forecasts(tmp_path: Path) -> 
     assert all(new > old for new, old in zip(later, means, strict=True))
 
 
-def test_a_class_that_no_menu_can_show_is_said_and_defined_all_the_same(
+def test_explorer_reports_a_class_that_no_menu_can_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explorer = explore(SMALL, tmp_path)
@@ -168,7 +168,7 @@ def test_a_class_that_no_menu_can_show_is_said_and_defined_all_the_same(
     assert "no such menu" in explorer.desk.tabs[0].message.value
 
 
-def test_explorers_that_are_gone_are_not_told(tmp_path: Path) -> None:
+def test_explorer_that_is_closed_gets_no_updates(tmp_path: Path) -> None:
     def told() -> int:
         return sum(each() is not None for each in UMW.catalogue._heard)
 
@@ -184,7 +184,7 @@ def test_explorers_that_are_gone_are_not_told(tmp_path: Path) -> None:
     assert told() <= count
 
 
-def test_an_experiment_of_a_loose_file_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explore_an_experiment_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(CELL)
     monkeypatch.chdir(tmp_path)
     own = {"scheme": "mine.py:Half", "problem": "mine.py:BowlArgs", "optimiser": "mine.py:Slowly"}

@@ -1,4 +1,4 @@
-"""Run folders of other people: whatever lies in them, a reader returns or raises one sentence, and never waits."""
+"""Foreign run folders: a reader returns or raises one sentence, and never waits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def spoil(folder: Path, rng: random.Random) -> None:
 
 
 def readable(read: Callable[[Path], object], folder: Path) -> str:
-    """What a reader says of a folder; anything but its value or a sentence is raised."""
+    """Return what a reader makes of a folder; raise anything but a value or a sentence."""
     try:
         read(folder)
     except SENTENCES as error:
@@ -87,7 +87,9 @@ def readable(read: Callable[[Path], object], folder: Path) -> str:
 @pytest.mark.parametrize(
     "seed", [*range(12), *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 300))]
 )
-def test_a_reader_returns_or_raises_one_sentence(seed: int, saved: Path, tmp_path: Path) -> None:
+def test_load_returns_or_raises_one_sentence_for_foreign_folders(
+    seed: int, saved: Path, tmp_path: Path
+) -> None:
     rng = random.Random(seed)
     folder = shutil.copytree(saved, tmp_path / "run")
     if rng.random() < 0.5:
@@ -105,7 +107,7 @@ def test_a_reader_returns_or_raises_one_sentence(seed: int, saved: Path, tmp_pat
 
 
 @pytest.mark.parametrize("name", [*FILES, ABOUT, SUMS])
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(name: str, saved: Path, tmp_path: Path) -> None:
+def test_load_refuses_a_pipe_in_place_of_a_file(name: str, saved: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(saved, tmp_path / "run")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)

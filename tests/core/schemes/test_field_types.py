@@ -1,4 +1,4 @@
-"""Nothing is turned into something else: every field of every scheme refuses what is of another kind than it says."""
+"""Types of fields: every field of every scheme refuses values of another type, without conversion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wrong(kind: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "field"), FIELDS)
-def test_every_field_refuses_what_is_of_another_kind(name: str, field: str) -> None:
+def test_scheme_fields_refuse_other_types(name: str, field: str) -> None:
     for value in wrong(wb.schemes.get(name).model_fields[field].annotation):
         with pytest.raises(SettingError) as error:
             wb.Experiment(scheme=name, scheme_args={field: value}, problem="unit")
@@ -44,7 +44,7 @@ def test_every_field_refuses_what_is_of_another_kind(name: str, field: str) -> N
         assert "\n" not in text, (value, text)
 
 
-def test_the_nearest_that_works_is_named() -> None:
+def test_scheme_field_error_names_the_nearest_valid_value() -> None:
     for args, words in [
         ({"stragglers": -3}, "take 0 or more"),
         ({"stragglers": 1.5}, "take 0 or more, the nearest are 1 and 2"),
@@ -68,13 +68,15 @@ def test_the_nearest_that_works_is_named() -> None:
         ("CADA", {"c": -1.0}, 12, "take 0 or more"),
     ],
 )
-def test_numbers_out_of_reach(scheme: str, args: dict[str, Any], workers: int, words: str) -> None:
+def test_scheme_fields_refuse_numbers_out_of_reach(
+    scheme: str, args: dict[str, Any], workers: int, words: str
+) -> None:
     with pytest.raises(SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=workers)
     assert words in str(error.value)
 
 
-def test_an_age_without_end_is_none() -> None:
+def test_max_age_infinite_is_none() -> None:
     """A deque of that length cannot be made."""
     e = wb.Experiment(
         scheme="CADA", scheme_args={"max_age": 10**30}, workers=2, rounds=3, problem="least_squares"

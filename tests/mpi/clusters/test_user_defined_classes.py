@@ -1,4 +1,4 @@
-"""Schemes, delay models, problems and optimisers of a cell on hosts that are reached by ssh, and in a job of Slurm."""
+"""User-defined classes of a cell on hosts that are reached by ssh, and in a Slurm job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 
-def test_on_hosts_that_are_reached_by_ssh(two: Hosts, tmp_path: Path) -> None:
+def test_user_defined_classes_over_ssh(two: Hosts, tmp_path: Path) -> None:
     POOLS.close()
     good(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
 
 
 @pytest.mark.slow  # what is sent there is what is sent to hosts, above; Slurm's own way is in slurm/test_kind.py
-def test_in_a_job_of_slurm(lab: Callable[..., str], shared: Path) -> None:
+def test_user_defined_classes_in_a_slurm_job(lab: Callable[..., str], shared: Path) -> None:
     POOLS.close()
     good(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))
