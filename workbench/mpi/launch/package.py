@@ -14,9 +14,8 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-FIRST_LINE = (
-    b"# workbench\n"  # of `BOOT`: whatever comes in its place shows that the login has read some of it
-)
+# The first line of `BOOT`: whatever comes in its place shows that the login has read some of it.
+FIRST_LINE = b"# workbench\n"
 LOGIN_READ = "the login read what is meant for the workbench"
 MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
 # Where packages lie on a host, in Python that runs there.

@@ -246,13 +246,10 @@ class BatchCluster(Cluster):
     def here(self) -> Site:
         return Login(self)
 
-    def status_of(self, number: str) -> JobStatusCache:
-        """Return the one status of a job in this process, so that the batch system is not asked more often than it."""
-        return _status_of(self, number)
-
 
 @cache
-def _status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
+def status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
+    """Return the one status of a job in this process, so that the batch system is not asked more often than it."""
     return JobStatusCache(number, cluster.look_up, cluster.cancel)
 
 
@@ -292,7 +289,7 @@ class Login(Site):
 
     def _pool(self, folder: Path, ranks: int, number: str) -> BatchPool:
         settings = self.cluster.model_dump(mode="json")
-        return BatchPool(settings, folder, ranks, job_status=self.cluster.status_of(number))
+        return BatchPool(settings, folder, ranks, job_status=status_of(self.cluster, number))
 
     @override
     def owner(self, words: dict[str, Any], home: Path) -> BatchPool:
@@ -328,7 +325,7 @@ class Login(Site):
         found = self.cluster.listed()
         for i, job in enumerate(found):
             progress("cancelling jobs", i, len(found))
-            self.cluster.status_of(job.number).cancel(CANCEL_TIMEOUT_S)
+            status_of(self.cluster, job.number).cancel(CANCEL_TIMEOUT_S)
         for path in self.cluster.pools.glob(f"*/{NUMBER}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
@@ -363,7 +360,7 @@ class Login(Site):
             each = cluster.mpiexec(spec.nodes, 1, "bash", "-c", EACH, str(folder), *command)
             settings = mpiexec.settings("self,sm,tcp") | cluster.launch_settings()
             words = ("env", *(f"{name}={value}" for name, value in settings.items()), *each)
-            job = cluster.status_of(cluster.submit(self._script(folder, replace(spec, command=words))))
+            job = status_of(cluster, cluster.submit(self._script(folder, replace(spec, command=words))))
             _await_over(job, progress)
             written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}
             codes = {node: int(code) for node, code in written.items() if code.isdigit()}

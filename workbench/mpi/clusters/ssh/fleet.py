@@ -90,9 +90,8 @@ class Survey:
                 fit = int(free * 1024 // MEGABYTES_PER_RANK)
                 wanted = f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
                 found.append(Finding(host, "memory", f"{free:.1f} GiB free", wanted))
-            daemons = (
-                len(known) - 1 if host == places[0] else 0
-            )  # the head's mpiexec has one on each other host
+            # The head's mpiexec has one daemon on each other host.
+            daemons = len(known) - 1 if host == places[0] else 0
             files, limit = files_needed(ranks, daemons), self.facts[host]["files"]
             if limit is not None and limit < files:
                 wanted = f"{files} for {ranks} ranks: raise ulimit -n there"
