@@ -91,7 +91,7 @@ class Pbs(BatchCluster):
 
     @override
     def look_up(self, number: str) -> Job:
-        fields = described(number) or described(number, "-x")  # the history of PBS Pro
+        fields = described(number)
         return _job(fields) if fields else Job(number, FORGOTTEN)
 
     @override
@@ -113,7 +113,9 @@ def described(number: str, *options: str) -> dict[str, str]:
     try:
         fields = fields_of(output := call("qstat", *options, "-f", number))
     except CommandRejected as refused:
-        if re.search(r"unknown job|has finished", refused.said, re.IGNORECASE):
+        if "has finished" in refused.said and not options:
+            return described(number, "-x")  # the history of PBS Pro
+        if re.search("unknown job|has finished", refused.said, re.IGNORECASE):
             return {}
         raise
     if fields.get("job_state") not in STATES or "number" not in fields:
