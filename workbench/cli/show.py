@@ -8,10 +8,12 @@ import click
 from click import option
 
 from workbench.core import schemes as known
+from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import Settings, check_writable
 from workbench.core.base.text import in_seconds
 from workbench.core.codes import report, warning
 from workbench.core.contract.delays import delay_models
+from workbench.core.contract.faults import Fault
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as published
@@ -86,12 +88,23 @@ def schemes(name: str | None) -> None:
 @click.command()
 @click.argument("kind", required=False)
 def delays(kind: str | None) -> None:
-    """List the delay models, or the numbers of one."""
+    """List the delay models, or the parameters of one."""
+    _print_kinds(delay_models(), kind)
+
+
+@click.command()
+@click.argument("kind", required=False)
+def faults(kind: str | None) -> None:
+    """List the kinds of faults, or the parameters of one."""
+    _print_kinds(Fault.catalogue, kind)
+
+
+def _print_kinds(catalogue: Catalogue[Any], kind: str | None) -> None:
     if kind is None:
-        for each, cls in delay_models().items():
+        for each, cls in catalogue.items():
             click.echo(f"{each:20} {(cls.__doc__ or '').splitlines()[0]}")
         return
-    _print_fields(delay_models().get_class(kind))
+    _print_fields(catalogue.get_class(kind))
 
 
 def _print_fields(cls: type[Settings]) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.laws import drawn
 from workbench.analysis.planning.linkfit import PortFit
+from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.measuring import (
     Observed,
     filled,
@@ -26,7 +27,7 @@ from workbench.analysis.planning.measuring import (
     profile,
     simulated,
 )
-from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task, scaled
+from workbench.analysis.planning.profile import ClusterProfile, Task, scaled
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous, ShiftedExponential, resampled
 from workbench.core.contract.sharing import slowed

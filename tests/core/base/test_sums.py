@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.kinds import quick
+from tests.support.specs import quick
 from workbench.core.base.files import SUMS, check_sums, unchanged, write_sums
 from workbench.core.trace import layout, records
 from workbench.core.trace.trace import FILES

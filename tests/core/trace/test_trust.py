@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.trace import foreign
-from tests.mpi.running.test_own import FILE
+from tests.support import foreign_folders
+from tests.support.user_plugins import FILE
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Description, described
 from workbench.core.trace.trust import code_names
@@ -104,19 +104,19 @@ def test_readers_run_nothing_foreign(tmp_path: Path) -> None:
 
 
 def drawn(folder: Path, examples: int) -> None:
-    words = [sys.executable, "-m", foreign.__name__, str(examples)]
+    words = [sys.executable, "-m", foreign_folders.__name__, str(examples)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     (home := folder / "home").mkdir()
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("place", foreign.PLACES)
+@pytest.mark.parametrize("place", foreign_folders.PLACES)
 def test_a_name_anywhere_in_a_spec_is_shown_and_not_run(place: str, home: Path) -> None:
     wb.run(wb.Experiment(**SMALL)).save("plain")
     spec = json.loads(Path("plain/spec.json").read_text())
-    what = foreign.NAMES.get(place.partition(".")[0], "Half")
-    Path("plain/spec.json").write_text(json.dumps(foreign.put(spec, place, f"mine.py:{what}")))
+    what = foreign_folders.NAMES.get(place.partition(".")[0], "Half")
+    Path("plain/spec.json").write_text(json.dumps(foreign_folders.put(spec, place, f"mine.py:{what}")))
     Path("plain/SHA256SUMS").unlink()
     if place in ("scheme_args.stragglers", "optimiser_args.step"):  # a number was asked for
         with pytest.raises(SettingError, match=f"{place} = 'mine.py:Half'|stragglers"):

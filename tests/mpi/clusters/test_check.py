@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 

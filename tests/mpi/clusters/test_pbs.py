@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.mpi.clusters.batch.pbs_commands import wrapped
+from tests.support.clusters.pbs_commands import wrapped
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.batch.job import JobSpec, refusal

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.mpi.clusters.batch.batch_runs import PATIENCE, ended, going, job_of, until
-from tests.mpi.clusters.batch.slurm_machine import NODES, SlurmMachine
+from tests.support.clusters.batch_runs import PATIENCE, ended, going, job_of, until
+from tests.support.clusters.slurm_machine import NODES, SlurmMachine
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.batch.job import JobSpec, refusal, seconds
 from workbench.mpi.clusters.slurm import Slurm, check_directive, queue
 from workbench.mpi.clusters.warm import POOLS
 
-pytest_plugins = ["tests.mpi.clusters.batch.batch_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 SLURM = Slurm(name="lab", folder="/shared", tasks_per_node=4)
 SYSTEM = pytest.mark.parametrize("machine", ["slurm"], indirect=True, scope="session")
 

@@ -15,7 +15,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from workbench.analysis.planning.advice import RunnerUp, name_of
-from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task
+from workbench.analysis.planning.measurements import Fitted
+from workbench.analysis.planning.profile import ClusterProfile, Task
 from workbench.analysis.planning.targets import TRIED, RoundsNeeded, Target, Trials
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array

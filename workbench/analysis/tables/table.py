@@ -133,8 +133,9 @@ class Runs:
     def export(self, path: str | Path, form: str = "") -> Path:
         """Write the table, or the runs with it.
 
-        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder that MLflow reads as its
-        file store; "ro-crate", a folder with copies of the run folders and their description in JSON-LD.
+        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder with a database for
+        `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db`; "ro-crate", a folder with copies of the run folders
+        and their description in JSON-LD. The latter two need the extras `mlflow` and `metadata`.
         """
         return export(self.table, path, form, self.settings)
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from typing_extensions import override
 
@@ -39,7 +39,7 @@ _RESOURCES = r"(?=.*\{nodes\})(?=.*\{tasks\})([\w.:=+-]|\{nodes\}|\{tasks\})+"
 class Pbs(BatchCluster):
     """A cluster with PBS's queue. Nodes are taken when a run starts, and not before."""
 
-    kind: Literal["pbs"] = setting("pbs", "a cluster with PBS's queue (PBS Pro, OpenPBS, Torque)")
+    kind = "pbs"
     folder: Annotated[Folder, matching("[^:]+", "PBS reads a host before a colon; take a path without")] = (
         setting(..., "folder on a file system that all nodes share; jobs meet their users there")
     )

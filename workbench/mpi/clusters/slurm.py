@@ -6,7 +6,7 @@ Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB RE
 import os
 import re
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 from typing_extensions import override
@@ -54,7 +54,7 @@ def check_directive(text: str) -> str:
 class Slurm(BatchCluster):
     """A cluster with Slurm's queue. Nodes are taken when a run starts, and not before."""
 
-    kind: Literal["slurm"] = setting("slurm", "a cluster with Slurm's queue")
+    kind = "slurm"
     partition: Name | None = setting(None, "partition; by default Slurm's own choice")
     directives: tuple[Annotated[str, AfterValidator(check_directive)], ...] = setting(
         (), "further options of sbatch, e.g. '--qos=high'"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.core.base.by_value import sent
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import write_json
 from workbench.core.base.settings import SettingError, check_kind
@@ -28,7 +29,7 @@ from workbench.core.trace.trust import runnable, sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.engine.setup import Emulate
 from workbench.mpi.launch import task as tasks
 from workbench.mpi.launch.site import Pool
 from workbench.mpi.launch.task import Task, check_begun, data_of, task_of
@@ -167,7 +168,7 @@ class RealRun(FollowedRun):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        apart = ("spec", "code", "controller")
+        apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
@@ -188,7 +189,7 @@ def start_real(
     gradients: bool = False,
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
-    message_faults: dict[str, Any] | None = None,
+    substitutes: Callable[[type, int], type] | None = None,
     make: Callable[[Experiment, Path], RealRun] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
@@ -215,8 +216,8 @@ def start_real(
 
     Other Parameters
     ----------------
-    message_faults
-        Damage to messages, for tests; see `workbench.mpi.launch.rank.fault_injection`.
+    substitutes
+        Returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead; for tests.
     make
         Makes the run; another kind hands itself to other processes than the warm ranks.
 
@@ -229,7 +230,7 @@ def start_real(
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience}
-    options["message_faults"] = message_faults or {}
+    options["substitutes"] = sent([substitutes]) if substitutes else ""
     check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
-from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.lab.figures import cluster
 from workbench.lab.figures.gallery.cluster import LINE, by_length, extremes, survival

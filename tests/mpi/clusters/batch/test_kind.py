@@ -20,15 +20,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.mpi.clusters.batch.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
-from tests.mpi.clusters.batch.slurm_machine import NODES, TASKS
+from tests.support.clusters.batch_runs import PATIENCE, SPEC, UMW, Machine, ended, going, job_of, until
+from tests.support.clusters.slurm_machine import NODES, TASKS
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 from workbench.mpi.clusters.batch.kind import BatchCluster
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, resume, start_real
 
-pytest_plugins = ["tests.mpi.clusters.batch.batch_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

@@ -13,16 +13,16 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.mpi.clusters import login_host
-from tests.mpi.clusters.batch.batch_runs import SPEC, UMW, Machine, ended, going, until
-from tests.mpi.clusters.batch.slurm_machine import NODES, TASKS
-from tests.mpi.clusters.login_host import LoginHost
+from tests.support.clusters import login_host
+from tests.support.clusters.batch_runs import SPEC, UMW, Machine, ended, going, until
+from tests.support.clusters.login_host import LoginHost
+from tests.support.clusters.slurm_machine import NODES, TASKS
 from workbench.mpi import clusters
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import attach, start_real
 
 WHY_NOT = login_host.missing()
-pytest_plugins = ["tests.mpi.clusters.batch.batch_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [
     pytest.mark.mpi,
     pytest.mark.xdist_group("hosts"),

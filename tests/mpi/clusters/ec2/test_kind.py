@@ -17,8 +17,8 @@ import yaml
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.sampled_cases import sampled_cases
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
@@ -246,7 +246,7 @@ def test_spot_requests_carry_the_tag(ec2_world: World) -> None:
     assert "spot-instances-request" in {each["ResourceType"] for each in workers["TagSpecifications"]}
 
 
-@pytest.mark.parametrize("typed", few("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
+@pytest.mark.parametrize("typed", sampled_cases("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
 def test_nothing_starts_without_the_typed_name(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:

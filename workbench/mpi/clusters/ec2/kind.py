@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
@@ -41,7 +41,7 @@ _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
 class Ec2(Ec2Settings):
     """Machines on Amazon EC2."""
 
-    kind: Literal["ec2"] = setting("ec2", "machines on Amazon EC2")
+    kind = "ec2"
 
     elsewhere: ClassVar[bool] = True
 

@@ -1,0 +1,53 @@
+"""Lengths: functions, classes and files stay short, and the package does not grow without being noticed."""
+
+from __future__ import annotations
+
+from tools import lines_of_code
+
+MAX_LINES = 31_000  # of code, of the package
+MAX_CORE_LINES = 13_000
+
+
+LONG_CLASSES = {  # longest there may be; none may be added, and what is split leaves the list
+    "_Simulation": 363,
+    "Fleet": 288,
+    "RankEngine": 391,
+    "RankRun": 274,
+    "RealRun": 309,
+}
+
+
+def test_functions_classes_and_files_are_short() -> None:
+    found = {name: lines for _, name, lines, _ in lines_of_code.too_long()}
+    assert set(found) == set(LONG_CLASSES)
+    assert all(lines <= LONG_CLASSES[name] for name, lines in found.items())
+
+
+def test_the_package_is_small() -> None:
+    found = lines_of_code.by_package()
+    assert sum(found.values()) <= MAX_LINES
+    assert sum(n for name, n in found.items() if name.startswith("workbench.core")) <= MAX_CORE_LINES
+
+
+def test_docstrings_comments_blank_lines_and_imports_are_not_counted() -> None:
+    text = '''"""Module."""
+
+import os
+from sys import (
+    argv,
+)
+
+
+def f(x):  # a comment
+    """Two
+    lines."""
+    # another
+    "text that is not a docstring"
+    return [
+        x,
+        os,
+
+        argv,
+    ]
+'''
+    assert lines_of_code.code_lines(text) == 7
