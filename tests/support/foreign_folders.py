@@ -24,6 +24,8 @@ import workbench as wb
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import main as command
 from workbench.core.base.errors import RunError
+from workbench.core.base.files import write_sums
+from workbench.core.trace.layout import FILES as WRITTEN
 from workbench.lab import batch
 from workbench.mpi.running.replay import replay_arrivals
 
@@ -146,17 +148,22 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
     return {**spec, top: args}
 
 
+def forged(folder: Path) -> None:
+    """Write the hashes of a run folder's files as they are now, as whoever changed them would."""
+    write_sums(folder, [*WRITTEN, *(path.name for path in folder.glob("own-*.py"))])
+
+
 def finished(root: Path, spec: dict[str, Any]) -> Path:
     """Make the folder of a finished run, whose spec somebody has written."""
     folder = root / "finished"
     shutil.copytree(HERE / "plain", folder)
-    (folder / "SHA256SUMS").unlink()
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "own-Half.py").write_text((HERE / "evil.py").read_text())
     words = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(
         json.dumps({**words, "engine": "evil_module:Half", "own": {"Half": "x"}})
     )
+    forged(folder)
     (folder / "about.json").write_text(
         json.dumps({"name": "evil.py:Half", "note": "=evil", "tags": ["os:abort"]})
     )

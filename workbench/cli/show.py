@@ -19,14 +19,16 @@ from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as published
 
 _SETS = click.IntRange(1, 10**6)
+TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as mine.py:Half.")
 
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @option("--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's.")
-def forecast(spec: Path, rounds: int | None) -> None:
+@TRUST
+def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
-    experiment = Experiment.read(spec, trust=True)
+    experiment = Experiment.read(spec, trust)
     f = expect(experiment, rounds)
     if math.isfinite(f.mean):
         click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
@@ -42,9 +44,10 @@ def forecast(spec: Path, rounds: int | None) -> None:
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
-def code(spec: Path, sets: int) -> None:
+@TRUST
+def code(spec: Path, sets: int, trust: bool) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
-    experiment = Experiment.read(spec, trust=True)
+    experiment = Experiment.read(spec, trust)
     codes = experiment.built_scheme.codes(experiment.workers)
     if not codes:
         click.echo(f"{experiment.scheme} sends plain sums: nothing is lost")

@@ -304,7 +304,7 @@ class Experiment(Settings):
             return (
                 Experiment(**spec)
                 if trust
-                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True)")
+                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True) (--trust)")
             )
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None

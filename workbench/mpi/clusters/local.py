@@ -39,7 +39,7 @@ class ThisMachine(Site):
 
     @override
     def owner(self, words: dict[str, Any], home: Path) -> DetachedRun:
-        return DetachedRun(words)
+        return DetachedRun(int(words["supervisor"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """Nothing can be."""

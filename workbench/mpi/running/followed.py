@@ -32,7 +32,13 @@ from workbench.mpi.engine.ledger import Ledger
 from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import not_finite, rebuilt
 from workbench.mpi.running.assembled import changes_of, put_together
-from workbench.mpi.running.ownership import check_whole, ended, owner_of, soon
+from workbench.mpi.running.ownership import (
+    END,
+    check_whole,
+    ended,
+    owner_of,
+    soon,
+)
 
 POLL_INTERVAL_S, STOPPING_INTERVAL_S = 0.03, 0.005  # between looks; the second after a request to stop
 MAX_STOPPING_POLLS = 400
@@ -194,7 +200,7 @@ class FollowedRun(Run):
 
     def _conclude(self) -> None:
         """Make the trace of the rounds that there are; keep it in the run folder."""
-        how = read_json(self.home / ENDED, "error", "state")
+        how = read_json(self.home / ENDED, **END)
         error = how["error"]
         if error is not None and not not_finite(error):
             raise rebuilt(error)

@@ -367,7 +367,9 @@ class Head(Site):
 
     @override
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        return survey(self.fleet, self.cluster.first, progress, self.cluster.known_hosts).findings
+        found = survey(self.fleet, self.cluster.first, progress, self.cluster.known_hosts)
+        every_core = [host for host, facts in found.facts.items() for _ in range(facts["cores"])]
+        return found.findings + found.open_files(every_core)
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Each host and how many ranks of ours it has."""
