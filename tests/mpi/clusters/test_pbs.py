@@ -13,7 +13,7 @@ from tests.support.clusters.pbs_commands import wrapped
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.batch.job import JobSpec, refusal
-from workbench.mpi.clusters.pbs import Pbs
+from workbench.mpi.clusters.pbs import Pbs, fields_of
 
 PRO = """\
 Job Id: 4711.pbs
@@ -94,10 +94,8 @@ def test_pbs_running_job_is_parsed(answer: Answer, text: str) -> None:
 
 @given(st.integers(1, 400))
 def test_pbs_wrapped_lists_of_hosts_are_parsed(count: int) -> None:
-    from workbench.mpi.clusters.pbs import fields_of
-
     hosts = "+".join(f"node{i}/0" for i in range(count))
-    (found,) = fields_of(f"Job Id: 1.pbs\n    job_state = R\n{wrapped(f'    exec_host = {hosts}')}\n")
+    found = fields_of(f"Job Id: 1.pbs\n    job_state = R\n{wrapped(f'    exec_host = {hosts}')}\n")
     assert found["exec_host"] == hosts
 
 

@@ -273,4 +273,4 @@ if __name__ == "__main__":
     if name == "run":
         server.run(given[0])
     else:
-        getattr(server, name)(given)
+        {"qsub": server.qsub, "qstat": server.qstat, "qdel": server.qdel}[name](given)

@@ -17,7 +17,8 @@ PATIENCE = 240.0  # s, on a loaded machine
 RSH = """#!/bin/sh
 while :; do case "$1" in -*) shift;; *) break;; esac; done
 host=$1; shift
-exec unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$host" "$*"
+exec env -i HOME="$HOME" PATH=/usr/bin:/bin PBS_JOBID="$PBS_JOBID" \\
+  unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$host" "$*"
 """
 COMMAND = '#!/bin/sh\nexec {python} {file} {folder} {name} "$@"\n'
 

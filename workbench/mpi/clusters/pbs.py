@@ -4,6 +4,7 @@ Written after the output of PBS Pro 2022 and Torque 6, tried against a stand-in 
 """
 
 import re
+from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -16,14 +17,13 @@ from workbench.mpi.clusters.batch.job import FORGOTTEN, Job, JobSpec, clock, sec
 from workbench.mpi.clusters.batch.kind import BatchCluster, Folder, Name
 from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, call
 
-HELD = "-h"  # option of qsub: a job that waits until it is released
-STATES = {  # what qstat prints -> the state's name in Slurm
+STATES = {  # what qstat prints -> the state's name in Slurm, or none: see `_ended`
     **dict.fromkeys("QHWTM", "PENDING"),
     **dict.fromkeys("RB", "RUNNING"),
     **dict.fromkeys("SU", "SUSPENDED"),
+    **dict.fromkeys("CFX", ""),
     "E": "COMPLETING",
 }
-ENDED = ("C", "F", "X")
 EXITS = {  # Exit_status of PBS Pro, then of Torque; 256 and a signal: killed from outside
     **dict.fromkeys(("-29", "-11"), "TIMEOUT"),
     **dict.fromkeys(("-26", "-27", "-10"), "OUT_OF_MEMORY"),
@@ -69,11 +69,7 @@ class Pbs(BatchCluster):
         """See `BatchCluster.options`. PBS Pro takes ``nodes=2:ppn=4`` as well as Torque does."""
         nodes = self.resources.replace("{nodes}", str(spec.nodes)).replace("{tasks}", str(spec.tasks))
         found = [f"-N {spec.name}", f"-l {nodes}", f"-l walltime={clock(seconds(self.time))}", "-r n"]
-        found += [
-            "-S /bin/bash",
-            "-j oe",
-            f"-o {spec.folder}/pbs.txt",
-        ]  # log.txt is written while the job runs
+        found += ["-S /bin/bash", "-j oe", f"-o {spec.folder}/pbs.txt"]  # PBS writes it at the job's end
         found += [f"-q {self.queue}"] if self.queue else []
         found += [f"-A {self.account}"] if self.account else []
         return [f"#PBS {line}" for line in (*found, *self.directives)]
@@ -91,19 +87,19 @@ class Pbs(BatchCluster):
     @override
     def try_submit(self, path: Path) -> None:
         """See `BatchCluster.try_submit`. qsub has no trial: the job is held, and cancelled at once."""
-        self.cancel(self.submit(path, HELD))
+        self.cancel(self.submit(path, "-h"))
 
     @override
     def look_up(self, number: str) -> Job:
-        found = described(number) or described(number, "-x")  # the history of PBS Pro
-        return _job(found[0]) if found else Job(number, FORGOTTEN)
+        fields = described(number)
+        return _job(fields) if fields else Job(number, FORGOTTEN)
 
     @override
     def listed(self) -> list[Job]:
         numbers = re.findall(r"^(\d+)[.[ ]", answer := call("qstat", "-u", getuser()), re.MULTILINE)
         if not numbers and answer.strip() and "Job ID" not in answer:
             raise UnknownOutput("qstat", self.system, answer)
-        found = [fields for number in numbers for fields in described(number)]
+        found = (described(number) for number in numbers)
         jobs = [_job(fields) for fields in found if fields.get("job_name") == self.label]
         return [job for job in jobs if not job.final]
 
@@ -112,62 +108,49 @@ class Pbs(BatchCluster):
         return {"PRTE_MCA_plm": "ssh", "PRTE_MCA_plm_ssh_agent": self.rsh}
 
 
-def described(number: str, *options: str) -> list[dict[str, str]]:
+def described(number: str, *options: str) -> dict[str, str]:
     """Return the fields of a job that ``qstat -f`` prints; empty: it is not listed."""
     try:
-        output = call("qstat", *options, "-f", number)
+        fields = fields_of(output := call("qstat", *options, "-f", number))
     except CommandRejected as refused:
-        if re.search(r"unknown job|has finished", refused.said, re.IGNORECASE):
-            return []
+        if "has finished" in refused.said and not options:
+            return described(number, "-x")  # the history of PBS Pro
+        if re.search("unknown job|has finished", refused.said, re.IGNORECASE):
+            return {}
         raise
-    found = fields_of(output)
-    if not found or any(fields.get("job_state") not in (*STATES, *ENDED) for fields in found):
+    if fields.get("job_state") not in STATES or "number" not in fields:
         raise UnknownOutput("qstat", Pbs.system, output)
-    return found
+    return fields
 
 
-def fields_of(output: str) -> list[dict[str, str]]:
-    """Return the fields of each job in what ``qstat -f`` printed, their names in small letters."""
+def fields_of(output: str) -> dict[str, str]:
+    """Return the fields of a job in what ``qstat -f`` printed, their names in small letters, and its number."""
     text = re.sub(r"\r?\n\t", "", output)  # a long value is continued on the next line
-    blocks = re.split(r"^Job Id: *(\d[\w.-]*)", text, flags=re.MULTILINE)[1:]
-    lines = [re.findall(r"^ +([\w.]+) = (.*?)\s*$", block, re.MULTILINE) for block in blocks[1::2]]
-    pairs = zip(blocks[::2], lines, strict=True)
-    return [{"number": number, **{key.lower(): value for key, value in found}} for number, found in pairs]
+    text = re.sub(r"^Job Id: *(\d[\w.-]*)", r" number = \1", text, flags=re.MULTILINE)
+    found = re.findall(r"^ +([\w.]+) = (.*?)\s*$", text, re.MULTILINE)
+    return {key.lower(): value for key, value in found}
 
 
 def _job(fields: dict[str, str]) -> Job:
     """Return the job that fields of qstat describe."""
-    limit, used = (
-        seconds(fields.get(f"{name}.walltime", "")) for name in ("resource_list", "resources_used")
-    )
+    limit = seconds(fields.get("resource_list.walltime", ""))
+    used = seconds(fields.get("resources_used.walltime", ""))
     used = 0.0 if used == float("inf") else used
     names = list(dict.fromkeys(re.findall(r"(?:^|\+)([\w.-]+)/", fields.get("exec_host", ""))))
-    cores, ppn = (
-        _number(fields.get("resource_list.ncpus", "")),
-        _number(fields.get("resource_list.nodes", "")),
-    )
+    total = re.fullmatch(r"[0-9]{1,6}", fields.get("resource_list.ncpus", ""))  # of PBS Pro
+    each = re.search(r":ppn=([0-9]{1,6})", fields.get("resource_list.nodes", ""))  # of Torque
+    cores = int(total[0]) if total else int(each[1]) * len(names) if each else 0
     why = fields.get("comment", "").removeprefix("Not Running: ")
-    state = STATES.get(fields["job_state"]) or _ended(fields, used >= limit)
+    state, start = STATES[fields["job_state"]] or _ended(fields, used >= limit), "estimated.start_time"
+    job = Job(fields["number"], state, why, max(limit - used, 0.0), used, len(names), cores, ",".join(names))
     hopeless = "queue, nodes, tasks_per_node or time" if why.startswith("Can Never Run") else ""
-    start = fields.get("estimated.start_time", "")
-    more = {"names": ",".join(names), "start": start, "hopeless": hopeless}
-    return Job(
-        fields["number"], state, why, limit - used, used, len(names), cores or ppn * len(names), **more
-    )
-
-
-def _number(text: str) -> int:
-    """Return the number at the end of a word such as 8 or 2:ppn=8; 0 without one."""
-    found = re.search(r"(?:^|ppn=)([0-9]{1,6})$", text)
-    return int(found[1]) if found else 0
+    return replace(job, start=fields.get(start, ""), hopeless=hopeless)
 
 
 def _ended(fields: dict[str, str], late: bool) -> str:
     """Return the state of a job that is over; `late`: it had used all its time."""
     exit = fields.get("exit_status", "")
     state = EXITS.get(exit, "FAILED") if exit else "CANCELLED"  # while it was in the queue
-    if state == "COMPLETED":
-        return (
-            "CANCELLED" if fields.get("substate") == "91" else state
-        )  # PBS Pro: qdel, to a script that obeyed
+    if state == "COMPLETED":  # 91: PBS Pro has cancelled it
+        return "CANCELLED" if fields.get("substate") == "91" else state
     return "TIMEOUT" if late and state != "OUT_OF_MEMORY" else state

@@ -129,6 +129,8 @@ def test_batch_command_that_is_missing_is_named(batch: Commands) -> None:
 @example(FULL.replace(b"= R", b"= Z"), 0)
 @example(FULL.replace(b"job_state = R", b"job_state ="), 0)
 @example(FULL + b"    Resource_List.walltime = " + b"9" * 400 + b"\n", 0)
+@example(FULL + b"    resources_used.walltime = soon\n", 0)
+@example(FULL + b"    resources_used.walltime = 2:00:00\n    Resource_List.walltime = 1:00:00\n", 0)
 @example(b"7.pbs ada workq lab\n" + FULL, 0)
 @given(
     st.binary(max_size=80)

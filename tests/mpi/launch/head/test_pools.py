@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from workbench.core.base.errors import ClusterError
@@ -19,7 +20,7 @@ from workbench.mpi.clusters.warm import Pools
 from workbench.mpi.launch import poolfolder
 from workbench.mpi.launch.head import pools
 from workbench.mpi.launch.poolfolder import SHARED, PoolFolder, shared
-from workbench.mpi.launch.processes import ProcessId, is_alive, this_process
+from workbench.mpi.launch.processes import ProcessId, awaited, is_alive, this_process
 
 
 @pytest.fixture
@@ -208,3 +209,17 @@ def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits:
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (found.returncode == 0) == fits
     assert fits or f"{SHARED}: {megabytes} MB of shared memory are free" in found.stderr
+
+
+@pytest.mark.mpi
+def test_a_supervisor_that_is_terminated_shows_it_by_its_exit_status(tmp_path: Path) -> None:
+    """PBS reads from it that a job was cancelled."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    folder = pools.make_folder(1, lambda _: command, None, within=tmp_path)
+    supervisor = pools.supervised(folder)
+    assert awaited(
+        psutil.Process(supervisor.pid).children, 60.0
+    )  # it has started what it watches, and handles signals
+    supervisor.terminate()
+    assert supervisor.wait(60.0) == 128 + signal.SIGTERM
+    assert PoolFolder(folder).gone() is not None

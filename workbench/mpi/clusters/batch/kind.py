@@ -40,6 +40,7 @@ from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.gateway import Gateway
 from workbench.mpi.launch.head.pools import make_folder
 from workbench.mpi.launch.hosts.host import Host
+from workbench.mpi.launch.package import package_root
 from workbench.mpi.launch.poolfolder import PoolFolder
 from workbench.mpi.launch.processes import RANKS, SUPERVISOR, this_process
 from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
@@ -217,9 +218,7 @@ class BatchCluster(Cluster):
         """The job for so many ranks."""
         nodes, tasks = self.shape(ranks)
         command = (self.interpreter, "-P", "-m", SUPERVISOR, str(folder))
-        root = Path(__file__).resolve().parents[4]
-        installed = root.name in ("site-packages", "dist-packages")  # then a Python has it by itself
-        return JobSpec(self.label, str(folder), command, nodes, tasks, "" if installed else str(root))
+        return JobSpec(self.label, str(folder), command, nodes, tasks, package_root())
 
     @property
     def interpreter(self) -> str:
@@ -233,7 +232,7 @@ class BatchCluster(Cluster):
         """
         beside = Path(self.interpreter).with_name("mpiexec")
         names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]
-        names += ["PATH", *(["LD_LIBRARY_PATH"] if self.modules else [])]
+        names += ["PATH", *["PYTHONPATH"] * bool(package_root()), *["LD_LIBRARY_PATH"] * bool(self.modules)]
         names += [name for name in CACHES if name in os.environ]
         return [
             str(beside) if beside.is_file() else "mpiexec",
@@ -246,13 +245,10 @@ class BatchCluster(Cluster):
     def here(self) -> Site:
         return Login(self)
 
-    def status_of(self, number: str) -> JobStatusCache:
-        """Return the one status of a job in this process, so that the batch system is not asked more often than it."""
-        return _status_of(self, number)
-
 
 @cache
-def _status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
+def status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
+    """Return the one status of a job in this process, so that the batch system is not asked more often than it."""
     return JobStatusCache(number, cluster.look_up, cluster.cancel)
 
 
@@ -270,9 +266,7 @@ class Login(Site):
         jobs.remove_stale(cluster.pools)
         jobs.free(cluster.pools, cluster.cancel)
         more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": this_process()}
-        settings = mpiexec.settings("self,sm,tcp") | cluster.launch_settings()
-        settings |= {name: os.environ[name] for name in CACHES if name in os.environ}
-        more |= {"keep": 60.0 * cluster.idle, "environment": settings}
+        more |= {"keep": 60.0 * cluster.idle, "environment": self._environment()}
         rank = (cluster.interpreter, "-P", "-m", RANKS)
         command = partial(cluster.mpiexec, nodes * tasks, tasks, *rank)
         folder = make_folder(nodes * tasks, command, None, **more)
@@ -284,6 +278,11 @@ class Login(Site):
         (folder / NUMBER).write_text(number)
         return self._pool(folder, nodes * tasks, number)
 
+    def _environment(self) -> dict[str, str]:
+        """Return variables for mpiexec and the ranks in a job."""
+        caches = {name: os.environ[name] for name in CACHES if name in os.environ}
+        return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
+
     def _script(self, folder: Path, spec: JobSpec) -> Path:
         """Write a job's script; return its path."""
         text = script(spec, self.cluster.options(spec), self.cluster.modules)
@@ -292,7 +291,7 @@ class Login(Site):
 
     def _pool(self, folder: Path, ranks: int, number: str) -> BatchPool:
         settings = self.cluster.model_dump(mode="json")
-        return BatchPool(settings, folder, ranks, job_status=self.cluster.status_of(number))
+        return BatchPool(settings, folder, ranks, job_status=status_of(self.cluster, number))
 
     @override
     def owner(self, words: dict[str, Any], home: Path) -> BatchPool:
@@ -328,7 +327,7 @@ class Login(Site):
         found = self.cluster.listed()
         for i, job in enumerate(found):
             progress("cancelling jobs", i, len(found))
-            self.cluster.status_of(job.number).cancel(CANCEL_TIMEOUT_S)
+            status_of(self.cluster, job.number).cancel(CANCEL_TIMEOUT_S)
         for path in self.cluster.pools.glob(f"*/{NUMBER}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
@@ -361,9 +360,8 @@ class Login(Site):
         try:
             spec = replace(self._all_nodes(folder), tasks=1)
             each = cluster.mpiexec(spec.nodes, 1, "bash", "-c", EACH, str(folder), *command)
-            settings = mpiexec.settings("self,sm,tcp") | cluster.launch_settings()
-            words = ("env", *(f"{name}={value}" for name, value in settings.items()), *each)
-            job = cluster.status_of(cluster.submit(self._script(folder, replace(spec, command=words))))
+            words = ("env", *(f"{name}={value}" for name, value in self._environment().items()), *each)
+            job = status_of(cluster, cluster.submit(self._script(folder, replace(spec, command=words))))
             _await_over(job, progress)
             written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}
             codes = {node: int(code) for node, code in written.items() if code.isdigit()}

@@ -52,7 +52,7 @@ class Launch:
         Raises
         ------
         ClusterError
-            EC2 refuses, machines do not come up, or there are some that are not of this self.order.
+            EC2 refuses, machines do not come up, or there are some that are not of this order.
         SettingError
             The order names an image or a subnet that is not there.
         """

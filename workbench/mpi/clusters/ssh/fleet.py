@@ -97,9 +97,8 @@ class Survey:
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
-            daemons = (
-                len(known) - 1 if host == places[0] else 0
-            )  # the head's mpiexec has one on each other host
+            # The head's mpiexec has one daemon on each other host.
+            daemons = len(known) - 1 if host == places[0] else 0
             files, limit = files_needed(ranks, daemons), self.facts[host]["files"]
             if limit is not None and limit < files:
                 wanted = f"{files} for {ranks} ranks: raise ulimit -n there"

@@ -323,10 +323,8 @@ class Head(Site):
     @override
     def open(self, ranks: int, progress: ProgressCallback = no_progress) -> SpreadPool:
         cluster = self.cluster
-        found, places = (
-            survey(self.fleet, cluster.first, progress, cluster.known_hosts),
-            cluster.placed(ranks),
-        )
+        found = survey(self.fleet, cluster.first, progress, cluster.known_hosts)
+        places = cluster.placed(ranks)
         if findings := [*found.findings, *found.room(places)]:
             raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
         remove_stale()

@@ -3,7 +3,7 @@
 Controller and engines listen on this machine only, and their messages are encrypted (CURVE). Their keys are in a folder
 that only this user can read and that goes with them. They are children of a thread that stays as long as they do, and
 on Linux they die with it, so a kernel that is killed leaves nothing behind. ipyparallel has nothing for that: see
-docs/decisions/0046-engines.md.
+docs/decisions/0056-engines-of-ipyparallel.md.
 """
 
 import contextlib
