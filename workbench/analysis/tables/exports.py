@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -54,3 +55,8 @@ def _rows(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _empty(value: Any) -> bool:
     return value is None or value == "" or value != value or type(value).__name__ == "NAType"
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value of the table is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
