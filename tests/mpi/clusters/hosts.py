@@ -163,10 +163,6 @@ class Host:
         """Pull the cable."""
         call("ip", "link", "set", self.link, "down")
 
-    def mend(self) -> None:
-        """Put it in again."""
-        call("ip", "link", "set", self.link, "up")
-
     def power_off(self) -> None:
         """From now on nobody hears of it any more."""
         self.cut()
