@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import sampled_cases
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
@@ -19,8 +20,6 @@ from workbench.lab.notebooks import grammar_put_off
 
 with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
-
-collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]  # files that tests read, not tests
 
 # Begun in a shell's background, they would ignore Ctrl-C, and so would what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -120,7 +119,34 @@ class PlainNames:
         report.nodeid = re.sub(r"@\w+$", "", report.nodeid)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--rotate`, the seed by which expensive cases are sampled."""
+    parser.addoption(
+        "--rotate",
+        type=int,
+        default=sampled_cases.DEFAULT_SEED,
+        metavar="SEED",
+        help="seed that chooses which expensive cases are not slow (default: %(default)s)",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print the seed of the sampled cases."""
+    return f"sampled cases: --rotate {config.getoption('rotate')}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """After a failure, print the option that samples the same cases."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.write_line(
+            f"to repeat it with the same sampled cases: --rotate {config.getoption('rotate')}"
+        )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Only where results come together: the workers' own names must stay as xdist made them."""
+    """Set the seed of sampled cases. Rename reports only in the main process: workers need the names of xdist."""
+    sampled_cases.rotate(config.getoption("rotate"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())

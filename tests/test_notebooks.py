@@ -16,8 +16,8 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import recording
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
+from tests.support.synthetic_recordings import recording
 from workbench.core.base.user_code import name_of
 from workbench.lab import notebooks
 from workbench.lab.batch.kernels import CAN_FORK, Kernels
@@ -109,7 +109,7 @@ def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> N
     assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
 
 
-@turn("who is late", 0, 2)
+@sampled_test("who is late", 0, 2)
 @pytest.mark.usefixtures("warm")
 def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> None:
     times = 1 + 0.05 * np.random.default_rng(0).random((60, 6))
@@ -124,7 +124,7 @@ def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> N
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 3
 
 
-@turn("who is late", 1, 2)
+@sampled_test("who is late", 1, 2)
 @pytest.mark.usefixtures("warm")
 def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
     done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, rounds=40)
@@ -170,7 +170,7 @@ def test_the_cell_with_a_network_goes_on_without_pytorch(
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
 
 
-@pytest.mark.slow  # with PyTorch it is executed at every commit, if there is one
+@pytest.mark.slow  # where PyTorch is installed, the test above executes it
 def test_the_notebook_on_yours_goes_on_without_pytorch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +183,7 @@ def test_the_notebook_on_yours_goes_on_without_pytorch(
     assert {trace.experiment.problem for trace in traces} == {"softmax"}
 
 
-@turn("a dear notebook", 2, 3)
+@sampled_test("expensive notebooks", 2, 3)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_the_notebook_on_yours_with_a_network_on_real_processes(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 from pydantic import BaseModel
 
-from tests.browser.lab import CHROMIUM, FLAGS
+from tests.support.browser.jupyterlab import CHROMIUM, FLAGS
 from tools import atlas, build_site
 from tools.reference import everything, sections
 from workbench.core.contract.scheme import Scheme

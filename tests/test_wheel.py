@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.lab import free_port
+from tests.support.browser.jupyterlab import free_port
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ import pytest
 from workbench_book import names
 from workbench_book.notebook import NOTEBOOKS
 
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.cli.main import cli, main
 from workbench.lab.notebooks import execute
 
@@ -70,7 +70,7 @@ def test_one_notebook_a_paper() -> None:
     assert [path.name[0] for path in PAPERS] == ["1", "2", "3", "4", "5", "6"]
 
 
-@turn("a dear notebook", 0, 3)
+@sampled_test("expensive notebooks", 0, 3)
 @pytest.mark.parametrize("path", [p for p in PAPERS if p.name[0] == "5"], ids=lambda p: p.stem)
 def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path, found_before: Path) -> None:
     """Entries that were computed before are taken over, as they are for a user."""

@@ -22,7 +22,7 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.presets.codedreduce import presets
 
 CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
@@ -103,7 +103,7 @@ def test_auc_is_on_rows_that_are_not_learnt_from(quick: Setting) -> None:
     assert all(claim.holds for claim in result.claims)
 
 
-@turn("paper 3 and 6", 0, 3, 2)
+@sampled_test("paper 3 and 6", 0, 3, 2)
 def test_both_expected_errors(quick: Setting) -> None:
     result = get("agc-errors").find(quick)
     for line in result.lines:
@@ -159,7 +159,7 @@ def test_recorded_times_are_used_and_named_as_real(
     assert set(found["agc-replay"].specs) == set(names)
 
 
-@turn("paper 3 and 6", 1, 3, 2)
+@sampled_test("paper 3 and 6", 1, 3, 2)
 def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
     """Eight runs show it for CRC; for FRC they do not speak against it, and never for CRC being ahead."""
     result = get("agc-fig2b").find(replace(quick, seed=100))
@@ -251,7 +251,7 @@ def test_the_example_s_code_works_on_real_processes() -> None:
     assert "CEGC, measured" in result.specs
 
 
-@turn("paper 3 and 6", 2, 3, 2)
+@sampled_test("paper 3 and 6", 2, 3, 2)
 def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setting) -> None:
     """The two races of which the entry's claims are; the whole of it is made below."""
     short, long = (sequential.race(spell, quick) for spell in (sequential.SHORT, sequential.LONG))

@@ -11,10 +11,8 @@ import nbformat
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from tests.browser import forked
-from tests.browser.lab import Noise, Server, chromium, jupyter, tab
-
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+from tests.support.browser import forked_kernels
+from tests.support.browser.jupyterlab import NOTEBOOKS, Noise, Server, chromium, jupyter, tab
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +30,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """JupyterLab with Voila, with folders of its own; its kernels are forked but for those of the name `FRESH`."""
     home = tmp_path_factory.mktemp("jupyter")
-    forked.offer(home / "data_dir")
-    with jupyter(root, home, module=forked.__name__, WORKBENCH_CACHE=str(cache)) as running:
+    forked_kernels.offer(home / "data_dir")
+    with jupyter(root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache)) as running:
         yield running
 
 

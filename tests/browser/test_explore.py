@@ -8,19 +8,16 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.explorer_user import ROWS, User
+from tests.support.browser.jupyterlab import NOTEBOOKS, PACED, RUN_CELL, Lab, Noise, Server, nameless
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "02-explore.ipynb"
-ROWS = "table[aria-label='costs of a round'] tbody tr"
-PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
-  return [xaxis._offset + xaxis.l2p(x), yaxis._offset + yaxis.l2p(y)]; }"""
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent)
@@ -36,52 +33,6 @@ POINTS = "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.
 MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) => row.getAnimations({ subtree: true }))
   .map((each) => each.animationName)"""
 AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOVING})(); }}"
-
-
-class User:
-    """What somebody does with the explorer."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-
-    def drawn(self, what: str) -> Locator:
-        """A figure, once it is drawn, by its title."""
-        figure = self.page.locator(f'[role=figure][aria-label*="{what}"] .wb-plot[data-drawn]').first
-        figure.wait_for()
-        return figure
-
-    def tab(self, name: str) -> None:
-        self.page.get_by_role("tab", name=name, exact=True).click()
-
-    def press(self, name: str) -> None:
-        self.page.get_by_role("button", name=name, exact=True).locator("visible=true").click()
-
-    def field(self, name: str) -> Locator:
-        """A field of a form, by its label."""
-        return self.page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first
-
-    def costs(self) -> list[str]:
-        return self.page.locator(ROWS).all_inner_texts()
-
-    def changed(self, before: list[str]) -> list[str]:
-        """The table of costs, once it says something else."""
-        self.page.wait_for_function(
-            "([rows, before]) => [...document.querySelectorAll(rows)].map(r => r.innerText).join() !== before.join()",
-            arg=[ROWS, before],
-        )
-        return self.costs()
-
-    def slide(self, name: str, value: float) -> None:
-        """Move a slider as a finger does: it jumps there and says so."""
-        slider = self.page.get_by_label(f"{name}, slider", exact=True).locator("visible=true").first
-        slider.evaluate(
-            "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
-        )
-
-    def click_in(self, figure: Locator, x: float, y: float) -> None:
-        """Click at a place of a figure's axes."""
-        left, top = figure.evaluate(PLACE, [x, y])
-        figure.click(position={"x": left, "y": top})
 
 
 @pytest.fixture
@@ -279,7 +230,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     assert lab.failures() == []
 
 
-@turn("an explorer between cells", 1, 2)
+@sampled_test("an explorer between cells", 1, 2)
 def test_run_takes_what_was_typed_while_the_kernel_was_busy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -359,7 +310,7 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     assert noise.errors == []
 
 
-@turn("Voila", 0, 2)
+@sampled_test("Voila", 0, 2)
 def test_the_explorer_is_a_voila_page_too(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.browser.lab import CONNECTED, PACED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CONNECTED, PACED, Lab, Noise, Server
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -72,7 +72,7 @@ def stop(page: Page) -> None:
     ).to_be_disabled()  # the page may be told a moment later
 
 
-@turn("loaded anew", 0, 2)
+@sampled_test("loaded anew", 0, 2)
 def test_a_run_is_watched_stopped_and_survives_a_reload(
     page: Page,
     noise: Noise,
@@ -120,7 +120,7 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     assert lab.failures() == []
 
 
-@turn("marks on curves", 0, 2)
+@sampled_test("marks on curves", 0, 2)
 def test_the_target_can_be_typed_and_dragged(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -159,7 +159,7 @@ plot = wb.watch([run, wb.start(e.replace(adaptive=False))])
 plot"""
 
 
-@turn("marks on curves", 1, 2)
+@sampled_test("marks on curves", 1, 2)
 def test_changes_of_scheme_are_marked_on_the_curve(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
@@ -181,7 +181,7 @@ def test_changes_of_scheme_are_marked_on_the_curve(
     assert noise.errors == []
 
 
-@turn("plots", 1, 3, 2)
+@sampled_test("plots", 1, 3, 2)
 def test_many_plots_share_one_library(
     page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:
@@ -201,7 +201,7 @@ def test_many_plots_share_one_library(
     assert noise.errors == []
 
 
-@turn("Voila", 1, 2)
+@sampled_test("Voila", 1, 2)
 @pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
 def test_voila_shows_it_without_code(
     page: Page,

@@ -9,14 +9,13 @@ import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.forked import FRESH
-from tests.browser.lab import Lab, Noise, Server
+from tests.support.browser.forked_kernels import FRESH
+from tests.support.browser.jupyterlab import NOTEBOOKS, Lab, Noise, Server
 
 pytestmark = pytest.mark.browser
 
 
-# Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
+# Tests without a browser execute these: planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py.
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
 
 
@@ -48,7 +47,7 @@ def test_a_notebook_runs_in_jupyterlab(
     assert noise.errors == []
 
 
-@pytest.mark.slow  # at every commit it is executed without a browser (book/test_command.py)
+@pytest.mark.slow  # book/test_command.py executes it without a browser
 def test_a_paper_s_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:

@@ -23,16 +23,15 @@ from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import told
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import Noise
-from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
-from tests.few import few
-from tests.lectures.drawn import SCRIPTS
+from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
+from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.sampled_cases import sampled_cases
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
-OPENED = few("without a server", 2, SCRIPTS)  # the code of all runs below
-FEW, ALL = 8, 1250  # settings of each lecture: at every commit, and under `slow`, 10,000 of all
+OPENED = sampled_cases("without a server", 2, SCRIPTS)  # the code of all runs below
+FEW, ALL = 8, 1250  # settings of each lecture, the second in slow tests: 10,000 of all lectures
 CLOSE = 1e-12  # share of a number: the last digits may differ
 AT_ONCE = 25  # figures of so many settings are asked for at once
 HEAVY = {  # every place there is a run

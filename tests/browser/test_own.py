@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Noise, Server
-from tests.browser.test_explore import User
-from tests.few import turn
+from tests.support.browser.explorer_user import User
+from tests.support.browser.jupyterlab import Lab, Noise, Server
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +24,7 @@ FEWER = {
 CHECKED, EXPLORER, WATCHED, SWEPT, FIGURE = 5, 11, 13, 16, 19  # cells of the notebook
 
 
-@pytest.mark.slow  # at every commit it is executed without a browser (test_notebooks.py)
+@pytest.mark.slow  # test_notebooks.py executes it without a browser
 def test_the_notebook_on_yours_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, root: Path, picture: Callable[[str], Path]
 ) -> None:
@@ -67,7 +67,7 @@ class Later(UMW):
     naps: int = setting(7, "a number of its own", ge=1, le=9)'''
 
 
-@turn("an explorer between cells", 0, 2)
+@sampled_test("an explorer between cells", 0, 2)
 def test_a_class_defined_below_appears_in_an_explorer_above(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:

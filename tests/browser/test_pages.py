@@ -16,9 +16,9 @@ from workbench_book import Outcome, Result, Setting, drawing, get
 from workbench_book.page import html
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server
-from tests.few import drawn, turn
-from tests.lab.figures.every import EVERY
+from tests.support.browser.jupyterlab import Lab, Noise, Server
+from tests.support.every_figure import EVERY
+from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.lab.batch.page import write_page, write_script
 from workbench.lab.figures.page import PALETTES, dark_style
 
@@ -51,8 +51,8 @@ def looks(page: Page, figure: go.Figure, name: str = "") -> Any:
     return page.evaluate(LOOKS.replace(".cbfill", ".cbfill, .legendpoints *") if name == "stream" else LOOKS)
 
 
-# At every commit some that it draws; what holds all of them draws each twice and compares all elements.
-SOME = tuple(sorted(EVERY)[i] for i in sorted(drawn("dark figures", len(EVERY), 4)))
+# Four figures are sampled. The slow test draws each figure twice and compares all elements.
+SOME = tuple(sorted(EVERY)[i] for i in sorted(sampled_indices("dark figures", len(EVERY), 4)))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def shares(page: Page, figures: int = 1) -> Any:
     return page.evaluate(SHARES)
 
 
-@turn("pages", 0, 2)
+@sampled_test("pages", 0, 2)
 def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noise: Noise) -> None:
     figure = EVERY["gantt"]("light")
     wb.figures.save(figure, tmp_path / "saved.html")
@@ -92,7 +92,7 @@ def test_saved_pages_have_no_button_that_uploads(page: Page, tmp_path: Path, noi
     assert noise.errors == []
 
 
-@turn("pages", 1, 2)
+@sampled_test("pages", 1, 2)
 def test_pages_of_a_sweep_and_of_the_book_have_no_button_that_uploads(
     page: Page, tmp_path: Path, noise: Noise
 ) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import CLEARED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CLEARED, Lab, Noise, Server
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -21,7 +21,7 @@ plot = Plot()
 plot"""
 
 
-@turn("plots", 0, 3, 2)
+@sampled_test("plots", 0, 3, 2)
 def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
@@ -43,7 +43,7 @@ def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     assert noise.errors == []
 
 
-@turn("plots", 2, 3, 2)
+@sampled_test("plots", 2, 3, 2)
 def test_a_widget_that_asks_a_closed_notebook_again_complains_of_nothing(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:

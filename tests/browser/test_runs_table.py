@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.sampled_cases import sampled_test
 from workbench.analysis.tables.about import keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
@@ -29,7 +29,7 @@ NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 
 
-@turn("the table of runs", 0, 2)
+@sampled_test("the table of runs", 0, 2)
 def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     page: Page,
     server: Server,
@@ -86,7 +86,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     assert noise.after_reload() == []
 
 
-@turn("the table of runs", 1, 2)
+@sampled_test("the table of runs", 1, 2)
 def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
     page: Page,
     server: Server,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.lab import Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +29,7 @@ ROUNDS = "() => Number(document.querySelector('.wb-stream canvas')?.dataset.roun
 BUSY = "() => [...document.querySelectorAll('.wb [role=status], [role=status].wb')].map(e => e.innerText).join(' ')"
 
 
-@turn("what one watches", 0, 2)
+@sampled_test("what one watches", 0, 2)
 def test_rounds_are_a_stream_that_opens_by_a_click(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
@@ -66,7 +66,7 @@ def test_rounds_are_a_stream_that_opens_by_a_click(
     assert lab.failures() == []
 
 
-@turn("what one watches", 1, 2)
+@sampled_test("what one watches", 1, 2)
 def test_a_sweep_fills_in_is_stopped_and_goes_on(
     page: Page,
     noise: Noise,

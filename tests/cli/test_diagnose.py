@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.analysis.recordings.made import recording
+from tests.support.synthetic_recordings import recording
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
 

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import workbench as wb
-from workbench.cli.main import main
+from workbench.analysis.planning.measuring import simulated
+from workbench.cli.main import cli, main
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -262,3 +264,30 @@ finally:
 def test_nothing_in_the_package_imports_the_book_or_the_lectures() -> None:
     for path in Path(wb.__file__).parent.rglob("*.py"):
         assert not re.search(r"workbench_(book|lectures)", path.read_text()), path
+
+
+def test_code_that_a_file_names_is_run_with_trust_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\nPath('ran').touch()\n"
+    Path("mine.py").write_text(f"{mine}class Half(UMW):\n    name = 'ForeignHalf'\n")
+    Path("spec.yaml").write_text("scheme: mine.py:Half\nworkers: 3\nrounds: 3\n")
+    simulated(wb.Experiment(scheme="UMW", workers=4), rounds=12, resamples=3).save("lab.json")
+    for words in (["forecast", "spec.yaml"], ["code", "spec.yaml"], ["profile", "--like", "spec.yaml"]):
+        done = CliRunner().invoke(cli, words)
+        assert "names code" in done.output or "names code" in str(done.exception), done.output
+        assert not Path("ran").exists()
+    Path("problem.yaml").write_text("problem: numpy\nproblem_args: {loss_and_gradient: 'mine.py:Half'}\n")
+    done = CliRunner().invoke(cli, ["plan", "lab.json", "problem.yaml"])
+    assert "names code" in done.output or "names code" in str(done.exception), done.output
+    assert not Path("ran").exists()
+    assert CliRunner().invoke(cli, ["forecast", "spec.yaml", "--trust"]).exit_code == 0
+    assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("command", ["attach", "stop"])
+def test_trust_is_refused_where_a_sweep_is_only_watched(command: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"sweep": {}, "runs": []}')
+    done = CliRunner().invoke(cli, [command, str(tmp_path), "--trust"])
+    assert "--trust: " in done.output or "--trust: " in str(done.exception), done.output

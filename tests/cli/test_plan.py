@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import cli
 
@@ -21,7 +21,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(truth, rounds=12, resamples=3).save(tmp_path_factory.mktemp("p") / "lab.json")
 
 
-@turn("a plan", 0, 2)
+@sampled_test("a plan", 0, 2)
 def test_a_plan_is_a_table_a_sentence_and_a_picture(file: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     wb.Experiment(
@@ -96,7 +96,7 @@ def test_mistakes_are_one_sentence(
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-@turn("a plan", 1, 2)
+@sampled_test("a plan", 1, 2)
 def test_this_machine_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "here.json"
     done = CliRunner().invoke(cli, ["profile", "local", "--workers", "3", "--rounds", "8", "-o", str(file)])

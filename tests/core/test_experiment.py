@@ -72,9 +72,9 @@ def test_numpy_numbers_can_be_written(fields: dict[str, Any], tmp_path: Path) ->
 
 def test_making_one_opens_no_data() -> None:
     e = wb.Experiment(
-        scheme="CADA", scheme_args={"batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
+        scheme="CADA", scheme_args={"worker_batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
     )
-    assert e.scheme_args == {"batch": 7}
+    assert e.scheme_args == {"worker_batch": 7}
 
 
 def test_its_scheme_is_built_once_and_not_shared_with_a_changed_copy() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.engine.virtual.arithmetic import Coefficients

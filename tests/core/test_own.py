@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.cells import CELL
+from tests.support.notebook_cells import CELL
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import main
 from workbench.lab import batch

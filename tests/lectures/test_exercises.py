@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.exercises import Exercise, read_number
 
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
 from workbench.core import theory
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.knobs import Knobs
 
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
 from workbench.core import theory
 from workbench.core.base.errors import PrecisionWarning
 from workbench.lab.figures import scheme_style

@@ -7,7 +7,7 @@ import pytest
 from workbench_lectures.film import Film, Filmed, length, shoot
 
 import workbench as wb
-from tests.lectures.clock import ENTRIES, SMALL, Clock
+from tests.support.lecture_clock import ENTRIES, SMALL, Clock
 from workbench.core.running.run import Run, recorded
 
 TRACES = wb.compare(ENTRIES)

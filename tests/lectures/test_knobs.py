@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workbench_lectures.knobs import Desk, Knobs
 
-from tests.lab.widgets.page import types
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError, setting
 
 

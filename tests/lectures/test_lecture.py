@@ -12,8 +12,8 @@ from workbench_lectures import scripts, stragglers
 from workbench_lectures.lecture import Lecture
 from workbench_lectures.question import Question
 
-from tests.lab.widgets.page import types
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError
 
 

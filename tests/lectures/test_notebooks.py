@@ -11,7 +11,7 @@ import nbformat
 import papermill
 import pytest
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 from workbench.lab import notebooks
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"

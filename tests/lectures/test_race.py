@@ -7,8 +7,8 @@ from workbench_lectures.knobs import Desk, Knobs
 from workbench_lectures.race import Race
 
 import workbench as wb
-from tests.lab.widgets.page import View, receives
-from tests.lectures.clock import SMALL, Clock
+from tests.support.lecture_clock import SMALL, Clock
+from tests.support.widget_messages import View, receives
 from workbench.core.base.settings import setting
 
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from workbench_lectures.titles import told
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@turn("a dear notebook", 1, 3)
+@sampled_test("expensive notebooks", 1, 3)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 def test_the_notebook_on_planning(tmp_path: Path) -> None:

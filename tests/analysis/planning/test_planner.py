@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import drawn, turn
+from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.planning.advice import Advice, name_of
 from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
@@ -60,13 +60,17 @@ def test_predictions_are_the_event_engines(count: int | None) -> None:
     """Every choice, over other draws: within what so few rounds can tell."""
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
     assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
-    chosen = range(len(advice.choices)) if count is None else drawn("choices", len(advice.choices), count)
+    chosen = (
+        range(len(advice.choices))
+        if count is None
+        else sampled_indices("choices", len(advice.choices), count)
+    )
     for choice in (advice.choices[i] for i in chosen):
         assert choice.per_round == pytest.approx(engine_mean(choice.experiment, 150), rel=0.12), choice.name
         assert choice.seconds == pytest.approx(choice.per_round * choice.rounds)
 
 
-@turn("the planner", 0, 4, 2)
+@sampled_test("the planner", 0, 4, 2)
 @settings(max_examples=max(2, settings().max_examples // 50))  # every scheme is planned and run in each
 @given(
     shift=st.floats(1e-5, 1e-3),
@@ -247,7 +251,7 @@ def test_intervals_and_shares() -> None:
     assert [c.seconds for c in advice.choices] == sorted(c.seconds for c in advice.choices)
 
 
-@turn("the planner", 1, 4, 2)
+@sampled_test("the planner", 1, 4, 2)
 def test_how_large_a_measurement_it_needs_is_said() -> None:
     """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt.
 
@@ -311,7 +315,7 @@ def test_distributed_sgd_of_whole_shards_is_exact() -> None:
     assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
     assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
     assert by_scheme["D-Adam"].source.startswith("simulated")
-    assert not wb.schemes.get("D-SGD")(batch=3).is_exact
+    assert not wb.schemes.get("D-SGD")(worker_batch=3).is_exact
 
 
 def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
@@ -327,7 +331,7 @@ def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
     assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-SGD", "D-Adam").why
 
 
-@turn("the planner", 2, 4, 2)
+@sampled_test("the planner", 2, 4, 2)
 @pytest.mark.parametrize("scheme", ["DiLoCo", "LocalSGD"])
 def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) -> None:
     """Their commits are differences of models, no gradients: of steps around the average's the quickest is taken."""
@@ -372,7 +376,7 @@ def test_inexact_schemes_are_marked() -> None:
     assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD"}
 
 
-@turn("the planner", 3, 4, 2)
+@sampled_test("the planner", 3, 4, 2)
 def test_the_first_choice_does_not_depend_on_who_else_is_asked() -> None:
     whole = learnt("UMW", "GC", "SGD", "CRC", "FRC", "D-Adam")
     for fewer in (learnt("UMW", "SGD", "D-SGD", "D-Adam"), learnt("SGD")):

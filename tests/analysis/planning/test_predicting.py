@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted, enough
@@ -166,7 +166,9 @@ def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -
     return float(np.mean(inside))
 
 
-@pytest.mark.parametrize("kind", few("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS]))
+@pytest.mark.parametrize(
+    "kind", sampled_cases("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS])
+)
 def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
     """Exact and inexact choices, on new draws of the cluster as it is; benchmarks/planner.py has more of it."""
     assert held(kind, workers=6, fresh=6, choices=4) >= 0.75

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binomtest, norm
 
+from tests.support.synthetic_times import bursts, remembering
 from workbench.analysis.recordings.attribution import excess_over_median, late_hosts, p_values, shapley_shares
 from workbench.core.base.types import Array
 
@@ -29,24 +30,6 @@ def test_blame_is_the_shapley_value(times: Array) -> None:
             left[:, worker] = 0.0
             wanted[:, worker] += (before - left.max(axis=1)) / len(orders)
     np.testing.assert_allclose(shapley_shares(excess_over_median(times)), wanted, atol=1e-12)
-
-
-def remembering(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Standard normal, correlated by exp(-1/memory) from step to step; nobody differs from another."""
-    r = np.exp(-1 / memory) if memory else 0.0
-    found = rng.normal(size=(steps, workers))
-    for t in range(1, steps):
-        found[t] = r * found[t - 1] + (1 - r**2) ** 0.5 * found[t]
-    return found
-
-
-def bursts(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """A tenth of the time everybody is three times as slow, for some steps in a row."""
-    late, leave = np.empty((steps + 1, workers), dtype=bool), 1 / max(memory, 1.0)
-    late[0] = rng.random(workers) < 0.1
-    for t in range(steps):
-        late[t + 1] = rng.random(workers) < np.where(late[t], 1 - leave, leave / 9)
-    return np.asarray(np.where(late[1:], 3.0, 1.0) * (1 + 0.05 * rng.exponential(size=(steps, workers))))
 
 
 HEALTHY: dict[str, Callable[[int, int, float, np.random.Generator], Array]] = {

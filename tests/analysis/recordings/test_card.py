@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, public, recording
+from tests.support.synthetic_recordings import healthy, public, recording
 from workbench.analysis.planning.laws import Law
 from workbench.analysis.recordings import card as card_of
 from workbench.analysis.recordings.card import changes, shares, split

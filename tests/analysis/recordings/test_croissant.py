@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.analysis.recordings.made import recording
+from tests.support.synthetic_recordings import recording
 from workbench.core.base.types import Array
 
 TIMES: Array = np.array([[1.0, 2.0], [1.5, 2.5]])

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from benchmarks.doctor import Injected
-from tests.analysis.recordings.made import healthy, public, recording
-from tests.analysis.recordings.test_attribution import remembering
-from tests.analysis.recordings.test_spells import slowed
+from tests.support.injected_faults import Injected
+from tests.support.synthetic_recordings import healthy, public, recording
+from tests.support.synthetic_times import remembering, slowed
 from workbench.analysis.recordings import diagnosis
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import public
+from tests.support.synthetic_recordings import public
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.settings import SettingError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.mitigations import Steps, mitigations
 
 LAWS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from benchmarks import doctor
+from tests.support import injected_faults
 from workbench.core.base.text import read_json
 from workbench.core.trace import records
 from workbench.mpi.engine.ledger import MergedLedgers
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.mpi
 )
 def test_the_fault_of_a_real_run_is_named(kind: str, number: int, healthy: bool, tmp_path: Path) -> None:
     """Every other run is an all-reduce, in which all steps are equally long for everybody."""
-    one, trace = doctor.traced(kind, number, 0, tmp_path, healthy)
-    place = doctor.lies(kind, number, 0, tmp_path, healthy)
+    one, trace = injected_faults.traced(kind, number, 0, tmp_path, healthy)
+    place = injected_faults.lies(kind, number, 0, tmp_path, healthy)
     assert read_json(place.with_name(f"{place.name}.load.json"))["exchange"] is False
-    assert doctor.lies(kind, number, 0, tmp_path, healthy, exchange=True) != place
+    assert injected_faults.lies(kind, number, 0, tmp_path, healthy, exchange=True) != place
     named = [each.who for each in wb.diagnose(trace).culprits]
     assert named[:1] == ([one.wanted] if one.wanted else [])
     books = MergedLedgers(records.read_ledgers(place))
-    done, took = (np.array(books.count(name, doctor.ROUNDS)) for name in ("worked", "busy"))
+    done, took = (np.array(books.count(name, injected_faults.ROUNDS)) for name in ("worked", "busy"))
     assert ((done > 0) & (done < took)).all()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, public, recording
+from tests.support.synthetic_recordings import healthy, public, recording
 from workbench.analysis.recordings import Recording
 from workbench.analysis.recordings.spells import lengths
 from workbench.core.base.settings import SettingError

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest
 
-from tests.analysis.recordings.test_attribution import bursts
+from tests.support.synthetic_times import bursts, slowed
 from workbench.analysis.recordings.attribution import p_values, spells_of
 from workbench.analysis.recordings.spells import burst_p_value, gap_p_value
 from workbench.core.base.types import Array
@@ -21,14 +21,6 @@ LAWS: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
     "lognormal": lambda steps, workers, rng: np.exp(0.2 * rng.normal(size=(steps, workers))),
 }
 PARTS = [(0.9, 1.0), (0.8, 1.0), (0.6, 1.0), (0.4, 1.0), (0.2, 1.0), (0.0, 1.0), (0.0, 0.4), (0.3, 0.6)]
-
-
-def slowed(times: Array, worker: int, *parts: tuple[float, float], factor: float = 4.0) -> Array:
-    """The same times, one worker slower in some parts of the steps."""
-    times, steps = times.copy(), len(times)
-    for first, last in parts:
-        times[round(first * steps) : round(last * steps), worker] *= factor
-    return times
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables import index, rows
 from workbench.analysis.tables.about import describe
 from workbench.analysis.tables.index import file_of
@@ -143,7 +143,9 @@ def test_who_reads_no_further_has_not_read_in_vain(root: Path, reads: list[str])
     assert reads == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("damage", few("damage", 2, ["text", "no table", "odd rows", "locked", "a folder"]))
+@pytest.mark.parametrize(
+    "damage", sampled_cases("damage", 2, ["text", "no table", "odd rows", "locked", "a folder"])
+)
 def test_a_damaged_index_costs_time_and_nothing_else(root: Path, damage: str) -> None:
     before, file = wb.runs(root).table, file_of()
     assert file.is_file()

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables.about import delete
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import Status
@@ -175,7 +175,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(("sums", "name"), few("odd files", 3, product([True, False], ODD)))
+@pytest.mark.parametrize(("sums", "name"), sampled_cases("odd files", 3, product([True, False], ODD)))
 def test_one_odd_file_takes_nothing_from_the_others(
     tmp_path: Path, traces: list[wb.Trace], name: str, sums: bool
 ) -> None:

@@ -49,3 +49,12 @@ def test_its_own_faults_and_missing_arguments_stay_what_they_are() -> None:
     with pytest.raises(TypeError, match="missing 1 required"):
         longest()  # type: ignore[call-arg]
     assert (longest.__name__, longest.__doc__) == ("longest", "Length.")
+
+
+def test_a_fault_is_not_hidden_by_an_argument_of_any_kind() -> None:
+    @kinds_checked
+    def first(value: Any, settings: Mapping[str, Any]) -> Any:
+        return settings[value]
+
+    with pytest.raises(KeyError, match="x"):
+        first("x", {"a": 1})

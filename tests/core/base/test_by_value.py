@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.base.test_user_code import FILE, module_of
+from tests.support.user_modules import FILE, module_of
 from workbench.core.base import by_value
 from workbench.core.base.by_value import received, sent
 from workbench.core.base.settings import SettingError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.base.test_user_code import module_of
+from tests.support.user_modules import module_of
 from workbench.core.base.by_value import received, sent
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import BESIDE, digest_in, source_of

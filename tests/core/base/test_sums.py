@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.kinds import quick
+from tests.support.specs import quick
 from workbench.core.base.files import SUMS, check_sums, unchanged, write_sums
 from workbench.core.trace import layout, records
 from workbench.core.trace.trace import FILES
@@ -66,15 +66,33 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, simulated: Path, n
         wb.Trace.load(folder)
 
 
-def test_a_folder_without_hashes_of_an_older_version_loads(tmp_path: Path, simulated: Path) -> None:
-    folder = shutil.copytree(simulated, tmp_path / "run")
+def older(folder: Path, version: str = "0.1.0") -> Path:
+    """Take the hashes of a run folder away, and let it say that another version has written it."""
     (folder / SUMS).unlink()
+    words = json.loads((folder / "run.json").read_text())
+    words["versions"]["straggler-workbench"] = version
+    (folder / "run.json").write_text(json.dumps(words))
+    return folder
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1.0.0.dev1", "2.1", "10.0"])
+def test_hashes_that_were_written_are_missed(tmp_path: Path, simulated: Path, version: str) -> None:
+    folder = older(shutil.copytree(simulated, tmp_path / "run"), version)
+    with pytest.raises(wb.SettingError, match="SHA256SUMS is missing, and the version that wrote"):
+        wb.Trace.load(folder)
+    (row,) = wb.runs(tmp_path, progress=False).table.to_dict("records")
+    assert (row["state"], "SHA256SUMS is missing" in row["error"]) == ("damaged", True)
+
+
+def test_a_folder_without_hashes_of_an_older_version_loads(tmp_path: Path, simulated: Path) -> None:
+    folder = older(shutil.copytree(simulated, tmp_path / "run"))
     assert wb.Trace.load(folder).same(wb.Trace.load(simulated))
+    words = (folder / "run.json").read_text()
     (folder / "run.json").write_text('{"engine": "si')
     with pytest.raises(wb.SettingError, match=r"run.json: is damaged \(Unterminated string"):
         wb.Trace.load(folder)
     for name in ("rounds.parquet", "events.parquet", "model.npy"):
-        shutil.copy(simulated / "run.json", folder)
+        (folder / "run.json").write_text(words)
         (folder / name).write_bytes(b"no such thing")
         with pytest.raises(wb.SettingError, match=rf"{name}: is damaged"):
             wb.Trace.load(folder)

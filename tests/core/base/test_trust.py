@@ -183,10 +183,15 @@ def test_names_that_a_program_has_imported_are_not_meant(monkeypatch: pytest.Mon
     for name, value in {"abort": os.abort, "run": wb.run, "own": own}.items():
         monkeypatch.setattr(__main__, name, value, raising=False)
     with limited():
-        assert thing_of("own", "loss") is own
+        with pytest.raises(SettingError, match="loss = 'own': names code, which reading does not run"):
+            thing_of("own", "loss")
         for name in ("abort", "run"):
             with pytest.raises(SettingError, match="nothing of that name"):
                 thing_of(name, "loss")
+    with limited({"own": ""}):
+        assert thing_of("own", "loss") is own
+    with limited():  # this process has used it
+        assert thing_of("own", "loss") is own
 
 
 def test_a_thread_with_the_context_has_the_limit() -> None:

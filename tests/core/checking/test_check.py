@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.checking import PropertyFailed
@@ -38,7 +38,9 @@ def broken(what: Any) -> set[str]:
     return {row.property for row in wb.check(what, examples=FEW).failed}
 
 
-@pytest.mark.parametrize("name", few("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"]))
+@pytest.mark.parametrize(
+    "name", sampled_cases("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"])
+)
 def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
     checked = wb.check(name, examples=8)
     assert checked.ok, checked
@@ -47,7 +49,7 @@ def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    few(
+    sampled_cases(
         "delays' laws",
         3,
         sorted(
@@ -246,7 +248,7 @@ class Rarer(Markov):
 
 @pytest.mark.parametrize(
     ("law", "wrong"),
-    few(
+    sampled_cases(
         "wrong laws",
         2,
         [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every
+from tests.support.survivor_sets import every
 from workbench.core.codes import GradientCode, Span, base, cyclic, fractional
 from workbench.core.codes.base import least_squares
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, miss, neighbours, some, strides, window
+from tests.support.survivor_sets import every, miss, neighbours, some, strides, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import GradientCode, amplification, circulant, cyclic, dual, measured_error
 from workbench.core.codes.dual import harmonics

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, neighbours, some
+from tests.support.survivor_sets import every, neighbours, some
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import Lagrange, amplification, lagrange
 from workbench.core.codes.lagrange import spread_order

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, miss, some
+from tests.support.survivor_sets import every, miss, some
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import MultiMessage, amplification, correlated, measured_error, uncorrelated
 

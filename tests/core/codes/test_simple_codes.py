@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.core.codes.survivors import every, miss, some, window
+from tests.support.survivor_sets import every, miss, some, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import bernoulli, circulant, cyclic, fractional, mds
 from workbench.core.codes.mds import generator

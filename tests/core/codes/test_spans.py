@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.core.codes.survivors import every, some
+from tests.support.survivor_sets import every, some
 from workbench.core.codes import (
     GradientCode,
     base,

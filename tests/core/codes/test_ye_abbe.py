@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, some, window
+from tests.support.survivor_sets import every, some, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import YeAbbe, amplification, measured_error, ye_abbe
 from workbench.core.codes.ye_abbe import nodes, vandermonde, worst_condition

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 
@@ -121,7 +121,9 @@ def test_every_exact_scheme_runs_on_it_unchanged(scheme: str, args: dict[str, An
 @needs_torch
 def test_a_scheme_that_measures_smoothness_runs_on_it() -> None:
     """CADA asks for the curvature of every worker's shard."""
-    e = exact(scheme="CADA", scheme_args={"batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3})
+    e = exact(
+        scheme="CADA", scheme_args={"worker_batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3}
+    )
     assert np.isfinite(wb.run(e).columns["loss"]).all()
     assert e.build_problem().smoothness() > 0
 
@@ -141,7 +143,7 @@ def dots(tmp_path: Path) -> Path:
 
 
 @needs_torch
-@pytest.mark.parametrize("precision", few("a CNN learns", 1, ["float32", "float64"]))
+@pytest.mark.parametrize("precision", sampled_cases("a CNN learns", 1, ["float32", "float64"]))
 def test_it_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.base.settings import SettingError
 from workbench.core.problems.base import Request
 from workbench.mpi.running.real import resume, start_real
@@ -101,7 +101,7 @@ def test_every_scheme_on_eight_real_ranks(module: str, precision: str, digits: f
         assert (trace.rounds["bytes"] == width * trace.rounds["messages"] * e.shape()[1]).all()
 
 
-@turn("modules on ranks", 0, 2)
+@sampled_test("modules on ranks", 0, 2)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_dropout_is_drawn_by_round_and_sample() -> None:
     assert wb.check(net(**{**DIGITS, "module": droppy}).problem_spec, examples=4).ok
 
 
-@turn("modules on ranks", 1, 2)
+@sampled_test("modules on ranks", 1, 2)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize("workers", [3, pytest.param(4, marks=pytest.mark.slow)])

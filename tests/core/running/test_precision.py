@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.codes.survivors import neighbours, some, strides
+from tests.support.survivor_sets import neighbours, some, strides
 from workbench.core.base.errors import PrecisionWarning
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import GradientCode

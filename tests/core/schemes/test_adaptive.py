@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.schemes.adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.strategies import experiments
 from workbench.core import theory
 from workbench.core.base.errors import QuorumLost
 from workbench.core.base.settings import SettingError
@@ -61,7 +61,7 @@ def with_a_batch(e: wb.Experiment) -> wb.Experiment:
     shard = int(e.plan.sizes.min())
     if e.scheme == "LAGC" or shard == 0 or e.seed % 3 == 0:
         return e
-    return e.replace(scheme_args={**e.scheme_args, "batch": 1 + e.seed % shard})
+    return e.replace(scheme_args={**e.scheme_args, "worker_batch": 1 + e.seed % shard})
 
 
 def _line(e: wb.Experiment) -> Any:
@@ -103,7 +103,7 @@ def test_selection_is_condition_9(
 def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) -> None:
     """(5), (6), (19), (22): whole groups download, the fastest uploads, nobody else does anything."""
     size = 12 // groups
-    trace = run("G-CADA", {"groups": groups, "batch": batch, "c": c})
+    trace = run("G-CADA", {"groups": groups, "worker_batch": batch, "c": c})
     rounds, answered = trace.rounds, uploads(trace)
     assert [len(who) for who in answered] == rounds["messages"].tolist()
     for who in answered:
@@ -121,7 +121,7 @@ def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) ->
 
 
 def test_costs_of_everybody() -> None:
-    rounds = run("D-Adam", {"batch": 10}).rounds
+    rounds = run("D-Adam", {"worker_batch": 10}).rounds
     assert (rounds["messages"] + rounds["downloads"] == 24).all()
     assert (rounds["samples"] == 120).all()
     assert (rounds["started"] == 120).all()
@@ -131,7 +131,7 @@ def test_late_answers_on_the_wire_are_refused_and_cost_no_upload() -> None:
     """With latency the stop comes too late for some; the port still takes one answer per group."""
     trace = run(
         "G-CADA",
-        {"groups": 3, "max_age": 1, "batch": 9},
+        {"groups": 3, "max_age": 1, "worker_batch": 9},
         link={"latency": ETA / 2, "bandwidth": 64 * 8 / ETA},
     )
     assert (trace.rounds["messages"] == 3).all()
@@ -140,7 +140,7 @@ def test_late_answers_on_the_wire_are_refused_and_cost_no_upload() -> None:
 
 
 def test_workers_that_are_not_selected_idle() -> None:
-    trace = run("CADA", {"c": 30.0, "batch": 20})
+    trace = run("CADA", {"c": 30.0, "worker_batch": 20})
     computed = trace.events.query("kind == 'compute'")
     worked = [sorted(computed["rank"][computed["round"] == r]) for r in range(60)]
     assert worked == uploads(trace)
@@ -152,7 +152,7 @@ def test_workers_that_are_not_selected_idle() -> None:
 
 def test_a_group_survives_its_dead_until_too_few_are_left() -> None:
     dead = [{"worker": 1, "round": 2}, {"worker": 2, "round": 5}]
-    args = {"groups": 3, "max_age": 1, "batch": 5}
+    args = {"groups": 3, "max_age": 1, "worker_batch": 5}
     assert (run("G-CADA", args, faults=dead).rounds["messages"] == 3).all()
     assert (run("LAGC", {"groups": 3, "stragglers": 2}, faults=dead).rounds["loss"] > 0).all()
     with pytest.raises(QuorumLost, match="lost workers 1, 2"):
@@ -169,11 +169,19 @@ def test_a_group_survives_its_dead_until_too_few_are_left() -> None:
         ("LAGC", {"groups": 4, "stragglers": 3}, r"scheme_args.stragglers = 3: .* take 0 to 2"),
         ("CADA", {"c": -0.1}, r"scheme_args.c = -0.1: take 0 or more"),
         ("G-CADA", {"max_age": 0}, r"scheme_args.max_age = 0: take 1 or more"),
-        ("CADA", {"batch": 0}, r"scheme_args.batch = 0: take 1 or more"),
+        ("CADA", {"worker_batch": 0}, r"scheme_args.worker_batch = 0: take 1 or more"),
         ("CADA", {"groups": 3}, r"scheme_args.groups: CADA has no such field"),
-        ("CADA", {"batch": 150}, r"scheme_args.batch = 150: the smallest of 12 shards .* take 1 to 149"),
-        ("D-SGD", {"batch": 150}, r"scheme_args.batch = 150: .* take 1 to 149"),
-        ("G-CADA", {"groups": 4, "batch": 450}, r"scheme_args.batch = 450: .* 4 shards .* take 1 to 449"),
+        (
+            "CADA",
+            {"worker_batch": 150},
+            r"scheme_args.worker_batch = 150: the smallest of 12 shards .* take 1 to 149",
+        ),
+        ("D-SGD", {"worker_batch": 150}, r"scheme_args.worker_batch = 150: .* take 1 to 149"),
+        (
+            "G-CADA",
+            {"groups": 4, "worker_batch": 450},
+            r"scheme_args.worker_batch = 450: .* 4 shards .* take 1 to 449",
+        ),
     ],
 )
 def test_wrong_settings_are_one_sentence(scheme: str, args: dict[str, Any], message: str) -> None:
@@ -188,7 +196,7 @@ def test_a_batch_above_the_shard_of_a_file_is_found_when_that_is_opened(tmp_path
     np.savez(tmp_path / "mine.npz", X=np.ones((25, 2)), y=np.arange(25.0))
     e = wb.Experiment(
         scheme="CADA",
-        scheme_args={"batch": 3},
+        scheme_args={"worker_batch": 3},
         problem="least_squares",
         problem_args={"data": str(tmp_path / "mine.npz")},
     )
@@ -201,17 +209,19 @@ def test_a_batch_above_the_shard_of_a_file_is_found_when_that_is_opened(tmp_path
 
 
 def test_the_largest_batch_is_the_shard() -> None:
-    assert (run("G-CADA", {"groups": 4, "batch": 449, "max_age": 1}).rounds["started"] == 12 * 449).all()
+    assert (
+        run("G-CADA", {"groups": 4, "worker_batch": 449, "max_age": 1}).rounds["started"] == 12 * 449
+    ).all()
 
 
 @pytest.mark.slow
 def test_costs_and_times_at_mnists_size() -> None:
     data = {"data": "synthetic", "samples": 60_000, "features": 784}
     spec = {"problem_args": data, "rounds": 40, "optimiser_args": {"rate": 0.01}}
-    adam = run("D-Adam", {"batch": 100}, **spec)
+    adam = run("D-Adam", {"worker_batch": 100}, **spec)
     assert (adam.rounds["messages"] + adam.rounds["downloads"] == 24).all()
     for groups in (3, 4):
-        trace = run("G-CADA", {"groups": groups, "batch": 100, "c": 5.0}, **spec)
+        trace = run("G-CADA", {"groups": groups, "worker_batch": 100, "c": 5.0}, **spec)
         costs = trace.rounds[["messages", "downloads", "started"]].sum()
         ratio = (costs["messages"] + costs["downloads"]) / (costs["started"] / 100)
         assert ratio == theory.communication_ratio(12 // groups)

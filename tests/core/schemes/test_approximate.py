@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import (
+from tests.support.approximate_runs import (
     P_AS,
     P_SS,
     SLOW,
@@ -28,7 +28,7 @@ from tests.core.schemes.approximate_runs import (
     simulated,
     slow_workers,
 )
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.codes import GradientCode, circulant, fractional
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
@@ -62,7 +62,7 @@ def test_expected_errors_by_enumeration_and_by_theory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "shuffle"), few("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
+    ("scheme", "shuffle"), sampled_cases("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
 )
 def test_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
     """Slow workers are drawn per run, so many short runs; their number explains most of the spread."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, Q, came, experiment, missed, simulated
+from tests.support.approximate_runs import N, Q, came, experiment, missed, simulated
 from workbench.core.schemes.approximate_relatives import scattered, sparse
 
 EXPONENTIAL = {"kind": "shifted_exponential", "shift": 1.0, "rate": 1.0}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, Q, S, came, experiment, simulated
+from tests.support.approximate_runs import N, Q, S, came, experiment, simulated
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.running.simulated import timeline
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import DELAYS, LINKS
+from tests.support.strategies import DELAYS, LINKS
 from workbench.core import forecasting
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.protocol import CODED, MODEL, PEER_LOST, Message, Node, Recv, Send

@@ -36,7 +36,7 @@ def cell(d: int, m: int, rounds: int) -> wb.Experiment:
     )  # fmt: skip
 
 
-# At every commit the closed form of all (below), and of a third of them, that a seed draws, what is simulated.
+# A third of the cells is simulated. The test below compares the closed form of all cells.
 SOME = random.Random(46).sample(CELLS, 12)
 
 

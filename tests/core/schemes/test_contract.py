@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.specs import LEAST_SQUARES
+from tests.support.strategies import CASES, experiments
 from workbench.core.checking.property import Property
 from workbench.core.checking.scheme import PROPERTIES
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
-
-LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "GGC", "SGC", "SGD"]
 
 
 def test_every_scheme_has_a_case() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import DELAYS, LINKS
+from tests.support.strategies import DELAYS, LINKS
 
 STEP = 1e-3
 Named = tuple[str, dict[str, Any]]

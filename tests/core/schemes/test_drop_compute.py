@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import simulated
+from tests.support.approximate_runs import simulated
 from workbench.core.contract.delays import DelayStream
 from workbench.core.forecasting import settled
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.approximate_runs import simulated
+from tests.support.approximate_runs import simulated
+from tests.support.strategies import experiments
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.weights import VersionedWeights
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.approximate_runs import experiment, simulated
+from tests.support.approximate_runs import experiment, simulated
+from tests.support.strategies import experiments
 
 
 @given(experiments(["CR", "FRC", "GC", "GGC", "IS-GC", "LCC", "RAR", "SGD", "UC-MMC", "UMW"]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
@@ -28,7 +28,7 @@ CASES: list[
 
 
 @pytest.mark.parametrize(
-    ("scheme", "some", "everybody"), few("inexact ones", 3, CASES), ids=[case[0] for case in CASES]
+    ("scheme", "some", "everybody"), sampled_cases("inexact ones", 3, CASES), ids=[case[0] for case in CASES]
 )
 def test_real_ranks_do_as_the_simulator(
     scheme: str, some: dict[str, Any], everybody: dict[str, Any] | None, tmp_path: Path

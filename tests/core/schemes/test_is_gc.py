@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, experiment, simulated
+from tests.support.approximate_runs import N, experiment, simulated
 from workbench.core.schemes.is_gc import largest_apart
 
 

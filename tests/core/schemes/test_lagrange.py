@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
+from tests.support.strategies import experiments
 from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.running.simulated import timeline

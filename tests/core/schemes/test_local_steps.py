@@ -89,7 +89,7 @@ def diloco(rate: float, decay: float, outer: float, momentum: float) -> Array:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("outer", "batch"), [(1.0, None), (0.5, None), (1.0, 7)])
 def test_local_sgd_is_the_plain_loop(engine: Engine, outer: float, batch: int | None) -> None:
-    args = {"local_steps": STEPS, "rate": 0.1, "batch": batch}
+    args = {"local_steps": STEPS, "rate": 0.1, "worker_batch": batch}
     e = experiment("LocalSGD", args, optimiser_args={"step": 0.1 * outer})
     np.testing.assert_allclose(wb.run(e, engine=engine).model, local_sgd(0.1, outer, batch), rtol=1e-12)
 

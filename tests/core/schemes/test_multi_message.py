@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
+from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.protocol import (
     CODED,
@@ -62,7 +62,7 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Coefficients]:
     return timeline(e, coefficients, events=False), coefficients
 
 
-@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), few("figure 1", 4, TABLE))
+@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), sampled_cases("figure 1", 4, TABLE))
 def test_figure_1_by_forecast(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
     f = wb.forecast(of_the_paper(scheme, args, rounds=6000))
     assert f.mean == pytest.approx(seconds, rel=0.02)

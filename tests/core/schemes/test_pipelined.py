@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import came, simulated
+from tests.support.approximate_runs import came, simulated
+from tests.support.pipelined_runs import N, experiment
 from workbench.core.contract.weights import VersionedWeights
-
-N = 7
-
-
-def experiment(rounds: int, stragglers: int = 2, **fields: object) -> wb.Experiment:
-    base = {"problem": "unit", "problem_args": {"samples": N}, "delays": {"kind": "exponential", "mean": 1.0}}
-    args = {"stragglers": stragglers}
-    return wb.Experiment(scheme="PGC", scheme_args=args, workers=N, rounds=rounds, **{**base, **fields})
 
 
 def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:

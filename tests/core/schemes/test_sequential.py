@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.schemes import sequential_reference as plain
-from tests.core.schemes.case_sequential import CASES, multiplexed, selective
+from tests.support import sequential_reference as plain
+from tests.support.schemes.sequential import CASES, multiplexed, selective
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import recorded
 from workbench.core.contract.weights import VersionedWeights

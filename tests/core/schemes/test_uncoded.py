@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.core.schemes.approximate_runs import simulated
-from tests.core.schemes.test_pipelined import N, experiment
+from tests.support.approximate_runs import simulated
+from tests.support.pipelined_runs import N, experiment
 
 
 def test_backup_workers_are_sgd_scaled() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.core.schemes.case_sequential import multiplexed, selective
+from tests.support.schemes.sequential import multiplexed, selective
 from workbench import SettingError
 from workbench.core import schemes, theory
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import cegc_achievable, cegc_best, cegc_survival, cegc_table, cegc_time
 
 MODEL = {"lambda1": 0.8, "lambda2": 0.1, "t1": 1.6, "t2": 6.0}

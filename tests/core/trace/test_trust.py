@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.trace import foreign
-from tests.mpi.running.test_own import FILE
+from tests.support import foreign_folders
+from tests.support.user_plugins import FILE
 from workbench.core.base.settings import SettingError
 from workbench.core.experiment import Description, described
 from workbench.core.trace.trust import code_names
@@ -104,20 +105,20 @@ def test_readers_run_nothing_foreign(tmp_path: Path) -> None:
 
 
 def drawn(folder: Path, examples: int) -> None:
-    words = [sys.executable, "-m", foreign.__name__, str(examples)]
+    words = [sys.executable, "-m", foreign_folders.__name__, str(examples)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     (home := folder / "home").mkdir()
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("place", foreign.PLACES)
+@pytest.mark.parametrize("place", foreign_folders.PLACES)
 def test_a_name_anywhere_in_a_spec_is_shown_and_not_run(place: str, home: Path) -> None:
     wb.run(wb.Experiment(**SMALL)).save("plain")
     spec = json.loads(Path("plain/spec.json").read_text())
-    what = foreign.NAMES.get(place.partition(".")[0], "Half")
-    Path("plain/spec.json").write_text(json.dumps(foreign.put(spec, place, f"mine.py:{what}")))
-    Path("plain/SHA256SUMS").unlink()
+    what = foreign_folders.NAMES.get(place.partition(".")[0], "Half")
+    Path("plain/spec.json").write_text(json.dumps(foreign_folders.put(spec, place, f"mine.py:{what}")))
+    foreign_folders.forged(Path("plain"))
     if place in ("scheme_args.stragglers", "optimiser_args.step"):  # a number was asked for
         with pytest.raises(SettingError, match=f"{place} = 'mine.py:Half'|stragglers"):
             wb.Trace.load("plain")
@@ -150,9 +151,40 @@ def test_reading_calls_no_function_that_this_kernel_has_defined(
     spec = json.loads(Path("plain/spec.json").read_text())
     args = {"loss_and_gradient": "first", "first": "first"}
     Path("plain/spec.json").write_text(json.dumps({**spec, "problem": "numpy", "problem_args": args}))
-    Path("plain/SHA256SUMS").unlink()
+    foreign_folders.forged(Path("plain"))
     assert wb.runs(".", progress=False).table["state"].tolist() == ["done"]
-    assert not isinstance(wb.Trace.load("plain").experiment, Description)
+    trace = wb.Trace.load("plain")
+    assert isinstance(trace.experiment, Description)
+    uses = (trace.replay, lambda: wb.run(trace.experiment), lambda: replay_arrivals("plain"))
+    for use in uses:
+        with pytest.raises(SettingError, match=r"= 'first': names code, .*trust=True"):
+            use()
+    trace.save("copy")
+    with pytest.raises(SettingError, match=r"= 'first': names code, .*trust=True"):
+        wb.Trace.load("copy").replay()
+    assert not Path("ran").exists()
+    wb.Experiment(
+        **SMALL, problem="numpy", problem_args={"loss_and_gradient": first, "first": first, "samples": 30}
+    )
+    assert not isinstance(wb.Trace.load("plain").experiment, Description)  # the user has named it
+
+
+def test_a_sweeps_folder_names_no_function_of_this_kernel(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import __main__
+
+    def cleanup(*args: Any) -> None:
+        Path("ran").touch()
+
+    cleanup.__module__ = "__main__"
+    monkeypatch.setattr(__main__, "cleanup", cleanup, raising=False)
+    base = {**SMALL, "problem": "numpy", "problem_args": {"loss_and_gradient": "cleanup", "first": "cleanup"}}
+    Path("sweep").mkdir()
+    Path("sweep/sweep.json").write_text(json.dumps({"sweep": {"base": base}, "runs": ["x"]}))
+    for use in (lambda: batch.sweep("sweep", progress=False), lambda: batch.start("sweep")):
+        with pytest.raises(SettingError, match=r"= 'cleanup': names code, .*trust=True"):
+            use()
     assert not Path("ran").exists()
 
 
@@ -205,10 +237,10 @@ def test_folders_of_version_1_0(home: Path) -> None:
     )  # fmt: skip
     with pytest.raises(SettingError, match=r"= 'mine.py:\w+': names code, .*trust=True"):
         trace.replay()
-    with pytest.raises(SettingError, match="its definition is not what the run began with"):
-        trace.replay(
-            trust=True
-        )  # modules of the package have other names since 1.0, so its imports were changed
+    again = trace.replay(
+        trust=True
+    )  # where modules of the package lie has changed since 1.0, and does not count
+    assert again.rounds["loss"].to_numpy() == pytest.approx(trace.rounds["loss"].to_numpy())
 
 
 def test_what_this_user_has_written_is_run_and_what_was_altered_is_not(run: Path, home: Path) -> None:
@@ -222,7 +254,7 @@ SIGNED = "signature.json"
 def spec_changed(run: Path) -> None:
     words = json.loads((run / "spec.json").read_text())
     (run / "spec.json").write_text(json.dumps({**words, "seed": 1}))
-    (run / "SHA256SUMS").unlink()
+    foreign_folders.forged(run)
 
 
 def source_changed(run: Path) -> None:
@@ -316,7 +348,7 @@ def test_no_function_of_a_module_is_called(name: str, home: Path, monkeypatch: p
     spec = json.loads(Path("plain/spec.json").read_text())
     args = {"loss_and_gradient": name, "first": name}
     Path("plain/spec.json").write_text(json.dumps({**spec, "problem": "numpy", "problem_args": args}))
-    Path("plain/SHA256SUMS").unlink()
+    foreign_folders.forged(Path("plain"))
     for words in ({"task.json": "{}"}, {"ended.json": '{"state": "finished", "error": null}'}):
         for file, text in words.items():
             Path("plain", file).write_text(text)
@@ -396,3 +428,20 @@ def test_a_sweeps_folder_names_no_cluster_but_the_users_own(home: Path) -> None:
     Path("sweep/sweep.json").write_text(json.dumps({"sweep": plan, "runs": ["x"]}))
     with pytest.raises(SettingError, match=r"cluster = 'lab.yaml': is not one of local.*trust=True"):
         batch.sweep("sweep", progress=False)
+
+
+def test_a_run_that_names_code_is_diagnosed_by_what_was_recorded(run: Path) -> None:
+    """Three workers, of which one is slow in all rounds."""
+    events = pd.read_parquet(run / "events.parquet")
+    slow = (events["rank"] == 2) & (events["kind"] == "compute")
+    events.loc[slow, "end"] = events["begun"] + 5 * (events["end"] - events["begun"]).max()
+    more = [events.assign(round=events["round"] + 3 * i) for i in range(20)]
+    pd.concat(more, ignore_index=True).to_parquet(run / "events.parquet")
+    foreign_folders.forged(run)
+    (run / SIGNED).unlink()
+    found = wb.diagnose(run)
+    assert [one.who for one in found.culprits] == ["worker 2"]
+    assert "names code (trust=True, --trust)" in found.left_out
+    assert not Path("ran").exists()
+    assert wb.traces.load(run).job().frame["phase"].unique().tolist() == ["compute"]
+    assert not Path("ran").exists()

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
-from tests.lab.batch.runs import DEATHS, QUICK, wait_for
+from tests.support.sampled_cases import sampled_test
+from tests.support.sweep_runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
@@ -161,7 +161,7 @@ def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
     assert again.state in ("stopped", "failed")  # the run that fails was to be tried again
 
 
-@turn("a search", 0, 2)
+@sampled_test("a search", 0, 2)
 @pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path, tolerance: float) -> None:
     """Work costs GC twice UMW's samples; the more who straggle, the more it gains."""
@@ -184,7 +184,7 @@ def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path, toleran
     assert (again.found, again.states) == (summary.found, {})  # nothing is left to do
 
 
-@turn("a search", 1, 2)
+@sampled_test("a search", 1, 2)
 def test_the_best_number_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
     slow = {
         "kind": "heterogeneous",

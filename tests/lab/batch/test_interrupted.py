@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.lab.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
+from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
 NURSERY, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"

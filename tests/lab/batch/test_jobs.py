@@ -11,7 +11,7 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import job
 from workbench.lab.batch.run import NOTEBOOK, parameters
@@ -119,7 +119,7 @@ def plainly(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-@turn("papermill", 0, 2)
+@sampled_test("papermill", 0, 2)
 def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     settings = {"scheme": "CR", "stragglers": "3", "rounds": "4", "folder": "run"}
     done = plainly(tmp_path, *(word for pair in settings.items() for word in ("-p", *pair)))
@@ -129,7 +129,7 @@ def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     assert len(trace.rounds) == 4
 
 
-@turn("papermill", 1, 2)
+@sampled_test("papermill", 1, 2)
 def test_papermill_ends_with_the_sentence(tmp_path: Path) -> None:
     done = plainly(tmp_path, "-p", "stragglers", "9")
     assert done.returncode == 1

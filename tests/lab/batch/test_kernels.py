@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from tests.few import few
-from tests.lab.batch.runs import wait_for
+from tests.support.sampled_cases import sampled_cases
+from tests.support.sweep_runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.engine import join_streams
 from workbench.lab.batch.kernels import CAN_FORK, KernelForkServer, Kernels
@@ -112,7 +112,9 @@ def test_joined_streams_are_the_same_text_in_the_same_order(pieces: list[tuple[s
     ]
 
 
-@pytest.mark.parametrize("threads", few("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)})))
+@pytest.mark.parametrize(
+    "threads", sampled_cases("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)}))
+)
 def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -> None:
     with Kernels(threads) as kernels:
         kernels.warm()

@@ -11,7 +11,7 @@ import nbformat
 import plotly.graph_objects as go
 import pytest
 
-from tests.browser.lab import CHROMIUM
+from tests.support.browser.jupyterlab import CHROMIUM
 from workbench.core.trace.layout import STOP
 from workbench.lab.batch import sweep
 from workbench.lab.batch.page import FIGURE, PNG, SCRIPT, TEMPLATE, add_pictures, write_page, write_script

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 import workbench as wb
-from tests.lab.batch.runs import DEATHS, QUICK
+from tests.support.sweep_runs import DEATHS, QUICK
 from workbench.analysis.tables.status import Status, alone
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import Summary, Sweep, sweep

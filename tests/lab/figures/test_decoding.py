@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.protocol import MODEL, PEER_LOST, Commit, Message, Node

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import SPEC
+from tests.support.figure_runs import SPEC
 from workbench.core.base.settings import SettingError
 
 

@@ -22,7 +22,7 @@ from workbench_book.page import html
 from workbench_lectures import assets as lectures
 
 import workbench as wb
-from tests.lab.figures.every import EVERY
+from tests.support.every_figure import EVERY
 from workbench.core.base.page import CONFIG
 from workbench.lab.batch.page import write_page
 from workbench.lab.figures.page import Figure, dark_style

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from workbench_lectures.offline.tables import key, packed, table
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 
 
 def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.mpi.clusters.hosts import Hosts, missing, standing
+from tests.support.clusters.ssh_hosts import Hosts, missing, standing
 from workbench.mpi.clusters.warm import POOLS
-
-
-def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
-    """The file of a cluster of stand-in hosts; `fields`: further lines, or other ones, as YAML."""
-    lines = {
-        "kind": "ssh",
-        "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",
-        "identity": hosts.folder / "id_ed25519",
-        "known_hosts": hosts.known,
-        "python": sys.executable,
-        **fields,
-    }
-    path = hosts.folder / f"{name}.yaml"
-    path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-    return path
 
 
 def _standing(folder: Path, count: int) -> Iterator[Hosts]:

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 
@@ -81,6 +80,22 @@ def test_one_table_says_what_is_wrong_where(two: Hosts, tmp_path: Path) -> None:
     with pytest.raises(wb.ClusterError, match="numpy"):
         wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1), engine="mpi", cluster=str(path))
     assert not any(host.commands() for host in two.hosts)
+
+
+def test_too_few_open_files_of_a_host_are_in_the_table(two: Hosts) -> None:
+    second = two.hosts[1]
+    wrapper = second.home / "python"
+    wrapper.write_text(f'#!/bin/sh\nulimit -n 40\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    plain = two.hosts[0].home / "python"
+    plain.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    plain.chmod(0o755)
+    done = called("check", write_yaml(two, "files", python="/root/python"))
+    assert done.exit_code == 1, done.output
+    (line,) = [line for line in done.stdout.splitlines() if second.address in line]
+    assert "open files" in line
+    assert "40 at most" in line
+    assert "raise ulimit -n there" in line
 
 
 def test_a_wrong_host_key_is_told_for_the_head_and_for_the_others(two: Hosts) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.mpi.clusters.hosts import Hosts
-from tests.mpi.clusters.test_ssh import experiment, started, until
+from tests.support.clusters.ssh_hosts import Hosts
+from tests.support.clusters.ssh_runs import experiment, started, until
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.launch.client.remote import RemotePool
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cells import THROUGH, good, program
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.notebook_cells import THROUGH, good, program
 from workbench.mpi.clusters.warm import POOLS
 
-pytest_plugins = ["tests.mpi.clusters.slurm.slurm_fixtures"]
+pytest_plugins = ["tests.support.clusters.batch_fixtures"]
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +12,18 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
-from workbench.core.running.run import Run
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.clusters.ssh_runs import SCHEMES, experiment, started, until
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.running.real import RealRun, attach, resume, start_real
+from workbench.mpi.running.real import attach, resume
 from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
-PATIENCE = 120.0  # s, on a loaded machine
-SPEC: dict[str, Any] = {
-    "workers": 6,
-    "rounds": 8,
-    "problem": "least_squares",
-    "problem_args": {"samples": 240, "features": 60},
-    "delays": {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e4},
-}
-SCHEMES: list[tuple[str, dict[str, Any]]] = [
-    ("GC", {"stragglers": 1}),
-    ("CR", {"children": 2, "layers": 2, "stragglers": 0}),
-    ("RAR", {}),
-]
 
-
-def experiment(scheme: str, args: dict[str, Any], **changes: Any) -> wb.Experiment:
-    return wb.Experiment(**{**SPEC, "scheme": scheme, "scheme_args": args, **changes})
-
-
-def started(hosts: Hosts, e: wb.Experiment, **options: Any) -> RealRun:
-    return start_real(e, cluster=str(write_yaml(hosts)), **options)
-
-
-def until(true: Callable[[], Any], run: Run | None = None) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert run is None or run.state in ("waiting", "running"), run
-        assert time.monotonic() < end, run
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize(("scheme", "args"), few("two hosts", 2, SCHEMES))
+@pytest.mark.parametrize(("scheme", "args"), sampled_cases("two hosts", 2, SCHEMES))
 def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
     two: Hosts, scheme: str, args: dict[str, Any]
 ) -> None:
@@ -120,7 +87,7 @@ def test_data_of_ones_own_are_brought_to_the_hosts(two: Hosts, tmp_path: Path) -
     np.testing.assert_allclose(trace.model, sim.model, rtol=1e-9)
 
 
-FAULTS = [{"worker": 1, "round": 2, "how": "kill"}, {"worker": 3, "round": 3, "how": "exit"}]
+FAULTS = [{"worker": 1, "round": 2}, {"worker": 3, "round": 3, "kind": "exit"}]
 DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import ROOT, Hosts
-from tests.mpi.clusters.test_ssh import SCHEMES, experiment
+from tests.support.clusters.ssh_hosts import ROOT, Hosts, write_yaml
+from tests.support.clusters.ssh_runs import SCHEMES, experiment
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 

@@ -32,7 +32,8 @@ from workbench.mpi.engine.wire import Envelope
 
 pytest.importorskip("mpi4py")
 
-from workbench.mpi.engine.rank import Emulate, RankEngine, Setup
+from workbench.mpi.engine.rank import RankEngine
+from workbench.mpi.engine.setup import Emulate, Setup
 
 ROUNDS = 5
 
@@ -125,7 +126,7 @@ def decode(engine: RankEngine) -> None:
 
 def compute(engine: RankEngine) -> None:
     work = engine.setup.plan.work[1]
-    assert not engine._cut(Compute(work, None, 0), engine.logical + 0.2)
+    assert not engine.computing.cut(Compute(work, None, 0), engine.clock.now + 0.2)
 
 
 class Rung(WakeupPipe):
@@ -153,7 +154,7 @@ def test_of_two_rings_heard_as_one_the_second_is_not_forgotten() -> None:
 def test_what_comes_while_a_rank_is_busy_does_not_keep_it_awake(busy: Callable[[RankEngine], None]) -> None:
     post = Letters([(1, 0)], [(2, 0)])
     engine = master(post, "all", decode_rate=100.0)
-    began = engine.logical
+    began = engine.clock.now
     busy(engine)  # 0.2 s
     assert time.monotonic() >= began + 0.199
     assert post.looked < 100
@@ -165,15 +166,15 @@ def test_what_is_through_after_the_decoding_is_not_taken_in_before_its_end(
     after: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Be it before the machine's clock, of which the rank's may be behind."""
-    monkeypatch.setattr("workbench.mpi.engine.rank.SLACK", 10.0)
+    monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", 10.0)
     post = Letters([(1, 0)])
     engine = master(post, "all", decode_rate=1000.0)
-    engine.zero = engine.logical = time.monotonic() - 0.04
-    end = engine.logical + 0.01
+    engine.clock.start(time.monotonic() - 0.04)
+    end = engine.clock.now + 0.01
     post.arrives = end + after
     engine.handlers[Decode](Decode(10))
-    assert engine.logical == end
-    assert len(engine.inbox) == (after < 0)
+    assert engine.clock.now == end
+    assert len(engine.mailbox.inbox) == (after < 0)
     assert taken(engine, 0) == (1, 0)
 
 
@@ -201,9 +202,9 @@ def test_a_round_with_a_deadline_has_its_time_after_the_master_was_held_up(
     """Between two rounds, that is, where no wait makes up for it; by less than the slack, and by more."""
     engine = master(Workers(), emulate)
     plan, start = engine.setup.plan, engine.learner.start()
-    node = Node(0, plan, ROUNDS, 3, start, lambda: engine.logical - engine.zero)
+    node = Node(0, plan, ROUNDS, 3, start, engine.clock.elapsed)
     for round in range(3):
-        engine.logical -= behind
+        engine.clock.now -= behind
         engine.handlers[Send](Send(node.children, MODEL, round, node.model))
         got, _ = engine.drive(gather(node, round, deadline(0.02), LostChildren()))
         assert got  # all four, unless this test is held up itself
@@ -214,13 +215,13 @@ def test_what_is_due_is_done_when_the_node_waits_and_before_the_model_changes() 
     post = Letters([(1, 0), (2, 0)], [], [(3, 0)])
     engine, done = master(post), list[str]()
     taken(engine, 0)
-    engine.deferred += [lambda: done.append("first"), lambda: done.append("second")]
+    engine.mailbox.deferred += [lambda: done.append("first"), lambda: done.append("second")]
     assert taken(engine, 0) == (2, 0)
     assert not done
     assert taken(engine, 0) == (3, 0)
     assert done == ["first", "second"]
     before = engine.learner.model
-    engine.deferred.append(lambda: done.append(str(engine.learner.model is before)))
+    engine.mailbox.deferred.append(lambda: done.append(str(engine.learner.model is before)))
     engine.handlers[Commit](Commit(0.0, 0))
     assert done[2:] == ["True"]
 
@@ -242,10 +243,10 @@ class Held(Workers):
 def test_who_sends_ahead_and_is_not_heard_of_by_a_deadline_is_waited_for_within_the_slack(
     slack: float, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.mpi.engine.rank.SLACK", slack)
+    monkeypatch.setattr("workbench.mpi.engine.setup.NodeClock.slack", slack)
     engine = master(Held(), "all")
-    node = Node(0, engine.setup.plan, ROUNDS, 3, None, lambda: engine.logical - engine.zero)
-    began = engine.logical
+    node = Node(0, engine.setup.plan, ROUNDS, 3, None, engine.clock.elapsed)
+    began = engine.clock.now
     engine.handlers[Send](Send(node.children, MODEL, 0, engine.learner.start()))
     got, _ = engine.drive(gather(node, 0, deadline(0.02), LostChildren()))
     assert len(got) == taken

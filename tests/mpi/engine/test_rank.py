@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.core.schemes.test_contract import LEAST_SQUARES
-from tests.few import few
+from tests.support.fault_injection import damaging
+from tests.support.sampled_cases import sampled_cases
+from tests.support.specs import LEAST_SQUARES
+from tests.support.strategies import CASES, experiments
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import RealRun, resume, start_real
@@ -106,7 +107,7 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
         assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", few("schemes on ranks", 14, sorted(CASES)))
+@pytest.mark.parametrize("name", sampled_cases("schemes on ranks", 14, sorted(CASES)))
 def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
     own: dict[str, Any] = (
         {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
@@ -145,7 +146,7 @@ def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
     assert same >= e.rounds // 4  # by chance one of 220 is
 
 
-# The model itself overflows; answers do, long after the loss. At every commit one of each kind of program, small.
+# The model itself overflows; answers do, long after the loss. One small case for each kind of program.
 RING = {"algorithm": "ring"}
 LARGE = [
     *[(name, {}, 1e300) for name in ("CR", "CADA", "UMW", "SGD", "RAR")],
@@ -159,7 +160,7 @@ STEPS = [
 
 
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
-@pytest.mark.parametrize(("name", "args", "step", "workers"), few("large steps", 2, STEPS))
+@pytest.mark.parametrize(("name", "args", "step", "workers"), sampled_cases("large steps", 2, STEPS))
 def test_steps_that_are_too_large_end_with_the_simulators_sentence(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:
@@ -196,7 +197,7 @@ def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
+    run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.kinds import quick
+from tests.support.sampled_cases import sampled_cases
+from tests.support.specs import quick
 from workbench.core.base.locks import Lock
 from workbench.core.trace import records
 from workbench.core.trace.layout import RUN_LOCK
@@ -57,7 +57,7 @@ def rounds_written(home: Path) -> list[int]:
 class TestReal:
     pytestmark = mpi
 
-    @pytest.mark.parametrize("turn", few("two starts", 1, range(3)))
+    @pytest.mark.parametrize("turn", sampled_cases("two starts", 1, range(3)))
     def test_of_two_starts_into_one_folder_one_is_refused(self, tmp_path: Path, turn: int) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 30})
         runs, told = both(lambda: start_real(e, folder=tmp_path / "run"))

@@ -17,7 +17,7 @@ from workbench.core.trace.trust import sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters.agent import Agent
 from workbench.mpi.clusters.ssh import Ssh
-from workbench.mpi.running.ownership import cluster_of, owner_of
+from workbench.mpi.running.ownership import cluster_of, ended, owner_of
 
 SMALL: dict[str, Any] = {"scheme": "UMW", "workers": 3, "rounds": 3, "problem_args": {"samples": 30}}
 TASK = {
@@ -203,3 +203,41 @@ def test_a_run_of_ones_own_is_followed_and_gone_on_with_as_ever(home: Path) -> N
     assert follower.wait(60)
     assert run.wait(60)
     assert len(wb.resume("own").result().rounds) == 2000
+
+
+LOCAL = {"kind": "local", "name": "local", "price": None}
+OWNERS: list[dict[str, Any]] = [
+    {}, *({"supervisor": odd} for odd in (None, "x", [1], {}, 1e400, "1" * 5000)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", OWNERS, ids=str)
+def test_a_damaged_owner_is_said_in_a_sentence(words: dict[str, Any], home: Path) -> None:
+    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, **words}))
+    with pytest.raises(SettingError, match=r"owner.json: is damaged \("):
+        owner_of(home)
+
+
+@pytest.mark.parametrize("pid", [0, -1, -(10**30), 10**30])
+def test_no_group_of_processes_counts_as_the_owner(pid: int, home: Path) -> None:
+    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, "supervisor": pid}))
+    found = owner_of(home)
+    assert found is not None
+    assert not found.is_alive
+
+
+END = {"state": "stopped", "error": None, "first": 0, "zero": 0.0, "committers": [0], "dead": {}}
+END |= {"emulate": "all", "clean": True, "setup": 0.0}
+
+
+@pytest.mark.parametrize("name", END)
+def test_a_damaged_end_is_said_in_a_sentence(name: str, home: Path) -> None:
+    for odd in ({"a": 1}, [["x"]], "x"):
+        if name in ("error", "state", "emulate") or (name, odd) == ("dead", {"a": 1}):
+            continue
+        (home / "ended.json").write_text(json.dumps({**END, name: odd}))
+        with pytest.raises(SettingError, match=rf"ended.json: is damaged \('?{name}.* is of the wrong kind"):
+            ended(home)
+    (home / "ended.json").write_text(json.dumps({k: v for k, v in END.items() if k != name}))
+    with pytest.raises(SettingError, match=rf"ended.json: is damaged \('{name}' is missing"):
+        ended(home)

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.fault_injection import damaging
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
 from workbench.core.trace.stream import Stream
@@ -132,7 +133,9 @@ def test_a_stopped_run_goes_on() -> None:
     np.testing.assert_array_equal(trace.rounds["loss"], whole.rounds["loss"])
 
 
-@pytest.mark.parametrize("name", few("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"]))
+@pytest.mark.parametrize(
+    "name", sampled_cases("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"])
+)
 def test_the_noted_arrivals_reproduce_every_model(name: str) -> None:
     args = {"children": 2, "layers": 2, "stragglers": 1} if name == "CR" else {}
     run = start_real(wb.Experiment(**{**SPEC, "scheme": name, "scheme_args": args, "workers": 6}))
@@ -186,7 +189,7 @@ def test_the_share_of_overruns_needs_no_events() -> None:
     assert 0.0 < share <= 1.0
 
 
-@pytest.mark.parametrize("emulate", few("emulated", 1, ["nothing", "delays", "all"]))
+@pytest.mark.parametrize("emulate", sampled_cases("emulated", 1, ["nothing", "delays", "all"]))
 def test_nothing_ends_before_it_begins(emulate: Any) -> None:
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 60})
     events = start_real(e, emulate=emulate).result().events
@@ -219,7 +222,7 @@ def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
     """A header that cannot be trusted does not say which; the answers are here long before they are due."""
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
-    run = start_real(e, message_faults={"3": {"4": "flip"}})
+    run = start_real(e, substitutes=damaging({3: {4: "flip"}}))
     assert run.wait(60.0), "hangs"
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()
@@ -228,7 +231,7 @@ def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
 
 def test_faults_of_an_experiment_really_happen() -> None:
     """Comes last here: it kills the ranks that the others use."""
-    faults = [{"worker": 2, "round": 3, "how": "exit"}, {"worker": 5, "round": 8, "how": "kill"}]
+    faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]
     assert len(trace.rounds) == 25

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.kinds import quick
+from tests.support.sampled_cases import sampled_cases
+from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.trace import records
 from workbench.mpi.launch.task import begun_with, check_begun
@@ -181,7 +181,7 @@ def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on
     assert len(resume(waiting.home).result().rounds) == 200
 
 
-@pytest.mark.parametrize("seconds", few("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
+@pytest.mark.parametrize("seconds", sampled_cases("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
 def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     e = experiment(table(tmp_path / "own.npy", 1.0))
     run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")
@@ -239,7 +239,7 @@ def make_again_empty(home: Path) -> None:
 LOSSES = [cut_rows, remove_rows, cut_models, make_again, make_again_empty]
 
 
-@pytest.mark.parametrize("lose", few("losses in mid-run", 2, LOSSES))
+@pytest.mark.parametrize("lose", sampled_cases("losses in mid-run", 2, LOSSES))
 def test_a_run_that_lost_rounds_on_the_way_is_not_finished(tmp_path: Path, lose: Any) -> None:
     """It said "finished, all 26 rounds" of 30."""
     run = start_real(

@@ -147,7 +147,6 @@ class Measurements(Settings):
         scale = here.typical / here.samples if per_sample is None else per_sample
         block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
         return Replay(
-            kind="replay",
             path=str(self.table()),
             experiment=str(place),
             samples=1.0,

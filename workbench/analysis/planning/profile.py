@@ -202,7 +202,7 @@ def scaled(law: Delays, factor: float) -> Delays:
 
     >>> from workbench.core.contract.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
-    ShiftedExponential(kind='shifted_exponential', fixed=0.0, shift=2.0, rate=2.0, per='worker')
+    ShiftedExponential(fixed=0.0, shift=2.0, rate=2.0, per='worker')
     """
     powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
     changes = {
@@ -214,8 +214,7 @@ def scaled(law: Delays, factor: float) -> Delays:
         changes |= {"scale": law.scale * factor, "samples": law.samples}
     elif isinstance(law, Replay) and law.slope:
         changes["samples"] = law.recorded_samples(np.ones(1)) / factor
-    # All fields set: an experiment that is changed must know the kind.
-    return type(law)(**{**law.model_dump(), **changes})
+    return type(law)(**{**{name: getattr(law, name) for name in type(law).model_fields}, **changes})
 
 
 def unit_of(field: FieldInfo) -> str:

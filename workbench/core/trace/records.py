@@ -51,7 +51,7 @@ MAX_CHECKPOINT_SHARE = (
 SCHEME_CHANGED = "turned"  # how a stretch ends after which the run goes on with another scheme
 WATCH_INTERVAL_S = 0.1  # s between looks at whether somebody watches
 EVENTS_PER_BATCH = 20_000  # events that are handed on at once
-EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
+EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # s for which rounds may wait to be written down together, ...
 LONG_MODEL_BYTES = (
     2**14

@@ -208,7 +208,7 @@ def events_of(trace: Trace, round: int) -> Round:
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
-    dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
+    dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
     return Round(plan, rows, start, float(times[round]) - start, dead)
 
 

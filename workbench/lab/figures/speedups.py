@@ -125,6 +125,14 @@ def abscissa(trace: Trace, x: str) -> Array:
     return values if x == "time" else np.cumsum(values)
 
 
+def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
+    """Return a run's curve, where the metric was evaluated; as it is where that is nowhere."""
+    xs, ys = abscissa(trace, x), column(trace, metric)
+    losses = np.asarray(trace.columns.get("loss", ys), dtype=float)
+    there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined before the model has moved
+    return (xs[there], ys[there]) if there.any() else (xs, ys)
+
+
 def check_target(target: float) -> None:
     """Refuse what no metric can reach."""
     check_kind("target", target, float)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support import stochastic_problem
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.types import Array
 
-DRAWN = f"{Path(__file__).parents[3] / 'drawing.py'}:DrawnArgs"
+DRAWN = f"{Path(stochastic_problem.__file__)}:DrawnArgs"
 CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]  # as weights
 STEP = 1e-3
 EARLIER: dict[str, tuple[dict[str, Any], int]] = {  # numbers; by how many commits a job's model is older

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, FEW_TIMES, experiments
+from tests.support.strategies import CASES, TIED_STEP_TIMES, experiments
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayStream, ShiftedExponential
 from workbench.core.engine.timeline import Timeline
@@ -71,7 +71,7 @@ def test_errors_are_those_of_sets_drawn_at_random(law: dict[str, Any], link: dic
     [
         (CONSTANT, LINKS[1]),
         ({"kind": "markov"}, LINKS[2]),
-        ({"kind": "replay", "path": str(FEW_TIMES), "samples": 1.0}, LINKS[3]),
+        ({"kind": "replay", "path": str(TIED_STEP_TIMES), "samples": 1.0}, LINKS[3]),
     ],
 )
 def test_every_worker_is_waited_for_equally_often(law: dict[str, Any], link: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
+from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.problems.data import DataError, load
 
 Matrix = NDArray[np.float64]
@@ -83,7 +83,7 @@ def sorted_rows(table: Matrix) -> Matrix:
     return table[np.lexsort(table.T)]
 
 
-@pytest.mark.parametrize(("suffix", "write"), few("written", 3, WRITERS))
+@pytest.mark.parametrize(("suffix", "write"), sampled_cases("written", 3, WRITERS))
 @given(table=tables)
 def test_what_is_written_is_loaded(
     folder: Path, suffix: str, write: Callable[[Path, Matrix], None], table: Matrix

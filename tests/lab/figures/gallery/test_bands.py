@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.gallery.conftest import RATES
+from tests.support.figure_runs import RATES
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import bands, convergence_bands, scheme_style

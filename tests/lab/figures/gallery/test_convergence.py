@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import convergence

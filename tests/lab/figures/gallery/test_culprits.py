@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.lab.figures.gallery.culprits import MOST
 from workbench.lab.figures.style import GREY, VERMILLION

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tests.lab.figures.every import runs
+from tests.support.every_figure import runs
 from workbench.analysis.tables.importance import importance as shares
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.card import LATE
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures.gallery.lateness import MOST

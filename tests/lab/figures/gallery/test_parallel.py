@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab.figures.every import runs
+from tests.support.every_figure import runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import parallel
 

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import round_times, scheme_style
 

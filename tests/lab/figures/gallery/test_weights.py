@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.lab.figures.decoding import decode_weights
 
 TREE = {"children": 3, "layers": 2, "stragglers": 1}

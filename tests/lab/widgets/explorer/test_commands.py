@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core.presets.others import others
 from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import receives, types
+from tests.support.widget_messages import receives, types
 from workbench.core.running.start import ENGINES
 from workbench.lab.figures.decoding import decode_weights
 from workbench.lab.widgets.explorer import tabs

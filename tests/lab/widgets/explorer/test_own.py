@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.cells import CELL
-from tests.lab.widgets.page import types
+from tests.support.notebook_cells import CELL
+from tests.support.widget_messages import types
 from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Exponential

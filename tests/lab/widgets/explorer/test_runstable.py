@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 import workbench as wb
+from tests.core.trace.foreign import forged
 from workbench.analysis.tables.about import keep
 from workbench.core.running.run import Run
 from workbench.lab.widgets.explorer import runsgrid, runstable
@@ -165,6 +167,29 @@ def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trac
     assert "holds no run on real processes" in bad(table)
 
 
+def test_a_folder_that_names_code_is_run_once_it_is_trusted(
+    traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    mine, ran = tmp_path / "mine.py", tmp_path / "ran"
+    text = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\n"
+    mine.write_text(f"{text}Path({str(ran)!r}).touch()\nclass Half(UMW):\n    name = 'HalfOfATable'\n")
+    spec = keep(traces[0], tmp_path / "runs", "one") / "spec.json"
+    words = {**json.loads(spec.read_text()), "scheme": f"{mine}:Half", "scheme_args": {}}
+    spec.write_text(json.dumps(words))
+    forged(spec.parent)
+    table = RunsTable(tmp_path / "runs")
+    assert table.wait(30)
+    table.mark("one")
+    table.rerun()
+    assert "names code" in bad(table)
+    assert not ran.exists()
+    table.trust.value = True
+    table.rerun()
+    assert table.live.wait(60)
+    assert (ran.exists(), table.trust.value) == (True, False)
+
+
 def test_going_on_is_shown_where_the_desk_says(
     traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +197,7 @@ def test_going_on_is_shown_where_the_desk_says(
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     assert table.wait(30)
     gone: list[Any] = []
-    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(runstable, "resume", lambda folder, trust: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import types
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError
 from workbench.core.presets.others import others
 from workbench.lab.widgets.forms.controls import Controls, preset_of, preset_titles

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.lab.widgets.page import types
+from tests.support.widget_messages import types
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.lab.widgets.forms.fields import Field, fields_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import View, receives
+from tests.support.widget_messages import View, receives
 from workbench.core.running.run import Rows, Run, recorded
 from workbench.lab.widgets import LivePlot
 from workbench.lab.widgets.plots import liveplot

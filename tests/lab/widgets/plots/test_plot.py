@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 import workbench as wb
-from tests.lab.widgets.page import receives
+from tests.support.widget_messages import receives
 from workbench.lab.widgets import Player, Plot
 from workbench.lab.widgets.assets import library, script, style
 from workbench.lab.widgets.plots.plot import low

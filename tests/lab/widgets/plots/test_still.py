@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import receives
+from tests.support.widget_messages import receives
 from workbench.analysis.tables.status import write_plan
 from workbench.lab.widgets.assets import style
 from workbench.lab.widgets.plots import plot as still

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from tests.lab.widgets.page import receives
+from tests.support.widget_messages import receives
 from workbench.core.running.run import Run
 from workbench.core.trace.stream import TO_COME, Stream
 from workbench.lab.widgets import Rounds, StreamPlot, stream

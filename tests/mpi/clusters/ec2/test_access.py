@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.mpi.clusters.hosts import HOME
+from tests.support.clusters.ssh_hosts import HOME
 from workbench.core.base.errors import ClusterError
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import prices
@@ -197,7 +197,7 @@ ANSWERED = [  # what is read of an answer while machines are started
 ]
 
 
-@pytest.mark.parametrize(("operation", "key"), few("answers of EC2", 3, ANSWERED))
+@pytest.mark.parametrize(("operation", "key"), sampled_cases("answers of EC2", 3, ANSWERED))
 def test_an_answer_that_lacks_something_leaves_nothing(ec2_world: World, operation: str, key: str) -> None:
     lacks = Lacking(ec2_world, operation, key)
     with pytest.raises(ClusterError, match=r"AWS cannot be asked|is not as closed"):

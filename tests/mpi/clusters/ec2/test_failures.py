@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access
-from workbench.mpi.clusters.ec2 import fleet
+from workbench.mpi.clusters.ec2 import fleet, launch
 from workbench.mpi.clusters.ec2.aws import client
 
 __all__ = ["ec2_world", "moto"]
@@ -67,7 +67,7 @@ def broken(world: World, number: int, after: bool, error: BaseException) -> None
 ERRORS = (refusal("InternalError"), KeyboardInterrupt(), ConnectionClosedError(endpoint_url="EC2"))
 
 
-@pytest.mark.parametrize("seed", few("places", 1, range(2)))  # every place: below
+@pytest.mark.parametrize("seed", sampled_cases("places", 1, range(2)))  # every place: below
 def test_a_failure_at_a_drawn_place_leaves_nothing(ec2_world: World, seed: int) -> None:
     draw = random.Random(seed)
     broken(ec2_world, draw.randrange(places(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
@@ -83,7 +83,7 @@ def test_a_failure_at_every_place_leaves_nothing(ec2_world: World) -> None:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    few(
+    sampled_cases(
         "answers lost",
         2,
         [
@@ -108,7 +108,7 @@ def test_what_was_made_is_gone_though_its_answer_never_arrived(
 
 @pytest.mark.parametrize(
     ("code", "help"),
-    few(
+    sampled_cases(
         "refusals",
         2,
         [
@@ -131,7 +131,9 @@ def test_the_last_machines_are_refused(
     assert ec2_world.count() == NOTHING
 
 
-@pytest.mark.parametrize("name", few("a new group", 1, ["RunInstances", "AuthorizeSecurityGroupIngress"]))
+@pytest.mark.parametrize(
+    "name", sampled_cases("a new group", 1, ["RunInstances", "AuthorizeSecurityGroupIngress"])
+)
 def test_a_group_that_ec2_has_not_heard_of_everywhere(ec2_world: World, name: str) -> None:
     Once(ec2_world, 0, refusal("InvalidGroup.NotFound", name), name)
     ec2_world.cluster().up()
@@ -166,7 +168,7 @@ def told(world: World, change: Any) -> None:
 
 
 def test_machines_that_do_not_come_up_in_time(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "PATIENCE", 0.0)
+    monkeypatch.setattr(launch, "PATIENCE", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending")))
     with pytest.raises(ClusterError, match="0 of 4 are up after"):
         ec2_world.cluster().up()
@@ -187,7 +189,7 @@ def test_machines_that_end_while_starting(ec2_world: World) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    few(
+    sampled_cases(
         "not closed",
         1,
         [
@@ -204,7 +206,9 @@ def test_machines_that_are_not_closed_are_not_kept(ec2_world: World, change: Any
     assert ec2_world.count() == NOTHING
 
 
-@pytest.mark.parametrize("lacking", few("not ending", 1, ["InstanceInitiatedShutdownBehavior", "UserData"]))
+@pytest.mark.parametrize(
+    "lacking", sampled_cases("not ending", 1, ["InstanceInitiatedShutdownBehavior", "UserData"])
+)
 def test_machines_that_would_not_end_themselves_are_not_kept(ec2_world: World, lacking: str) -> None:
     def after(name: str, answer: dict[str, Any]) -> None:
         if lacking in answer:
@@ -249,7 +253,7 @@ def test_machines_that_were_up_before_outlive_a_failure(ec2_world: World) -> Non
     assert "clusters/lab/key" in ec2_world.files()
 
 
-@pytest.mark.parametrize("number", few("signals", 1, [signal.SIGTERM, signal.SIGHUP]))
+@pytest.mark.parametrize("number", sampled_cases("signals", 1, [signal.SIGTERM, signal.SIGHUP]))
 def test_a_closed_terminal_leaves_nothing_even_with_ctrl_c_while_it_cleans_up(
     ec2_world: World, number: int
 ) -> None:
@@ -286,7 +290,8 @@ def test_a_group_that_machines_still_hold_on_to_is_tried_again(ec2_world: World)
 
 
 @pytest.mark.parametrize(
-    "operation", few("what is left", 1, ["TerminateInstances", "DeleteSecurityGroup", "DeleteKeyPair"])
+    "operation",
+    sampled_cases("what is left", 1, ["TerminateInstances", "DeleteSecurityGroup", "DeleteKeyPair"]),
 )
 def test_down_says_what_is_left_and_why(ec2_world: World, operation: str) -> None:
     cluster = ec2_world.cluster()

@@ -17,8 +17,8 @@ import yaml
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.sampled_cases import sampled_cases
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
@@ -102,12 +102,12 @@ def test_what_is_started_is_closed_and_ends_itself(ec2_world: World) -> None:
         assert words.get("CreditSpecification") == (None if part == "head" else {"CpuCredits": "standard"})
     for volume in ec2_world.ec2.describe_volumes()["Volumes"]:
         assert tags(volume)[CLUSTER] == "ada/lab"
-    group = cluster.fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = cluster.fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "203.0.113.7/32")
     }
     assert "0.0.0.0/0" not in repr(group["IpPermissions"])
-    assert len(cluster.fleet._all("describe_key_pairs", "KeyPairs")) == 1
+    assert len(cluster.fleet.tagged("describe_key_pairs", "KeyPairs")) == 1
 
 
 def test_user_data_end_the_machine_let_the_head_in_and_hold_its_host_key(ec2_world: World) -> None:
@@ -158,7 +158,7 @@ def test_up_again_starts_nothing_and_asks_nothing(ec2_world: World, monkeypatch:
     assert len(calls(ec2_world, "RunInstances")) == started
     assert notes(ec2_world) == before
     ec2_world.cluster(ssh_from="198.51.100.9/32").up()  # the laptop has another address today
-    group = ec2_world.cluster().fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = ec2_world.cluster().fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "198.51.100.9/32")
     }
@@ -246,7 +246,7 @@ def test_spot_requests_carry_the_tag(ec2_world: World) -> None:
     assert "spot-instances-request" in {each["ResourceType"] for each in workers["TagSpecifications"]}
 
 
-@pytest.mark.parametrize("typed", few("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
+@pytest.mark.parametrize("typed", sampled_cases("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
 def test_nothing_starts_without_the_typed_name(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, PRICES, REGION, World, ec2_world, moto
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, PRICES, REGION, World, ec2_world, moto
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi import clusters

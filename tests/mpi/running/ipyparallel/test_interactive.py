@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -263,7 +264,9 @@ def test_engines_apart_are_refused(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     with (
-        ipyparallel.Cluster(n=2, log=keeping.no_progress(), profile_dir=str(tmp_path)) as client,
+        ipyparallel.Cluster(
+            n=2, log=logging.Logger("engines", logging.CRITICAL + 1), profile_dir=str(tmp_path)
+        ) as client,
         pytest.raises(SettingError, match="2 engines, 1 in the MPI world of the first"),
     ):
         wb.interactive(1, client=client)
@@ -306,7 +309,11 @@ def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: 
     config = keeping.settings(4, str(tmp_path))
     config.MPIEngineSetLauncher.mpi_args = []
     cluster = ipyparallel.Cluster(
-        engines="mpi", n=4, config=config, log=keeping.no_progress(), profile_dir=str(tmp_path)
+        engines="mpi",
+        n=4,
+        config=config,
+        log=logging.Logger("engines", logging.CRITICAL + 1),
+        profile_dir=str(tmp_path),
     )
     cluster.start_cluster_sync()
     try:

@@ -23,6 +23,8 @@ from workbench.lab.widgets.callbacks import (
     row,
     seen,
     sentence,
+    trust_box,
+    trusted,
 )
 from workbench.lab.widgets.explorer.runsgrid import RESULTS, Line
 from workbench.lab.widgets.explorer.runsviews import MOST, RunsViews, experiment_in
@@ -91,7 +93,9 @@ class RunsTable(RunsViews):
         answers = self._button("Delete for good", self.delete), self._button("Cancel", self.forget)
         self.confirm = row(self.question, *answers)
         self.forget()
-        return w.VBox([row(*(self._button(words, *how) for words, how in offered.items())), self.confirm])
+        self.trust = trust_box("selected runs")
+        buttons = [self._button(words, *how) for words, how in offered.items()]
+        return w.VBox([row(*buttons, self.trust), self.confirm])
 
     def _button(self, words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
         """A button; what an earlier one complained about is over."""
@@ -116,13 +120,14 @@ class RunsTable(RunsViews):
     @guarded
     def rerun(self) -> None:
         """Start the experiments of the selected runs again; they are shown as they go on."""
-        self._show([_again(row) for row in self._some(MOST)])
+        rows, trust = self._some(MOST), trusted(self.trust)
+        self._show([_again(row, trust) for row in rows])
 
     @guarded
     def resume(self) -> None:
         """Go on with the selected run."""
         (line,) = self._some(1)
-        self._show([resume(line["folder"])])
+        self._show([resume(line["folder"], trust=trusted(self.trust))])
         self._say(f"goes on in {line['folder']}")
 
     @guarded
@@ -210,7 +215,9 @@ class RunsTable(RunsViews):
         self._say(f"{len(rows):,} runs written: {found.export(path, self.form.value).absolute()}")
 
 
-def _again(line: Line) -> Run:
+def _again(line: Line, trust: bool) -> Run:
     """Run it again, where what its folder names may be run."""
-    with runnable(f) if (f := Path(line["folder"])).is_dir() else nullcontext(experiment_in(line)) as e:
+    with (
+        runnable(f, trust) if (f := Path(line["folder"])).is_dir() else nullcontext(experiment_in(line)) as e
+    ):
         return start(e, line["engine"])

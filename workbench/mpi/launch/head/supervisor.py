@@ -249,4 +249,7 @@ def _die_enclosed() -> None:
 
 
 if __name__ == "__main__":
-    Supervisor(Path(sys.argv[1])).run()
+    supervisor = Supervisor(Path(sys.argv[1]))
+    supervisor.run()
+    if supervisor.ending.is_set():  # as from a shell: batch systems see that it was ended from outside
+        sys.exit(128 + signal.SIGTERM)
