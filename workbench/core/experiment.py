@@ -259,20 +259,15 @@ class Experiment(Settings):
                 vars(copy).pop(made, None)
         return copy
 
-    def adaptive_controller(self, emulated: bool = True, **more: Any) -> AdaptiveController:
-        """What re-plans a run of it, from the scheme that it names on.
-
-        `emulated`: links are as the experiment has them; else what messages take is only measured. `more`: see
-        `AdaptiveController`.
-        """
+    def adaptive_controller(self) -> AdaptiveController:
+        """Return what re-plans a run of it, from the scheme that it names on."""
         samples, floats = self.shape()
         self._steerable(samples)
         own = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
-        link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
         return AdaptiveController(
-            configurations_of(own, self.problem), self.rounds, link, floats, rate, row, **more
+            configurations_of(own, self.problem), self.rounds, self.line, floats, self.decode_rate, row
         )
 
     def build_problem(self) -> Problem:

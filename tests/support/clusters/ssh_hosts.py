@@ -163,10 +163,6 @@ class Host:
         """Take the link down."""
         call("ip", "link", "set", self.link, "down")
 
-    def mend(self) -> None:
-        """Bring the link up again."""
-        call("ip", "link", "set", self.link, "up")
-
     def power_off(self) -> None:
         """Disconnect the host from the network for good."""
         self.cut()

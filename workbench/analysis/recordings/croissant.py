@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from mlcroissant import DataType, Extract, Field, FileObject, Metadata, RecordSet, Source
-
 ENDINGS = {".csv": "text/csv", ".parquet": "application/x-parquet"}
-COLUMNS = {  # of the table that is written: type and description
-    "recording": (DataType.TEXT, "the job that was recorded"),
-    "worker": (DataType.TEXT, "the worker that took the time"),
-    "step": (DataType.INTEGER, "the step"),
-    "seconds": (DataType.FLOAT, "the worker's time in that step, in {units}"),
+COLUMNS = {  # of the table that is written: type of schema.org, and description
+    "recording": ("Text", "the job that was recorded"),
+    "worker": ("Text", "the worker that took the time"),
+    "step": ("Integer", "the step"),
+    "seconds": ("Float", "the worker's time in that step, in {units}"),
 }
 
 
@@ -23,10 +21,13 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
     """Describe a file that holds a recording, and where the recording is from.
 
     `source`: of the recording; `units`: of its times; `file`: its name; `content`: its bytes.
+    Needs the extra `metadata`.
 
     >>> described({"name": "mine"}, "s", "mine.csv", b"")["recordSet"][0]["field"][3]["name"]
     'seconds'
     """
+    from mlcroissant import Extract, Field, FileObject, Metadata, RecordSet, Source
+
     where, licence = source.get("where", ""), source.get("licence")
     words = ["recorded times of workers, by step", source.get("title", ""), where]
     fields = [
@@ -34,7 +35,7 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
             id=f"times/{column}",
             name=column,
             description=text.format(units=units),
-            data_types=[kind],
+            data_types=[f"https://schema.org/{kind}"],
             source=Source(file_object=file, extract=Extract(column=column)),
         )
         for column, (kind, text) in COLUMNS.items()

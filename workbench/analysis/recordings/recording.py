@@ -16,6 +16,7 @@ import pandas as pd
 from workbench.analysis.planning.laws import laws_of
 from workbench.analysis.planning.profile import scaled
 from workbench.analysis.recordings.card import Card, habits, whole
+from workbench.analysis.recordings.croissant import described
 from workbench.core.base.extras import not_installed
 from workbench.core.base.files import atomic_write
 from workbench.core.base.formulas import to_csv
@@ -217,10 +218,9 @@ class Recording:
         path = path_of(file, "file")
         check_ending(path, (".csv", ".parquet"), "file")
         try:
-            from workbench.analysis.recordings.croissant import described
+            return described(self.source, self.units, str(file), self._packed(path.suffix))
         except ImportError as error:
             raise not_installed("Recording.croissant", error) from None
-        return described(self.source, self.units, str(file), self._packed(path.suffix))
 
     def write(self, path: str | Path) -> Path:
         """Write a table that "replay" and `wb.traces.load` read: worker, step, seconds, ..., as .csv or .parquet."""

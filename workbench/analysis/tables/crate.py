@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mimetypes
 import shutil
 import stat
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from rocrate.model import ContextEntity, File
 from rocrate.rocrate import ROCrate
 
+from workbench.analysis.tables.exports import is_number
 from workbench.core.base.settings import SettingError
 from workbench.core.base.version import __version__
 from workbench.core.trace.layout import EVENTS, FILES, MODEL, ROUNDS, RUN, SPEC
@@ -24,13 +24,19 @@ _DESCRIPTIONS = {
     EVENTS: "one row per computation and message",
     MODEL: "final parameters",
 }
+_TYPES = {
+    ".parquet": "application/vnd.apache.parquet",
+    ".json": "application/json",
+    ".npy": "application/octet-stream",
+}
 
 
 def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequence[str]) -> None:
     """Copy the runs into a folder that becomes `target`, and describe them there."""
     crate = ROCrate(version="1.1")
     done = [row for row in rows if row["state"] == "done"]
-    crate.name, crate.license = target.name, "not stated"
+    crate.name = target.name
+    crate.root_dataset["license"] = "not stated"
     crate.description = (
         f"{len(done)} runs of straggler-tolerant gradient aggregation: settings, rounds, events, models."
     )
@@ -49,7 +55,7 @@ def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequ
         for path in sorted(path for path in (folder / place).rglob("*") if path.is_file()):
             run.append_to("hasPart", _file(crate, path, path.relative_to(folder).as_posix()))
         for name, value in row.items():
-            if name in settings or (isinstance(value, int | float) and not isinstance(value, bool)):
+            if name in settings or is_number(value):
                 pair = {"@type": "PropertyValue", "name": name, "value": value}
                 run.append_to("variableMeasured", crate.add(ContextEntity(crate, f"#{place}{name}", pair)))
         made = {"name": f"run of {row.get('scheme', 'a scheme')}"}
@@ -61,7 +67,7 @@ def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequ
 
 def _file(crate: ROCrate, path: Path, name: str) -> Any:
     words = {"name": path.name, "contentSize": str(path.stat().st_size)}
-    words["encodingFormat"] = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    words["encodingFormat"] = _TYPES.get(path.suffix, "text/plain")
     words |= {"description": _DESCRIPTIONS[path.name]} if path.name in _DESCRIPTIONS else {}
     return crate.add(File(crate, dest_path=name, properties=words))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,10 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_FOLDERS = ("mlflow", "ro-crate")
+_FOLDERS = {  # form: module that writes it, imported only then, as it needs an extra
+    "mlflow": "workbench.analysis.tables.mlflow_database",
+    "ro-crate": "workbench.analysis.tables.crate",
+}
 
 
 def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequence[str] = ()) -> Path:
@@ -37,11 +42,7 @@ def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequ
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(target, new=True) as folder:
         try:
-            if form == "mlflow":
-                from workbench.analysis.tables.mlflow_database import write
-            else:
-                from workbench.analysis.tables.crate import write
-            write(folder, target, list(_rows(table)), settings)
+            import_module(_FOLDERS[form]).write(folder, target, list(_rows(table)), settings)
         except ImportError as error:
             raise not_installed(f"export to {form}", error) from None
     return target
@@ -54,3 +55,8 @@ def _rows(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _empty(value: Any) -> bool:
     return value is None or value == "" or value != value or type(value).__name__ == "NAType"
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value of the table is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import re
 import time
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.analysis.tables.exports import is_number
 from workbench.core.trace.trace import Trace
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # set before MLflow is imported: send nothing
@@ -64,17 +64,12 @@ def _tags(row: dict[str, Any]) -> dict[str, str]:
 def _metrics(row: dict[str, Any], settings: Sequence[str]) -> dict[str, list[float]]:
     """Return the row's numbers, and the columns of rounds of a run that is done."""
     found = {
-        _key(name): [float(value)] for name, value in row.items() if name not in settings and number(value)
+        _key(name): [float(value)] for name, value in row.items() if name not in settings and is_number(value)
     }
     if row["state"] == "done":
         columns = Trace.load(row["folder"]).columns
         found |= {f"{_ROUNDS}/{_key(name)}": list(map(float, column)) for name, column in columns.items()}
     return found
-
-
-def number(value: Any) -> bool:
-    """Return whether a value of the table is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _key(name: str) -> str:

@@ -17,7 +17,7 @@ import workbench as wb
 from tests.core.trace.foreign import forged
 from workbench.analysis.tables.about import keep
 from workbench.core.running.run import Run
-from workbench.lab.widgets.explorer import runstable
+from workbench.lab.widgets.explorer import runsgrid, runstable
 from workbench.lab.widgets.explorer.runstable import RunsTable
 
 SMALL = wb.baselines(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
@@ -32,7 +32,7 @@ def traces() -> list[wb.Trace]:
 def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
     for trace in traces:
         keep(trace, tmp_path, trace.label)
-    monkeypatch.setattr(runstable, "SOON", 30.0)  # however slow the machine is: all is read at once
+    monkeypatch.setattr(runsgrid, "SOON", 30.0)  # however slow the machine is: all is read at once
     return RunsTable(tmp_path)
 
 
@@ -243,16 +243,16 @@ def test_runs_table_shows_rows_while_reading(
     table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Event()
-    read = runstable.LazyRuns.__iter__
+    read = runsgrid.LazyRuns.__iter__
 
-    def slowly(reading: runstable.LazyRuns) -> Iterator[int]:
+    def slowly(reading: runsgrid.LazyRuns) -> Iterator[int]:
         for count in read(reading):
             yield count
             if count == 3:
                 assert gate.wait(30)
 
-    monkeypatch.setattr(runstable.LazyRuns, "__iter__", slowly)
-    monkeypatch.setattr(runstable, "SOON", 0.0)
+    monkeypatch.setattr(runsgrid.LazyRuns, "__iter__", slowly)
+    monkeypatch.setattr(runsgrid, "SOON", 0.0)
     other = RunsTable(tmp_path)
     while not (len(other.runs) and other.bar.value):
         assert not other.wait(0.01)
