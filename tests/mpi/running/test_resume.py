@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
+from tests.core.trace.foreign import forged
 from tests.few import few
 from tests.kinds import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
@@ -61,18 +62,19 @@ def test_a_changed_spec_is_refused_with_what_changed_and_put_back_it_goes_on(tmp
     run = stopped(experiment(data), tmp_path / "run")
     spec = run.home / "spec.json"
     before, kept = contents(run.home), spec.read_text()
-    for name, change in [
+    for says, change in [
         ("optimiser_args.step = 0.02, and the run began with 0.01", {"optimiser_args": {"step": 0.02}}),
         ("rounds = 300, and the run began with 200", {"rounds": 300}),
         ("scheme = 'SGD', and the run began with 'UMW'", {"scheme": "SGD"}),
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # the checkpoint alone has to tell
-        with pytest.raises(wb.SettingError, match=name):
+        for name in ("run.json", "SHA256SUMS"):  # the checkpoint alone has to tell
+            (run.home / name).unlink(missing_ok=True)
+        with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()
     spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
-    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "SHA256SUMS")}
+    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "run.json", "SHA256SUMS")}
     assert now == {k: v for k, v in before.items() if k in now}
     assert len(resume(run.home).result().rounds) == 200
 
@@ -119,7 +121,7 @@ def test_a_checkpoint_of_an_older_version_goes_on(tmp_path: Path) -> None:
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
     path.write_bytes(to_bytes({k: v for k, v in held.items() if k != "sum" and not k.startswith("begun_")}))
-    for name in ("SHA256SUMS", ".lock"):
+    for name in ("run.json", "SHA256SUMS", ".lock"):
         (run.home / name).unlink()
     assert len(resume(run.home).result().rounds) == 200
 
@@ -128,7 +130,8 @@ def test_a_checkpoint_of_an_older_version_goes_on(tmp_path: Path) -> None:
 def test_missing_rounds_are_refused_and_nothing_is_touched(tmp_path: Path, name: str) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / name
-    (run.home / "SHA256SUMS").unlink()
+    for each in ("run.json", "SHA256SUMS"):
+        (run.home / each).unlink()
     path.write_bytes(path.read_bytes()[:-9])
     before = contents(run.home)
     with pytest.raises(
@@ -262,11 +265,11 @@ def test_a_run_that_lost_rounds_on_the_way_is_not_finished(tmp_path: Path, lose:
 
 
 def test_a_trace_that_is_shorter_than_its_run_is_damaged(tmp_path: Path) -> None:
-    """Also where no hashes say so."""
+    """Also where the hashes do not say so."""
     folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
     rounds = pd.read_parquet(folder / "rounds.parquet")
     rounds[:7].to_parquet(folder / "rounds.parquet")
-    (folder / "SHA256SUMS").unlink()
+    forged(folder)
     with pytest.raises(wb.SettingError, match=r"rounds.parquet has 7 of 10 rounds"):
         wb.Trace.load(folder)
     (row,) = wb.runs(tmp_path).table.to_dict("records")

@@ -121,7 +121,7 @@ def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: i
 def private_folder(path: Path, fix: bool = True) -> Path:
     """Make a folder, and those above it, that nobody else may enter, whatever the umask.
 
-    `mend`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
+    `fix`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
     Without it, only one that anybody may write into is refused.
 
     Raises OSError where it cannot be made, and `SettingError` where somebody else could put files there.
@@ -184,13 +184,13 @@ def made_cache_folder(name: str) -> Path:
     return writable_folder(cache_folder(name), "XDG_CACHE_HOME")
 
 
-def writable_folder(folder: Path, variable: str, mend: bool = True) -> Path:
+def writable_folder(folder: Path, variable: str, fix: bool = True) -> Path:
     """Make a private folder and check that it can be written; `variable` is the one that chooses another place.
 
     Raises `SettingError`, one sentence: the folder, the reason, and the remedy.
     """
     try:
-        private_folder(folder, mend)
+        private_folder(folder, fix)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         probe = temporary_name(folder / "probe")
