@@ -184,13 +184,13 @@ def made_cache_folder(name: str) -> Path:
     return writable_folder(cache_folder(name), "XDG_CACHE_HOME")
 
 
-def writable_folder(folder: Path, variable: str, fix: bool = True) -> Path:
+def writable_folder(folder: Path, variable: str) -> Path:
     """Make a private folder and check that it can be written; `variable` is the one that chooses another place.
 
     Raises `SettingError`, one sentence: the folder, the reason, and the remedy.
     """
     try:
-        private_folder(folder, fix)
+        private_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         probe = temporary_name(folder / "probe")
