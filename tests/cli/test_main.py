@@ -281,7 +281,7 @@ def test_code_that_a_file_names_is_run_with_trust_only(
         assert "names code" in done.output or "names code" in str(done.exception), done.output
         assert not Path("ran").exists()
     Path("problem.yaml").write_text("problem: numpy\nproblem_args: {loss_and_gradient: 'mine.py:Half'}\n")
-    done = CliRunner().invoke(cli, ["plan", "lab.json", "problem.yaml"])
+    done = CliRunner().invoke(cli, ["plan", "lab.json", "problem.yaml", "--effort", "0"])
     assert "names code" in done.output or "names code" in str(done.exception), done.output
     assert not Path("ran").exists()
     assert CliRunner().invoke(cli, ["forecast", "spec.yaml", "--trust"]).exit_code == 0

@@ -15,7 +15,7 @@ from workbench.analysis.planning.quantities import INEXACT, quantity_of
 from workbench.cli.show import TRUST
 from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import check_ending, check_writable
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import Description, Experiment
 
 if TYPE_CHECKING:
     from workbench.analysis.planning.advice import Advice, Choice
@@ -123,6 +123,8 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     if spec is None:
         return {}
     e = Experiment.read(spec, trust)
+    if isinstance(e, Description):
+        raise e.error
     names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
     said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from tests.support.foreign_folders import forged
 from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables.about import delete
 from workbench.analysis.tables.rows import settings_of
@@ -185,7 +186,7 @@ def test_runs_table_with_one_unreadable_file(
         folder = traces[1].save(tmp_path / f"odd{i}")
         (folder / name).write_text(text)
         if not sums:
-            (folder / "SHA256SUMS").unlink()
+            forged(folder)
     (tmp_path / "sweep.json").write_text('{"runs": [["a"], 3, {"x": 1}, "z"]}')
     runs = wb.runs(tmp_path, target=0.1)
     table = runs.table.set_index("run")

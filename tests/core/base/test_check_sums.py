@@ -143,8 +143,7 @@ class TestReal:
         self, tmp_path: Path, real: Path, field: int, value: int
     ) -> None:
         """It used to wait for ever for an answer that a worker never sends."""
-        folder = shutil.copytree(real, tmp_path / "run")
-        (folder / SUMS).unlink()
+        folder = older(shutil.copytree(real, tmp_path / "run"))
         log = np.fromfile(folder / "arrivals" / "0.i64", dtype=np.int64).reshape(-1, 3)
         log[log[:, 0] == 2, field] = value
         log.tofile(folder / "arrivals" / "0.i64")

@@ -85,7 +85,7 @@ def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
 def test_too_few_open_files_of_a_host_are_in_the_table(two: Hosts) -> None:
     second = two.hosts[1]
     wrapper = second.home / "python"
-    wrapper.write_text(f'#!/bin/sh\nulimit -n 40\nexec {sys.executable} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nulimit -n 32\nexec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
     plain = two.hosts[0].home / "python"
     plain.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -94,7 +94,7 @@ def test_too_few_open_files_of_a_host_are_in_the_table(two: Hosts) -> None:
     assert done.exit_code == 1, done.output
     (line,) = [line for line in done.stdout.splitlines() if second.address in line]
     assert "open files" in line
-    assert "40 at most" in line
+    assert "32 at most" in line
     assert "raise ulimit -n there" in line
 
 

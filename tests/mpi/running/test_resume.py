@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
+from tests.support.foreign_folders import forged
 from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
@@ -61,18 +62,19 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
     run = stopped(experiment(data), tmp_path / "run")
     spec = run.home / "spec.json"
     before, kept = contents(run.home), spec.read_text()
-    for name, change in [
+    for says, change in [
         ("optimiser_args.step = 0.02, and the run began with 0.01", {"optimiser_args": {"step": 0.02}}),
         ("rounds = 300, and the run began with 200", {"rounds": 300}),
         ("scheme = 'SGD', and the run began with 'UMW'", {"scheme": "SGD"}),
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # only the checkpoint can reveal it
+        for each in ("run.json", "SHA256SUMS"):  # only the checkpoint can reveal it
+            (run.home / each).unlink(missing_ok=True)
         with pytest.raises(wb.SettingError, match=name):
             resume(run.home).result()
     spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
-    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "SHA256SUMS")}
+    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "run.json", "SHA256SUMS")}
     assert now == {k: v for k, v in before.items() if k in now}
     assert len(resume(run.home).result().rounds) == 200
 
@@ -119,7 +121,7 @@ def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
     path.write_bytes(to_bytes({k: v for k, v in held.items() if k != "sum" and not k.startswith("begun_")}))
-    for name in ("SHA256SUMS", ".lock"):
+    for name in ("run.json", "SHA256SUMS", ".lock"):
         (run.home / name).unlink()
     assert len(resume(run.home).result().rounds) == 200
 
@@ -128,7 +130,8 @@ def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
 def test_resume_refuses_missing_rounds(tmp_path: Path, name: str) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / name
-    (run.home / "SHA256SUMS").unlink()
+    for each in ("run.json", "SHA256SUMS"):
+        (run.home / each).unlink()
     path.write_bytes(path.read_bytes()[:-9])
     before = contents(run.home)
     with pytest.raises(
@@ -266,7 +269,7 @@ def test_load_refuses_a_trace_shorter_than_its_run(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
     rounds = pd.read_parquet(folder / "rounds.parquet")
     rounds[:7].to_parquet(folder / "rounds.parquet")
-    (folder / "SHA256SUMS").unlink()
+    forged(folder)
     with pytest.raises(wb.SettingError, match=r"rounds.parquet has 7 of 10 rounds"):
         wb.Trace.load(folder)
     (row,) = wb.runs(tmp_path).table.to_dict("records")

@@ -201,7 +201,7 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
                 f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
             )
     listed = [name for name in read_sums(folder) or () if name in _KEPT or name.startswith(f"{ARRIVALS}/")]
-    if listed or ((folder / SUMS).exists() and (folder / RUN).is_file() and (folder / ENDED).exists()):
+    if listed or ((folder / RUN).is_file() and (folder / ENDED).exists()):
         for name in dict.fromkeys([*listed, *kept(folder)]):
             check_sums(folder, [name], whole=name not in LARGE)
 
