@@ -16,7 +16,7 @@ from benchmarks.doctor import Injected
 from tests.analysis.recordings.made import healthy, public, recording
 from tests.analysis.recordings.test_attribution import remembering
 from tests.analysis.recordings.test_spells import slowed
-from workbench.analysis.recordings import diagnosis
+from workbench.analysis.recordings import Recording, diagnosis
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
@@ -101,6 +101,19 @@ def test_it_says_in_which_steps_a_worker_is_slow(
     (one,) = found.culprits
     assert (one.who, one.since and one.since.step) == ("worker 4", since)
     assert words in f"{found}\n"
+
+
+@pytest.mark.parametrize(("hosts", "each"), [(2, 4), (3, 3), (4, 2)])
+@pytest.mark.parametrize("part", [(0.8, 1.0), (0.6, 1.0), (0.3, 0.6), (0.0, 0.4)])
+def test_a_host_that_is_slow_in_a_part_of_the_steps_is_named_as_a_host(
+    part: tuple[float, float], hosts: int, each: int
+) -> None:
+    times = np.exp(0.2 * np.random.default_rng([hosts, each]).normal(size=(100, hosts * each)))
+    for worker in range(each):
+        times = slowed(times, each + worker, part, factor=3.0)
+    made = recording(times)
+    frame = made.frame.assign(host=[f"h{int(worker) // each}" for worker in made.frame["worker"]])
+    assert [one.who for one in wb.diagnose(Recording.of_rows(frame, "hosts")).culprits] == ["host h1"]
 
 
 def test_a_run_says_since_when_by_the_same_rule() -> None:
