@@ -32,7 +32,11 @@ STEADY = 0.05  # least standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
 PRIOR_GAPS = 6  # as how many gaps their expected size counts
 MAX_SPACINGS = 20  # order statistics below a gap that it is compared with
-ENDED_SHARE = 0.2  # least share of late steps of a spell that has ended
+ENDED_SHARE, ENDED_SHARE_FEW = (
+    0.2,
+    0.25,
+)  # least share of late steps of a spell that has ended; with few workers
+FEW_WORKERS = 6  # up to which the others may have no burst by chance
 NEARLY = 0.9  # of the largest statistic, from which on a window up to the end is preferred
 
 
@@ -45,7 +49,8 @@ def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[S
     alternatives (Lehmann's). If no worker and no step differs from another its mean is at most 1 for any law, so that
     its inverse is a p-value (Markov's inequality); times the number of workers (Bonferroni). Autocorrelation, which is
     estimated from the others, divides its logarithm. Several may be late: the k latest are left out of the others, at
-    1/k of the level. A spell that has ended lasts at least a fifth of the steps: a shorter one is a single event.
+    1/k of the level. Of a spell that has ended, late
+    steps are at least a fifth, a quarter with few workers: a shorter one is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
 
@@ -175,8 +180,10 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
     steps, mine, others = len(over), over[:, worker], np.delete(over, worker, axis=1)
     inside, outside = float(np.median(mine[first:last])), float(np.median(np.delete(mine, np.s_[first:last])))
     level = (inside + outside) / 2
-    length = int((mine[first:last] > level).sum())
-    enough = length >= max(MIN_STEPS, 0 if last == steps else ENDED_SHARE * steps)
+    late = mine > level
+    length = int((late[first:] if last == steps else late).sum())
+    share = 0 if last == steps else ENDED_SHARE_FEW if over.shape[1] <= FEW_WORKERS else ENDED_SHARE
+    enough = length >= max(MIN_STEPS, share * steps)
     return inside > max(outside, 0.0) and enough and burst_p_value(others > level, length) <= EXPLAINED
 
 
