@@ -30,6 +30,7 @@ NAMES = {
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],
+    "pandas": ["_constructor"],
     "plotly": ["_validate"],
     "pytest": ["test_*", "pytest_*", "pytestmark", "collect_ignore_glob"],
     "pydantic": ["model_config", "__pydantic_*"],

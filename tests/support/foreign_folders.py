@@ -393,7 +393,9 @@ def prepared() -> None:
 
 def main(examples: int) -> int:
     """Read the drawn folders the given number of times; return the exit status."""
-    faulthandler.dump_traceback_later(120 + 60 * examples, exit=True)  # a run that is followed may have no end
+    faulthandler.dump_traceback_later(
+        120 + 60 * examples, exit=True
+    )  # a run that is followed may have no end
     prepared()
     root = HERE / "root"
     plain = {**SMALL, "problem_args": DATA}

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.support.injected_faults import Injected
 from tests.support.synthetic_recordings import healthy, public, recording
 from tests.support.synthetic_times import remembering, slowed
-from workbench.analysis.recordings import diagnosis
+from workbench.analysis.recordings import Recording, diagnosis
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
@@ -100,6 +100,19 @@ def test_diagnose_reports_the_steps_of_a_spell(
     (one,) = found.culprits
     assert (one.who, one.since and one.since.step) == ("worker 4", since)
     assert words in f"{found}\n"
+
+
+@pytest.mark.parametrize(("hosts", "each"), [(2, 4), (3, 3), (4, 2)])
+@pytest.mark.parametrize("part", [(0.8, 1.0), (0.6, 1.0), (0.3, 0.6), (0.0, 0.4)])
+def test_diagnose_names_a_host_that_is_slow_in_a_part_of_the_steps(
+    part: tuple[float, float], hosts: int, each: int
+) -> None:
+    times = np.exp(0.2 * np.random.default_rng([hosts, each]).normal(size=(100, hosts * each)))
+    for worker in range(each):
+        times = slowed(times, each + worker, part, factor=3.0)
+    made = recording(times)
+    frame = made.frame.assign(host=[f"h{int(worker) // each}" for worker in made.frame["worker"]])
+    assert [one.who for one in wb.diagnose(Recording.of_rows(frame, "hosts")).culprits] == ["host h1"]
 
 
 def test_diagnose_of_a_run_reports_the_same_onset_as_its_recording() -> None:

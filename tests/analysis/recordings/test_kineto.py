@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.recordings import Recording
+from tests.support.profiler_files import STEP, Event, event, events, four, rank, refused, seconds, write
 from workbench.analysis.recordings.sources.kineto.spans import Cover
 from workbench.analysis.recordings.sources.kineto.workers import _varying
-from workbench.core.base.settings import SettingError
 
-Event = dict[str, Any]
-STEP, PERIOD, SECOND = 1_000_000, 1_200_000, 1e6  # microseconds
 HOSTS = (
     "10.0.0.0",
     "10.0.0.1",
@@ -37,52 +31,6 @@ HOSTS = (
     "n-1",
     "vm",
 )
-
-
-def event(name: str, start: float, took: float, category: str = "user_annotation", **more: Any) -> Event:
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": took, **more}
-
-
-def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> list[Event]:
-    """Make steps of one second, each with the given seconds of computing before an all-reduce."""
-    found = []
-    for place, seconds in enumerate(computing):
-        start, own = at + PERIOD * (first + place), round(seconds * SECOND)
-        found += [
-            event(f"ProfilerStep#{first + place}", start, STEP),
-            event("gloo:all_reduce", start + own, STEP - own),
-        ]
-    return found
-
-
-def write(path: Path, some: list[Any], **words: Any) -> Path:
-    text = json.dumps({"schemaVersion": 1, "traceEvents": some, **words}).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
-def rank(number: Any) -> dict[str, Any]:
-    return {"distributedInfo": {"backend": "gloo", "rank": number}}
-
-
-def seconds(found: Recording) -> dict[Any, list[float]]:
-    """Seconds that every worker computed, by its name."""
-    return {worker: times.round(4).tolist() for worker, times in found.table("compute").items()}
-
-
-def four(folder: Path, *more: Event) -> Path:
-    """Four ranks of which the third is slow."""
-    for r in range(4):
-        write(folder / f"n{r}_1.1.pt.trace.json", [*events([0.7 if r == 2 else 0.4] * 6), *more], **rank(r))
-    return folder
-
-
-def refused(path: Path, *words: str) -> None:
-    with pytest.raises(SettingError) as found:
-        wb.traces.load(path)
-    assert all(word in str(found.value) for word in words), str(found.value)
-    assert "\n" not in str(found.value)
 
 
 @st.composite
@@ -333,135 +281,7 @@ def test_kineto_refuses_a_repeated_step(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"ts": None}, "ts = None"),
-        ({"ts": "noon"}, "ts = 'noon'"),
-        ({"ts": False}, "ts = False"),
-        ({"ts": float("nan")}, "ts = nan"),
-        ({"dur": "long"}, "dur = 'long'"),
-        ({"dur": -1}, "dur = -1: is negative"),
-        ({"dur": [1]}, "dur = [1]"),
-        ({"ts": 10**400}, "ts = 1000"),
-    ],
-)
-def test_kineto_refuses_times_that_are_not_numbers(tmp_path: Path, change: Event, words: str) -> None:
-    some = events([0.4, 0.4, 0.4])
-    for place in (2, 3):
-        wrong = [each | change if at == place else each for at, each in enumerate(some)]
-        file = write(tmp_path / "rank0.json", wrong)
-        refused(file, "rank0.json", f"traceEvents[{place}] ({some[place]['name']})", words)
-        refused(tmp_path, "rank0.json", f"traceEvents[{place}]", words)
-
-
-def test_kineto_reads_numbers_as_text_and_nameless_events(tmp_path: Path) -> None:
-    some: list[Any] = [each | {"ts": str(each["ts"]), "dur": str(each["dur"])} for each in events([0.4, 0.5])]
-    odd = [
-        None,
-        3,
-        {},
-        {"ph": "X"},
-        {"ph": "M", "name": None, "args": None},
-        {"ph": "?", "name": "ProfilerStep#7", "cat": None},
-    ]
-    odd += [{"ph": "X", "cat": "cpu_instant_event", "name": "[memory]", "ts": None, "args": None}]
-    write(tmp_path / "rank0.json", [*odd, *some])
-    assert seconds(wb.traces.load(tmp_path)) == {0: [0.4, 0.5]}
-
-
-TEXT = json.dumps({"traceEvents": events([0.4, 0.5])}, indent=1)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        TEXT.encode("utf-8-sig"),
-        TEXT.encode("utf-16"),
-        TEXT.replace('"schema', '"\x01schema')
-        .replace("gloo:all", "gloo:all")
-        .replace('"ph"', '"other": "a\x02\tb\nc", "ph"')
-        .encode(),
-        TEXT.replace('"ph"', '"other": "caf\xe9", "ph"').encode("latin-1"),
-        gzip.compress(TEXT.encode(), mtime=0),
-    ],
-    ids=["utf-8-sig", "utf-16", "control", "latin-1", "gzip"],
-)
-def test_kineto_reads_unusual_but_valid_files(tmp_path: Path, raw: bytes) -> None:
-    (tmp_path / "rank0.pt.trace.json").write_bytes(raw)
-    assert seconds(wb.traces.load(tmp_path)) == {0: [0.4, 0.5]}
-    (tmp_path / "rank0.pt.trace.json").rename(tmp_path / "rank0.json")
-    assert seconds(wb.traces.load(tmp_path / "rank0.json")) == {0: [0.4, 0.5]}
-
-
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        (b"", "is empty"),
-        (b" \n", "is empty"),
-        (TEXT.encode()[:300], "the file is cut off at its end"),
-        (gzip.compress(TEXT.encode(), mtime=0)[:-20], "its compressed data are damaged"),
-        (gzip.compress(TEXT.encode()[:-20], mtime=0), "the file is cut off at its end"),
-        (TEXT.replace("gloo", "C:\\data").encode(), "Invalid \\escape at line"),
-        (TEXT.replace("gloo", "C:\\data").encode(), "a backslash is written twice in JSON"),
-        (TEXT.replace('"dur"', "dur").encode(), "enclosed in double quotes at line 10, column 4"),
-        (b"[" * 100_000, "is not JSON"),
-        (b"[]", "has no traceEvents"),
-        (b'{"traceEvents": null}', "has no list of traceEvents"),
-        (b'{"traceEvents": []}', "has no ProfilerStep; give profile() a schedule"),
-        (b'{"traceEvents": [], "distributedInfo": 3}', "rank0.pt.trace.json"),
-    ],
-)
-def test_kineto_reports_damaged_files_with_the_place(tmp_path: Path, raw: bytes, words: str) -> None:
-    write(tmp_path / "rank1.pt.trace.json", events([0.4]))
-    file = tmp_path / "rank0.pt.trace.json"
-    file.write_bytes(raw)
-    for path in (file, tmp_path):
-        refused(path, "rank0.pt.trace.json", words)
-
-
-@given(st.integers(0, len(TEXT.encode()) - 1), st.booleans())
-def test_kineto_reports_a_truncated_file(length: int, packed: bool) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        file = Path(name) / "rank0.pt.trace.json"
-        raw = gzip.compress(TEXT.encode(), mtime=0) if packed else TEXT.encode()
-        file.write_bytes(raw[: length % len(raw)])
-        refused(file, "rank0.pt.trace.json")
-
-
-JUNK = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=5),
-    st.just([]),
-    st.just({}),
-    st.just([{}]),
-)
-
-
-@given(
-    key=st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid"]),
-    place=st.integers(0, 3),
-    junk=JUNK,
-    word=st.sampled_from(
-        ["traceEvents", "distributedInfo", "host_name", "baseTimeNanoseconds", "schemaVersion"]
-    ),
-    other=JUNK,
-)
-def test_kineto_reads_or_refuses_any_value(key: str, place: int, junk: Any, word: str, other: Any) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        some = events([0.4, 0.5])
-        some[place] |= {key: junk}
-        words = {"traceEvents": some, word: other}
-        for r in range(2):
-            (Path(name) / f"rank{r}.pt.trace.json").write_text(json.dumps(words))
-        with suppress(SettingError):
-            assert len(wb.traces.load(Path(name)).frame)
-
-
-def test_kineto_reads_a_folder_of_sampled_files(tmp_path: Path) -> None:
+def test_a_folder_of_sampled_files_is_read(tmp_path: Path) -> None:
     for r in (0, 1):
         write(tmp_path / f"hta_sampled_rank-{r}.json.gz", events([0.4, 0.5]), **rank(r))
     (tmp_path / "about.json").write_text("{}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from scipy.stats import binomtest, kstest
 
 from tests.support.synthetic_times import bursts, slowed
 from workbench.analysis.recordings.attribution import p_values, spells_of
-from workbench.analysis.recordings.spells import burst_p_value, gap_p_value
+from workbench.analysis.recordings.spells import (
+    _likelihoods,
+    _mean_likelihood,
+    _ranks,
+    burst_p_value,
+    gap_p_value,
+    spell_p_values,
+)
 from workbench.core.base.types import Array
 
 LAWS: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
@@ -51,6 +59,28 @@ def test_p_values_find_a_late_onset_among_four_workers() -> None:
         times = slowed(LAWS["lognormal"](100, 4, rng), 1, (0.8, 1.0))
         found += p_values(times, rng)[1] <= 0.005
     assert found >= 4
+
+
+@pytest.mark.parametrize("part", [(0.9, 1.0), (0.6, 1.0), (0.4, 1.0), (0.0, 0.4), (0.3, 0.6)])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("count", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_worker_of_four_that_is_slow_in_a_part_of_the_steps_is_found(
+    law: str, part: tuple[float, float], count: int
+) -> None:
+    found = 0
+    for seed in range(count):
+        times = slowed(LAWS[law](100, 4, np.random.default_rng([seed, 9])), seed % 4, part)
+        found += spell_p_values(times)[seed % 4] <= 0.2 * 0.01
+    assert found >= int(0.7 * count)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=6, max_size=6))
+def test_the_likelihood_ratio_of_ranks_is_at_most_one_on_average(values: list[int]) -> None:
+    """Over all orders of six times, equal or not: where no step or worker differs, its inverse is a p-value."""
+    orders = np.array(list(permutations(values)), dtype=float).reshape(-1, 3, 2)
+    found = [np.exp(_mean_likelihood(_likelihoods(_ranks(each)))) for each in orders]
+    assert np.mean(found) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -12,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,12 +23,16 @@ import workbench as wb
 from tests.support.foreign_folders import forged
 from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables.about import delete
+from workbench.analysis.tables.exports import export
+from workbench.analysis.tables.importance import importance
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import Status
 from workbench.analysis.tables.table import Runs
+from workbench.cli.main import cli
 from workbench.core.base.intervals import band
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
+from workbench.lab.figures.speedups import speedups
 
 CASES = [
     {"scheme": "UMW"},
@@ -387,3 +394,51 @@ def test_runs_table_keeps_all_digits_of_whole_numbers(tmp_path: Path, seed: int)
     assert found["seed"].tolist()[:2] == [seed, 3]
     assert found["seed"].isna().tolist() == [False, False, True]
     assert found["delays.rate"].tolist()[:2] == [2e4, 1e19]
+
+
+def cells(page: str) -> list[list[str]]:
+    """Texts of a page's table, row by row, with those of its head."""
+    rows = re.findall(r"<tr.*?>(.*?)</tr>", page, re.DOTALL)
+    return [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+
+
+def test_no_exit_of_the_table_has_a_column_for_the_numbers_of_rows(tmp_path: Path) -> None:
+    for seed in range(4):
+        e = wb.Experiment(scheme=("UMW", "GC")[seed % 2], rounds=4, seed=seed // 2)
+        wb.run(e).save(tmp_path / "runs" / f"{seed}")
+    runs = wb.runs(tmp_path / "runs")
+    some = runs.where(scheme="GC")
+    shown = [
+        runs.mean("time", by=["scheme"]),
+        runs.mean(),
+        importance(runs),
+        some.table,
+        some.done,
+        runs.short(),
+    ]
+    shown += [runs.done.sort_values("time").tail(2), speedups(runs.traces(), 0.7)]
+    for frame in shown:
+        head, *rows = cells(frame._repr_html_())
+        names = head if "..." in head else list(frame)
+        assert head == names
+        assert len(rows) == len(frame)
+        assert all(len(row) == len(head) for row in rows)
+        assert repr(frame).split()[0] == frame.columns[0]
+    head, *rows = cells(runs._repr_html_())
+    assert (head, len(rows)) == (list(runs.short()), 4)
+    assert repr(runs).split()[0] == "run"
+    for table in (some.table, runs.mean()):
+        csv = export(table, tmp_path / "t.csv")
+        assert csv.read_text().splitlines()[0].split(",") == list(table)
+        assert pq.read_schema(export(table, tmp_path / "t.parquet")).names == list(table)
+    for words in ([], ["--by", "scheme"], ["--of", "time"]):
+        found = CliRunner().invoke(cli, ["runs", str(tmp_path / "runs"), *words])
+        assert found.output.split()[0] in ("run", "scheme"), found.output
+
+
+def test_names_of_rows_are_shown_where_there_are_any(tmp_path: Path) -> None:
+    for seed in range(2):
+        wb.run(wb.Experiment(rounds=4, seed=seed)).save(tmp_path / f"{seed}")
+    runs = wb.runs(tmp_path)
+    assert "seed" in str(runs.diff(0, 1)).split()
+    assert {"count", "mean", "max"} <= set(str(runs.table.describe()).split())

@@ -71,7 +71,7 @@ def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
         for each in ("run.json", "SHA256SUMS"):  # only the checkpoint can reveal it
             (run.home / each).unlink(missing_ok=True)
-        with pytest.raises(wb.SettingError, match=name):
+        with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()
     spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
     now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "run.json", "SHA256SUMS")}

@@ -52,9 +52,9 @@ def speedups(
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
-    import pandas as pd
+    from workbench.core.base.results import Results
 
-    return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
+    return Results({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
