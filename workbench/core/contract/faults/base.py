@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
 from workbench.core.base.plugins import Catalogue, KindFamily
 from workbench.core.base.settings import SettingError, setting
@@ -74,12 +74,13 @@ class Lasting(Fault):
         """Return whether a round is in the fault's range."""
         return self.round <= round and (self.last is None or round <= self.last)
 
-    def model_post_init(self, context: Any) -> None:
-        """Refuse a range that ends before it begins."""
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
         if self.last is not None and self.last < self.round:
             raise SettingError(
                 f"last = {self.last}: is before round = {self.round}; take {self.round} or more"
             )
+        return self
 
 
 def fault_from(value: Any) -> Fault:
