@@ -75,7 +75,7 @@ def older(folder: Path, version: str = "0.1.0") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("version", ["1.0.0", "1.0.0.dev1", "2.1", "10.0"])
+@pytest.mark.parametrize("version", ["1.0.0", "1.0.0.dev1", "2.0.0", "2.1", "10.0"])
 def test_hashes_that_were_written_are_missed(tmp_path: Path, simulated: Path, version: str) -> None:
     folder = older(shutil.copytree(simulated, tmp_path / "run"), version)
     with pytest.raises(wb.SettingError, match="SHA256SUMS is missing, and the version that wrote"):

@@ -1,3 +1,3 @@
 """The version of the package, for all that writes it down."""
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
