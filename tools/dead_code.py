@@ -28,11 +28,12 @@ NAMES = {
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
     "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
+    "stand-ins of batch commands": ["qsub", "qdel", "qstat"],
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],
     "plotly": ["_validate"],
     "pytest": ["test_*", "pytest_*", "pytestmark", "collect_ignore_glob"],
-    "pydantic": ["model_config", "__pydantic_*"],
+    "pydantic": ["model_config", "model_post_init", "__pydantic_*"],
     "pyyaml": ["yaml_implicit_resolvers"],
     "jupyter_client": ["connection_file", "transport", "pgid"],
     "ipyparallel": ["controller_cmd", "mpi_cmd", "mpi_args", "engine_cmd", "engine_args"],
