@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import workbench as wb
-from tests.core.trace.foreign import forged
+from tests.support.foreign_folders import forged
 from workbench.analysis.tables.about import keep
 from workbench.core.running.run import Run
 from workbench.lab.widgets.explorer import runsgrid, runstable
