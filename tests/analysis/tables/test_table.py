@@ -446,4 +446,4 @@ def test_names_of_rows_are_shown_where_there_are_any(tmp_path: Path) -> None:
     runs = wb.runs(tmp_path)
     assert "seed" in str(runs.diff(0, 1)).split()
     assert {"count", "mean", "max"} <= set(str(runs.table.describe()).split())
-    pd.testing.assert_frame_equal(runs.table, pickle.loads(pickle.dumps(runs.table)))
+    assert runs.table.equals(pickle.loads(pickle.dumps(runs.table)))
