@@ -28,7 +28,9 @@ def _kind() -> "type[pd.DataFrame]":
             return Results
 
         def __reduce__(self) -> Any:
-            return pd.DataFrame(self).__reduce_ex__(2)  # others need not know this class
+            plain = pd.DataFrame(self)  # others need not know this class
+            plain.attrs = self.attrs
+            return pd.DataFrame.copy, (plain,)
 
         def __repr__(self) -> str:
             return str(self.to_string(line_width=pd.get_option("display.width"), **self._shown()))
