@@ -32,7 +32,7 @@ def test_diagnose_command_reports_a_missing_file(tmp_path: Path) -> None:
         raise found.exception
 
 
-def test_the_unit_of_a_table_is_an_option(tmp_path: Path) -> None:
+def test_diagnose_command_unit_of_a_table_is_an_option(tmp_path: Path) -> None:
     file = tmp_path / "times.csv"
     file.write_text("worker,step,seconds\n" + "".join(f"{w},{t},250\n" for t in range(6) for w in range(3)))
     found = CliRunner().invoke(cli, ["diagnose", str(file), "--card", "--unit", "ms"])
@@ -43,7 +43,7 @@ def test_the_unit_of_a_table_is_an_option(tmp_path: Path) -> None:
     assert "unit = 'weeks': choose one of 's', 'ms'" in str(wrong.exception)
 
 
-def test_the_unit_of_a_run_is_known(tmp_path: Path) -> None:
+def test_diagnose_command_unit_of_a_run_is_known(tmp_path: Path) -> None:
     run = wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=6)).save(tmp_path / "run")
     found = CliRunner().invoke(cli, ["diagnose", str(run), "--unit", "ms"])
     assert isinstance(found.exception, SettingError)

@@ -268,9 +268,7 @@ def test_package_does_not_import_book_or_lectures() -> None:
         assert not re.search(r"workbench_(book|lectures)", path.read_text()), path
 
 
-def test_code_that_a_file_names_is_run_with_trust_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cli_runs_code_of_a_file_only_with_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mine = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\nPath('ran').touch()\n"
     Path("mine.py").write_text(f"{mine}class Half(UMW):\n    name = 'ForeignHalf'\n")
@@ -289,7 +287,7 @@ def test_code_that_a_file_names_is_run_with_trust_only(
 
 
 @pytest.mark.parametrize("command", ["attach", "stop"])
-def test_trust_is_refused_where_a_sweep_is_only_watched(command: str, tmp_path: Path) -> None:
+def test_command_trust_option_is_refused_for_a_sweep(command: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text('{"sweep": {}, "runs": []}')
     done = CliRunner().invoke(cli, [command, str(tmp_path), "--trust"])
     assert "--trust: " in done.output or "--trust: " in str(done.exception), done.output

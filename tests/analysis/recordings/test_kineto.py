@@ -281,7 +281,7 @@ def test_kineto_refuses_a_repeated_step(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_of_sampled_files_is_read(tmp_path: Path) -> None:
+def test_kineto_reads_a_folder_of_sampled_files(tmp_path: Path) -> None:
     for r in (0, 1):
         write(tmp_path / f"hta_sampled_rank-{r}.json.gz", events([0.4, 0.5]), **rank(r))
     (tmp_path / "about.json").write_text("{}")

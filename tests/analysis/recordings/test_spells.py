@@ -64,7 +64,7 @@ def test_p_values_find_a_late_onset_among_four_workers() -> None:
 @pytest.mark.parametrize("part", [(0.9, 1.0), (0.6, 1.0), (0.4, 1.0), (0.0, 0.4), (0.3, 0.6)])
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("count", [5, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_worker_of_four_that_is_slow_in_a_part_of_the_steps_is_found(
+def test_p_values_find_a_worker_of_four_slow_in_a_part_of_the_steps(
     law: str, part: tuple[float, float], count: int
 ) -> None:
     found = 0
@@ -76,7 +76,7 @@ def test_a_worker_of_four_that_is_slow_in_a_part_of_the_steps_is_found(
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=6, max_size=6))
-def test_the_likelihood_ratio_of_ranks_is_at_most_one_on_average(values: list[int]) -> None:
+def test_likelihood_ratio_of_ranks_has_mean_at_most_one(values: list[int]) -> None:
     """Over all orders of six times, equal or not: where no step or worker differs, its inverse is a p-value."""
     orders = np.array(list(permutations(values)), dtype=float).reshape(-1, 3, 2)
     found = [np.exp(_mean_likelihood(_likelihoods(_ranks(each)))) for each in orders]

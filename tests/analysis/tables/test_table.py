@@ -403,7 +403,7 @@ def cells(page: str) -> list[list[str]]:
     return [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
 
 
-def test_no_exit_of_the_table_has_a_column_for_the_numbers_of_rows(tmp_path: Path) -> None:
+def test_runs_table_exports_have_no_column_of_row_numbers(tmp_path: Path) -> None:
     for seed in range(4):
         e = wb.Experiment(scheme=("UMW", "GC")[seed % 2], rounds=4, seed=seed // 2)
         wb.run(e).save(tmp_path / "runs" / f"{seed}")
@@ -437,7 +437,7 @@ def test_no_exit_of_the_table_has_a_column_for_the_numbers_of_rows(tmp_path: Pat
         assert found.output.split()[0] in ("run", "scheme"), found.output
 
 
-def test_names_of_rows_are_shown_where_there_are_any(tmp_path: Path) -> None:
+def test_runs_table_shows_names_of_rows(tmp_path: Path) -> None:
     for seed in range(2):
         wb.run(wb.Experiment(rounds=4, seed=seed)).save(tmp_path / f"{seed}")
     runs = wb.runs(tmp_path)

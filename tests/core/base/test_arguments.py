@@ -51,7 +51,7 @@ def test_checked_function_keeps_other_errors() -> None:
     assert (longest.__name__, longest.__doc__) == ("longest", "Length.")
 
 
-def test_a_fault_is_not_hidden_by_an_argument_of_any_kind() -> None:
+def test_kinds_checked_keeps_errors_of_the_function() -> None:
     @kinds_checked
     def first(value: Any, settings: Mapping[str, Any]) -> Any:
         return settings[value]

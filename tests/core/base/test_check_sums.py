@@ -76,7 +76,9 @@ def older(folder: Path, version: str = "0.1.0") -> Path:
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "1.0.0.dev1", "2.0.0", "2.1", "10.0"])
-def test_hashes_that_were_written_are_missed(tmp_path: Path, simulated: Path, version: str) -> None:
+def test_check_sums_refuses_a_folder_whose_hashes_were_removed(
+    tmp_path: Path, simulated: Path, version: str
+) -> None:
     folder = older(shutil.copytree(simulated, tmp_path / "run"), version)
     with pytest.raises(wb.SettingError, match="SHA256SUMS is missing, and the version that wrote"):
         wb.Trace.load(folder)

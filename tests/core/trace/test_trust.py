@@ -167,7 +167,7 @@ def test_load_calls_no_function_of_this_kernel(home: Path, monkeypatch: pytest.M
     assert not isinstance(wb.Trace.load("plain").experiment, Description)  # the user has named it
 
 
-def test_a_sweeps_folder_names_no_function_of_this_kernel(
+def test_sweep_folder_may_not_name_functions_of_this_kernel(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import __main__
@@ -428,7 +428,7 @@ def test_sweep_folder_may_name_only_the_users_clusters(home: Path) -> None:
         batch.sweep("sweep", progress=False)
 
 
-def test_a_run_that_names_code_is_diagnosed_by_what_was_recorded(run: Path) -> None:
+def test_diagnose_of_a_run_with_code_uses_the_recorded_times(run: Path) -> None:
     """Three workers, of which one is slow in all rounds."""
     events = pd.read_parquet(run / "events.parquet")
     slow = (events["rank"] == 2) & (events["kind"] == "compute")

@@ -82,7 +82,7 @@ def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
     assert not any(host.commands() for host in two.hosts)
 
 
-def test_too_few_open_files_of_a_host_are_in_the_table(two: Hosts) -> None:
+def test_cluster_check_reports_too_few_open_files(two: Hosts) -> None:
     second = two.hosts[1]
     wrapper = second.home / "python"
     wrapper.write_text(f'#!/bin/sh\nulimit -n 32\nexec {sys.executable} "$@"\n')

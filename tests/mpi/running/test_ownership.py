@@ -212,14 +212,14 @@ OWNERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("words", OWNERS, ids=str)
-def test_a_damaged_owner_is_said_in_a_sentence(words: dict[str, Any], home: Path) -> None:
+def test_owner_of_a_damaged_file_is_one_sentence(words: dict[str, Any], home: Path) -> None:
     (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, **words}))
     with pytest.raises(SettingError, match=r"owner.json: is damaged \("):
         owner_of(home)
 
 
 @pytest.mark.parametrize("pid", [0, -1, -(10**30), 10**30])
-def test_no_group_of_processes_counts_as_the_owner(pid: int, home: Path) -> None:
+def test_owner_of_a_process_group_is_not_alive(pid: int, home: Path) -> None:
     (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, "supervisor": pid}))
     found = owner_of(home)
     assert found is not None
@@ -231,7 +231,7 @@ END |= {"emulate": "all", "clean": True, "setup": 0.0}
 
 
 @pytest.mark.parametrize("name", END)
-def test_a_damaged_end_is_said_in_a_sentence(name: str, home: Path) -> None:
+def test_damaged_end_of_a_run_is_one_sentence(name: str, home: Path) -> None:
     for odd in ({"a": 1}, [["x"]], "x"):
         if name in ("error", "state", "emulate") or (name, odd) == ("dead", {"a": 1}):
             continue

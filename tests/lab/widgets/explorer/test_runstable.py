@@ -165,7 +165,7 @@ def test_runs_table_starts_runs_again(table: RunsTable, traces: list[wb.Trace]) 
     assert "holds no run on real processes" in bad(table)
 
 
-def test_a_folder_that_names_code_is_run_once_it_is_trusted(
+def test_runs_table_runs_a_folder_with_code_once_trusted(
     traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

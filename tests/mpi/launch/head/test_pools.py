@@ -212,7 +212,7 @@ def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits:
 
 
 @pytest.mark.mpi
-def test_a_supervisor_that_is_terminated_shows_it_by_its_exit_status(tmp_path: Path) -> None:
+def test_supervisor_exit_status_shows_its_termination(tmp_path: Path) -> None:
     """PBS reads from it that a job was cancelled."""
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     folder = pools.make_folder(1, lambda _: command, None, within=tmp_path)
