@@ -39,7 +39,7 @@ def test_every_notebook_is_listed() -> None:
         assert f"`{path.relative_to(ROOT)}`" in START
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])
 def test_commands_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     said = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
@@ -57,7 +57,7 @@ def test_pictures_exist_and_are_small_and_shown_light_and_dark() -> None:
     assert b"acTL" in (ROOT / "docs/images/live-light.png").read_bytes()[:200]  # it moves
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])
 def test_its_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)

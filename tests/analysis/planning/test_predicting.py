@@ -175,5 +175,5 @@ def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", OTHERS, "markov"])
 def test_nine_in_ten_of_many_fresh_runs_do(kind: str) -> None:
-    """At least four in five, over three measurements; docs/planning.md says how far single ones are from the mean."""
+    """At least four in five, over three measurements; docs/evidence/planner.md says how far single ones are from the mean."""
     assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8
