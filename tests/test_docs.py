@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 
 import workbench as wb
+from tools import reference_tables
+from workbench.cli.main import cli
 from workbench.core.checking import Checked
+from workbench.core.contract.delays import delay_models
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -27,6 +35,31 @@ SOURCES = [
     path
     for folder in ("workbench", "notebooks", "tests", "benchmarks", "tools")
     for path in sorted((ROOT / folder).rglob("*.py"))
+]
+# Pages that are made from code, or of which somebody else keeps the words.
+OTHERS = {
+    "architecture.md",
+    "glossary.md",
+    "moving-from-1.0.md",
+    "0045-dear-tests-by-turns.md",
+    "0050-spells-of-lateness.md",
+}
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+MAX_HOW_TO_LINES, MAX_WORDS = 110, 25
+# Pages whose classes are checked, and the names of what is checked, in order.
+OWN = {
+    "own-scheme": ["Pairs"],
+    "own-delay-model": ["Naps", "Naps"],
+    "own-problem": ["Robust"],
+    "own-network": ["numpy"],
+    "own-optimiser": ["momentum"],
+}
+PROSE = [
+    page
+    for page in PAGES
+    if page.parent.name
+    in ("docs", "tutorial", "how-to", "reference", "explanation", "evidence", "decisions", ROOT.name)
+    and page.name not in OTHERS
 ]
 TOP = {path.name for path in ROOT.iterdir()}
 # Files that users make, and what stands for any file.
@@ -93,23 +126,94 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_the_page_on_schemes_of_ones_own_runs_and_all_it_checks_holds() -> None:
-    text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
+@pytest.mark.parametrize("page", HOW_TO, ids=ids(HOW_TO))
+def test_a_how_to_fits_on_two_screens_and_has_no_statistics(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.splitlines()) <= MAX_HOW_TO_LINES
+    assert not re.search(r"\d{4}-\d\d-\d\d|±", text), "measured figures are evidence"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=ids(HOW_TO))
+def test_a_how_to_begins_with_something_that_works(page: Path, tmp_path: Path) -> None:
+    """The first block is executed as a user would, in an empty folder."""
+    found = re.search(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert found, "no block"
+    kind, block = found.groups()
+    assert kind in ("python", "sh")
+    beside = Path(sys.executable).parent
+    path = f"{beside}{os.pathsep}{os.environ['PATH']}"
+    argv = [sys.executable, "-c", block] if kind == "python" else ["bash", "-euc", block]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr.startswith("Traceback")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_pages_on_user_defined_classes_run_and_all_that_they_check_passes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, space, checked = (ROOT / "docs" / "how-to" / f"{name}.md").read_text(), {"__name__": "own_page"}, []
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for node in ast.parse(block).body:
             if isinstance(node, ast.Expr):
-                found = eval(
-                    compile(ast.Expression(node.value), "yours.md", "eval", dont_inherit=True), space
-                )
+                found = eval(compile(ast.Expression(node.value), name, "eval", dont_inherit=True), space)
                 checked += [found] if isinstance(found, Checked) else []
             else:
-                exec(compile(ast.Module([node], []), "yours.md", "exec", dont_inherit=True), space)
-    assert [each.name for each in checked] == ["Pairs", "Naps", "Naps", "Robust", "momentum"]
+                exec(compile(ast.Module([node], []), name, "exec", dont_inherit=True), space)
+    assert [each.name for each in checked] == OWN[name]
     for each in checked:
         assert each.ok, each
-    named = {row.property for each in checked[:1] for row in each.rows}
-    table = text[text.index("| law |") : text.index("A broken law")]
+
+
+def test_the_contract_lists_every_property_of_a_scheme() -> None:
+    text = (ROOT / "docs" / "reference" / "contracts.md").read_text()
+    table = text[text.index("### Properties") : text.index("## A delay model")]
+    named = {row.property for row in wb.check("UMW", examples=1).rows}
     assert named <= set(re.findall(r"[a-z]+", table))
+
+
+@pytest.mark.parametrize("page", reference_tables.pages(), ids=ids(reference_tables.pages()))
+def test_tables_are_as_the_code_has_them(page: Path) -> None:
+    text = page.read_text()
+    assert reference_tables.renewed(text) == text, "a table is old; run `make format`"
+
+
+def test_a_row_that_is_missing_is_added_and_the_rest_stays() -> None:
+    text = (ROOT / "docs" / "reference" / "schemes.md").read_text()
+    row = next(line for line in text.splitlines(keepends=True) if line.startswith("| CR |"))
+    assert reference_tables.renewed(text.replace(row, "")) == text
+
+
+def test_every_delay_model_has_a_row() -> None:
+    ours = {kind for kind, cls in delay_models().items() if cls.__module__.startswith("workbench.")}
+    assert set(reference_tables.DELAYS) == ours
+
+
+def test_every_command_is_on_the_hub_or_in_a_how_to() -> None:
+    """Groups are named by one of their commands; `help` is on the page of commands alone."""
+    text = "".join(page.read_text() for page in [ROOT / "docs" / "README.md", *HOW_TO])
+    assert [name for name in cli.list_commands(click.Context(cli)) if f"workbench {name}" not in text] == []
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of prose and of cells of tables; code, links and tables from the code are left out."""
+    text = reference_tables.BLOCK.sub("", text)
+    text = re.sub(r"```.*?```|^    .*?$|<picture>.*?</picture>", "", text, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\s*\n|\n(?=[-*#|] |\d+\. )", text):
+        for cell in block.split("|") if block.lstrip().startswith("|") else [block]:
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", cell))
+            yield from re.split(r"(?<=[.!?:])\s+(?=[A-Z\"*(0-9])", " ".join(plain.split()))
+
+
+@pytest.mark.parametrize("page", PROSE, ids=ids(PROSE))
+def test_sentences_are_short(page: Path) -> None:
+    """At most 25 words, as CONTRIBUTING.md asks for."""
+    word = re.compile(r"[A-Za-z0-9\'’]+(?:[-.][A-Za-z0-9]+)*")
+    long = [each for each in sentences(page.read_text()) if len(word.findall(each)) > MAX_WORDS]
+    assert long == []
 
 
 def test_every_page_is_linked_from_another() -> None:

@@ -40,13 +40,25 @@ BLOCK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DO
 DELAYS = {
     "constant": ("no randomness: each sample takes the same time", "none"),
     "exponential": ("a whole answer takes an exponential time, whatever its load", "by chance, each round"),
-    "shifted_exponential": ("a least time for each sample, plus an exponential part", "by chance, each round"),
+    "shifted_exponential": (
+        "a least time for each sample, plus an exponential part",
+        "by chance, each round",
+    ),
     "pareto": ("a heavy tail: rare, very long delays", "by chance, each round"),
     "two_part": ("computing and sending each have a shifted exponential time", "by chance, each round"),
-    "heterogeneous": ("slow and active workers, which straggle with two probabilities", "slow workers, for the whole run"),
-    "markov": ("bursts: a worker that turns slow stays slow for some rounds", "slow workers, for several rounds"),
+    "heterogeneous": (
+        "slow and active workers, which straggle with two probabilities",
+        "slow workers, for the whole run",
+    ),
+    "markov": (
+        "bursts: a worker that turns slow stays slow for some rounds",
+        "slow workers, for several rounds",
+    ),
     "replay": ("times from a recording", "as recorded"),
-    "changing": ("one delay model up to a round, another one afterwards", "one worker or all, from a round on"),
+    "changing": (
+        "one delay model up to a round, another one afterwards",
+        "one worker or all, from a round on",
+    ),
 }
 # For each thing that can be added: a class of the package, and whether it is a plug-in's only class.
 CONTRACTS: dict[str, tuple[type, ...]] = {
@@ -81,7 +93,9 @@ LIMITS = (
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Markdown of a table; a bar within a cell is escaped."""
-    lines = [[str(cell).replace("|", "\\|").replace("\n", " ").strip() for cell in row] for row in (head, *rows)]
+    lines = [
+        [str(cell).replace("|", "\\|").replace("\n", " ").strip() for cell in row] for row in (head, *rows)
+    ]
     lines.insert(1, ["---"] * len(lines[0]))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -202,7 +216,11 @@ def commands() -> str:
         context = click.Context(command, info_name=name, parent=parent)
         usage = " ".join([name, *command.collect_usage_pieces(context)])
         options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
-        rows = [record for option in options if (record := option.get_help_record(context)) and "--help" not in record[0]]
+        rows = [
+            record
+            for option in options
+            if (record := option.get_help_record(context)) and "--help" not in record[0]
+        ]
         help_text = " ".join(inspect.cleandoc(command.help or "").split())
         listed = table(("option", "meaning"), ((f"`{left}`", right) for left, right in rows)) if rows else ""
         parts.append(f"### {name}\n\n    {usage}\n\n{help_text}\n" + (f"\n{listed}" if listed else ""))
@@ -226,7 +244,9 @@ def _every(
 
 def contract(what: str) -> str:
     """For each class of a contract: the methods that are mandatory, and those that may be overridden."""
-    return "\n".join(f"**`{cls.__name__}`** (`{cls.__module__}`)\n\n{_methods(cls)}" for cls in CONTRACTS[what])
+    return "\n".join(
+        f"**`{cls.__name__}`** (`{cls.__module__}`)\n\n{_methods(cls)}" for cls in CONTRACTS[what]
+    )
 
 
 def _methods(cls: type) -> str:
@@ -235,15 +255,23 @@ def _methods(cls: type) -> str:
     rows = []
     for name, member in _members(cls):
         needed = protocol or name in must
-        rows.append((not needed, (f"`{name}{_signature(member)}`", "yes" if needed else "no", first_line(member))))
-    return table(("method", "mandatory", "what it does"), (row for _, row in sorted(rows, key=lambda each: each[0])))
+        rows.append(
+            (not needed, (f"`{name}{_signature(member)}`", "yes" if needed else "no", first_line(member)))
+        )
+    return table(
+        ("method", "mandatory", "what it does"), (row for _, row in sorted(rows, key=lambda each: each[0]))
+    )
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
     """The documented methods and properties that a class defines itself."""
     for name, member in vars(cls).items():
         plain = member.__func__ if isinstance(member, classmethod) else member
-        if (inspect.isfunction(plain) or isinstance(plain, property)) and not name.startswith("_") and plain.__doc__:
+        if (
+            (inspect.isfunction(plain) or isinstance(plain, property))
+            and not name.startswith("_")
+            and plain.__doc__
+        ):
             yield name, plain
 
 

@@ -87,7 +87,7 @@ class Slurm(Cluster):
     account: Name | None = setting(None, "account that pays; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
     directives: tuple[Directive, ...] = setting((), "further options of sbatch, e.g. '--qos=high'")
-    python: Word = setting("", "the job's Python, with the packages of straggler-workbench[mpi]; default: the one that submits")
+    python: Word = setting("", "the job's Python; it needs straggler-workbench[mpi]; by default the one that submits")
     login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
     identity: Word | None = setting(None, "file of the private key that opens login")
     config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")
