@@ -42,6 +42,7 @@ OTHERS = {
     "glossary.md",
     "moving-from-1.0.md",
     "0045-dear-tests-by-turns.md",
+    "0045-sampled-tests-and-forked-kernels.md",
     "0050-spells-of-lateness.md",
 }
 HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
@@ -54,6 +55,7 @@ OWN = {
     "own-network": ["numpy"],
     "own-optimiser": ["momentum"],
 }
+LONG = {"choose-a-scheme", "sweeps", "teach"}  # a measurement, kernels, and all lectures translated
 PROSE = [
     page
     for page in PAGES
@@ -133,7 +135,14 @@ def test_a_how_to_fits_on_two_screens_and_has_no_statistics(page: Path) -> None:
     assert not re.search(r"\d{4}-\d\d-\d\d|±", text), "measured figures are evidence"
 
 
-@pytest.mark.parametrize("page", HOW_TO, ids=ids(HOW_TO))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG), id=page.stem)
+        for page in HOW_TO
+        if page.stem not in OWN
+    ],
+)
 def test_a_how_to_begins_with_something_that_works(page: Path, tmp_path: Path) -> None:
     """The first block is executed as a user would, in an empty folder."""
     found = re.search(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)

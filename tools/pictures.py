@@ -155,7 +155,14 @@ def opened(page: Page, server: Server, dark: bool) -> Locator:
 def settled(page: Page) -> None:
     """Wait until nothing moves: no pointer on a figure, all drawn."""
     page.mouse.move(0, 0)
+    to_top(page)
     page.wait_for_timeout(1500)
+
+
+def to_top(page: Page) -> None:
+    """Scroll the explorer to the top: otherwise the lower end of the window is in the picture."""
+    for part in page.locator(".wb-explorer").all():
+        part.evaluate("element => element.scrollIntoView({block: 'start'})")
 
 
 def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
@@ -175,6 +182,7 @@ def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine", exact=True).locator("visible=true").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
+    to_top(page)
     page.wait_for_function(
         "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 5"
     )
