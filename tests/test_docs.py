@@ -52,7 +52,7 @@ OWN = {
     "own-scheme": ["Pairs"],
     "own-delay-model": ["Naps", "Naps"],
     "own-problem": ["Robust"],
-    "own-network": ["numpy"],
+    "own-network": ["Function"],
     "own-optimiser": ["momentum"],
 }
 LONG = {"choose-a-scheme", "sweeps", "teach"}  # a measurement, kernels, and all lectures translated
