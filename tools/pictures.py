@@ -67,7 +67,8 @@ def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
     box = part.bounding_box()
     assert box is not None
     left = min(PAD, box["x"])
-    clip = {"x": box["x"] - left, "y": max(box["y"] - PAD, 0), "width": WIDTH, "height": height}
+    width = min(WIDTH, left + box["width"] + PAD)  # no bar beside it
+    clip = {"x": box["x"] - left, "y": max(box["y"], 0), "width": width, "height": height}
     png = page.screenshot(clip=clip)  # type: ignore[arg-type]
     wide, high, text = reader.evaluate(DECODE, base64.b64encode(png).decode())
     return np.frombuffer(base64.b64decode(text), np.uint32).reshape(high, wide)
@@ -188,11 +189,11 @@ def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
     )
     shots: list[Pixels] = []
     while len(shots) < FRAMES and page.evaluate(FINISHED) < 5:
-        shots.append(shot(page, reader, part, 820))
+        shots.append(shot(page, reader, part, 780))
         time.sleep(EVERY)
     page.locator("table[aria-label='time to the target']").wait_for()
     settled(page)
-    return [*shots, shot(page, reader, part, 820)]
+    return [*shots, shot(page, reader, part, 780)]
 
 
 def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
