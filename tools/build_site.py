@@ -77,16 +77,11 @@ def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None
 
 
 def contents(source: Path) -> str:
-    """Table of contents, under the README: five groups by need, in the order of `GROUPS`."""
-    inside = {
-        group: [
-            path.relative_to(source).with_suffix("").as_posix()
-            for path in sorted(source.glob(f"docs/{group}/*.md"))
-        ]
-        for group in GROUPS
-    }
+    """Return the table of contents, which follows the README: five groups by need, in the order of `GROUPS`."""
+    hub = (source / "docs" / "README.md").read_text(encoding="utf-8")
+    inside = {group: _in_order_of(hub, source, group) for group in GROUPS}
     parts = {
-        "Tutorial": ["docs/README", *inside["tutorial"][::-1], "notebooks", "lectures"],
+        "Tutorial": ["docs/README", *inside["tutorial"], "notebooks", "lectures"],
         "How-to": inside["how-to"],
         "Reference": [
             *inside["reference"],
@@ -102,6 +97,12 @@ def contents(source: Path) -> str:
         f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
         for caption, names in parts.items()
     )
+
+
+def _in_order_of(hub: str, source: Path, group: str) -> list[str]:
+    """Pages of a folder of docs, in the order in which the hub links them."""
+    paths = sorted(source.glob(f"docs/{group}/*.md"), key=lambda path: hub.find(f"({group}/{path.name})"))
+    return [path.relative_to(source).with_suffix("").as_posix() for path in paths]
 
 
 def page_of(section: Section) -> str:
