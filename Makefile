@@ -52,7 +52,9 @@ test test-all: export OMP_NUM_THREADS := 1
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
 # Tests with real processes and browsers wait for them on cores that all share. What fails is tried once more, alone.
-PYTEST := $(BIN)/python -m pytest
+# The seed that chooses which expensive cases run in `make test` (tests/support/sampled_cases.py).
+ROTATE ?= 0
+PYTEST := $(BIN)/python -m pytest --rotate $(ROTATE)
 GROUPS := --dist loadgroup --no-loadscope-reorder # in the order of tests/conftest.py, not by how many tests a group has
 ALONE := --last-failed --last-failed-no-failures none
 

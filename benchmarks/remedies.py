@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
+from tests.support import injected_faults
 from workbench.analysis.recordings import Recording, at_hand, load
 from workbench.analysis.recordings.mitigations import Mitigation
 from workbench.core.contract.delays import Replay
 
-INJECTED = f"{Path(__file__).resolve().with_name('doctor.py')}:Injected"
+INJECTED = f"{Path(injected_faults.__file__ or '').resolve()}:Injected"
 EACH = 60  # samples a worker holds
 LAWS: list[dict[str, Any]] = [
     {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 4.0},

@@ -27,8 +27,8 @@ from workbench_lectures import scripts
 from workbench_lectures.offline.pages import write
 
 import workbench as wb
-from tests.browser.lab import CHROMIUM, RUN_CELL, Lab, Server, browser, jupyter
-from tests.browser.test_lectures import Student
+from tests.support.browser.jupyterlab import CHROMIUM, RUN_CELL, Lab, Server, browser, jupyter
+from tests.support.browser.student import Student
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 LIVE = {

@@ -1,4 +1,4 @@
-"""What every test shares: the hypothesis profiles and a cache folder that is not the user's."""
+"""Fixtures and hooks of all tests: hypothesis profiles, a separate cache folder, groups, sampled cases."""
 
 import gc
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import sampled_cases
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
@@ -20,9 +21,7 @@ from workbench.lab.notebooks import grammar_put_off
 with grammar_put_off():  # before others import it
     import nbformat  # noqa: F401
 
-collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]  # files that tests read, not tests
-
-# Begun in a shell's background, they would ignore Ctrl-C, and so would what they start.
+# Tests in the background of a shell would ignore Ctrl-C, and so would the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,13 +31,13 @@ settings.register_profile("all", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-# Written by version 1.0: sources of run folders and notebooks, of which nothing is imported.
+# Sources in run folders and notebooks of version 1.0, which tests read but do not import.
 collect_ignore_glob = ["corpus/*/*", "core/trace/old/*"]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache folder of this test session."""
+    """Set the cache folder of this test session."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_CACHE", str(folder))
@@ -49,9 +48,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def forgetful() -> Iterator[None]:
-    """What a test defines of its own (schemes, delays, optimisers, problems) is forgotten after it, and the widgets
-    that it has opened are closed: each explorer would follow all that later tests define."""
+def remove_user_defined_classes() -> Iterator[None]:
+    """Remove the classes (schemes, delay models, optimisers, problems) that a test has defined, and close its widgets.
+
+    An open explorer would follow the classes of later tests.
+    """
     families = (Scheme, DelayModel, Optimiser, ProblemArgs)
     before = [dict(family.catalogue) for family in families]
     yield
@@ -62,13 +63,16 @@ def forgetful() -> Iterator[None]:
         widgets.Widget.close_all()
 
 
-# Those that take longest, and wait for more than they compute, begin, so that at the end nobody waits for them.
+# The groups that take longest, and mostly wait, are started first, so that they do not delay the end.
 LONGEST = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:
-    """What one worker runs from end to end: what shares browsers, ranks, ports, addresses or entries of the book; else
-    a file's tests, for which what they share is then made once."""
+    """Return the group of a test, which one worker runs from end to end.
+
+    The tests of a group share browsers, ranks, ports, addresses or entries of the book. Other tests are grouped by
+    file, so that fixtures of the file are made once.
+    """
     if marked := item.get_closest_marker("xdist_group"):
         return str(marked.args[0])
     for kind in ("browser", "mpi"):
@@ -81,7 +85,7 @@ def group(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # xdist makes names of the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In groups, the longest first."""
+    """Sort tests by group, the longest groups first."""
     if getattr(config.option, "loadgroup", False):
         for item in items:
             if not item.get_closest_marker("xdist_group"):
@@ -91,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and found stays to the end: no search for garbage has to go through it, now or later."""
+    """Exclude imported modules and collected tests from garbage collection: they stay to the end."""
     gc.disable()
     try:
         return (yield)
@@ -101,7 +105,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tests of one group must not run side by side: they use the same cores, ports and addresses."""
+    """Refuse to run tests of one group in parallel: they use the same cores, ports and addresses."""
     if getattr(session.config.option, "loadgroup", False):
         apart = [
             i.nodeid for i in session.items if i.get_closest_marker("xdist_group") and "@" not in i.nodeid
@@ -120,7 +124,34 @@ class PlainNames:
         report.nodeid = re.sub(r"@\w+$", "", report.nodeid)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--rotate`, the seed by which expensive cases are sampled."""
+    parser.addoption(
+        "--rotate",
+        type=int,
+        default=sampled_cases.DEFAULT_SEED,
+        metavar="SEED",
+        help="seed that chooses which expensive cases are not slow (default: %(default)s)",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Print the seed of the sampled cases."""
+    return f"sampled cases: --rotate {config.getoption('rotate')}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """After a failure, print the option that samples the same cases."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.write_line(
+            f"to repeat it with the same sampled cases: --rotate {config.getoption('rotate')}"
+        )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Only where results come together: the workers' own names must stay as xdist made them."""
+    """Set the seed of sampled cases. Rename reports only in the main process: workers need the names of xdist."""
+    sampled_cases.rotate(config.getoption("rotate"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(PlainNames())

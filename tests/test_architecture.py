@@ -48,11 +48,10 @@ ROWS = [
         "a scheme",
         "workbench/core/schemes/added.py",
         """
-from typing import ClassVar
 from workbench.core.schemes.uncoded import UMW
 
 class Added(UMW):
-    name: ClassVar[str] = "ADDED"
+    name = "ADDED"
 """,
         'assert len(wb.run(wb.Experiment(scheme="ADDED", workers=4, rounds=3)).rounds) == 3',
     ),
@@ -60,12 +59,11 @@ class Added(UMW):
         "a delay model",
         "workbench/core/contract/delays/added.py",
         """
-from typing import Literal
 import numpy as np
 from workbench.core.contract.delays.base import DelayModel
 
 class Added(DelayModel):
-    kind: Literal["added"] = "added"
+    kind = "added"
 
     def draw(self, keyed, round, workers, slot=0, before=None):
         return np.zeros((1, workers))
@@ -77,14 +75,28 @@ class Added(DelayModel):
         "assert wb.forecast(e).mean >= 0.25",  # 1000 samples over four workers
     ),
     Row(
+        "a fault",
+        "workbench/core/contract/faults/added.py",
+        """
+from workbench.core.contract.faults.wrong_answers import WrongAnswer
+
+class Added(WrongAnswer):
+    kind = "added"
+
+    def answer(self, value, round, number):
+        return value[::-1]
+""",
+        'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, faults=[{"kind": "added", "worker": 2, "round": 1}])\n'
+        'assert (wb.run(e).events["kind"] == "fault").sum() == 2',
+    ),
+    Row(
         "an optimiser",
         "workbench/core/contract/optimisers/added.py",
         """
-from typing import ClassVar
 from workbench.core.contract.optimisers.base import Optimiser
 
 class Added(Optimiser):
-    name: ClassVar[str] = "added"
+    name = "added"
 
     def update(self, state, model, gradient, problem, t):
         return model - 1e-3 * gradient / problem.samples, state
@@ -95,11 +107,10 @@ class Added(Optimiser):
         "a problem",
         "workbench/core/problems/added.py",
         """
-from typing import ClassVar
 from workbench.core.problems.unit import UnitArgs
 
 class AddedArgs(UnitArgs):
-    name: ClassVar[str] = "added"
+    name = "added"
 """,
         'e = wb.Experiment(scheme="UMW", workers=4, rounds=3, problem="added")\nassert len(wb.run(e).rounds) == 3',
     ),
@@ -136,19 +147,44 @@ def added(workers: int, stragglers: int) -> GradientCode:
         "a kind of cluster",
         "workbench/mpi/clusters/added.py",
         """
-from typing import Literal
-from workbench.core.base.settings import setting
-from workbench.mpi.clusters.local import Local
+import os, signal
+from contextlib import suppress
+from typing import ClassVar
+from workbench.mpi.clusters.batch import BatchCluster, Job
 
-class Added(Local):
-    kind: Literal["added"] = setting("added", "a kind of one's own")
+class Added(BatchCluster):
+    kind = "added"
+    system: ClassVar[str] = "the queue"
+    submit_command: ClassVar[tuple[str, ...]] = ("sh", "-c", 'setsid bash "$0" >/dev/null 2>&1 & echo $!')
+    cancel_command: ClassVar[str] = "kill"
+
+    def options(self, spec):
+        return []
+
+    def number_in(self, output):
+        return output.strip() or None
+
+    def look_up(self, number):
+        with suppress(OSError):
+            os.kill(int(number), 0)
+            return Job(number, "RUNNING")
+        return Job(number, "COMPLETED")
+
+    def listed(self):
+        return []
 """,
         """
 from pathlib import Path
 from workbench.mpi import clusters
+from workbench.mpi.clusters.warm import POOLS
 Path("clusters").mkdir(exist_ok=True)
-Path("clusters/mine.yaml").write_text("kind: added")
-assert type(clusters.load("mine")).__name__ == "Added"
+Path("clusters/mine.yaml").write_text(f"kind: added\\nfolder: {Path.cwd()}\\ntasks_per_node: 3\\n")
+assert clusters.load("mine").check() == []
+e = wb.Experiment(scheme="UMW", workers=2, rounds=3)
+run = wb.start(e, engine="mpi", cluster="mine")
+assert len(run.result().rounds) == 3
+assert run.pool.words()["job"].isdigit()
+POOLS.close()
 """,
     ),
     Row(
@@ -232,7 +268,7 @@ print(json.dumps(said))
 
 
 def added_to(clone: Path, rows: list[Row]) -> dict[str, str]:
-    """Add files to a copy of the packages, and ask it in a process of its own; what was said of each row."""
+    """Add files to a copy of the packages, and query it in a separate process; return what was printed for each row."""
     for folder in ("workbench", *BESIDE):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for row in rows:
@@ -262,11 +298,11 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.xdist_group("additions")
 @pytest.mark.parametrize("what", [row.what for row in ROWS])
-def test_one_file_is_enough(what: str, together: dict[str, str]) -> None:
+def test_architecture_additions_need_one_file(what: str, together: dict[str, str]) -> None:
     assert together[what] == "known"
 
 
-def test_every_row_of_the_table_is_tried_and_its_test_is_there() -> None:
+def test_architecture_table_rows_are_tested() -> None:
     table = TEXT.partition("| I want to add |")[2].partition("\n\n")[0]
     found = re.findall(r"^\| (an? [\w ]+) \| `([^`]+)`[^|]*\| (.+) \|$", table, re.MULTILINE)
     assert [(what, path.replace("NAME", "added")) for what, path, _ in found] == [

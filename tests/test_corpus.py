@@ -29,7 +29,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_run_folder_loads(name: str, copy: Path) -> None:
+def test_corpus_run_folder_loads(name: str, copy: Path) -> None:
     trace = wb.Trace.load(copy / "folders" / name)
     assert len(trace.rounds) > 0
     assert trace.experiment.workers == trace.experiment.plan.workers
@@ -37,30 +37,30 @@ def test_a_run_folder_loads(name: str, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SIMULATED)
-def test_a_simulated_run_gives_the_same_bits_again(name: str, copy: Path) -> None:
+def test_corpus_simulated_run_replays_bit_equal(name: str, copy: Path) -> None:
     trace = wb.Trace.load(copy / "folders" / name)
     assert trace.replay().same(trace)
 
 
-def test_changes_of_scheme_are_read(copy: Path) -> None:
+def test_corpus_changes_of_scheme(copy: Path) -> None:
     changes = wb.Trace.load(copy / "folders/mpi-adaptive").changes
     assert [change.after for change in changes] == ["UMW"]
 
 
-def test_runs_are_listed_with_their_settings(copy: Path) -> None:
+def test_corpus_runs_are_listed(copy: Path) -> None:
     table = wb.runs(copy / "folders").table
     assert sorted(table["run"]) == FOLDERS
     assert set(table["state"]) == {"done"}
     assert set(table["scheme"]) == {"ASGD", "CR", "GC", "SGD", "UMW"}
 
 
-def test_a_finished_run_is_attached_to(copy: Path) -> None:
+def test_corpus_run_is_attached(copy: Path) -> None:
     run = wb.attach(copy / "folders/mpi")
     assert run.result().same(wb.Trace.load(copy / "folders/mpi"))
 
 
 @pytest.mark.mpi
-def test_a_stopped_run_is_resumed(copy: Path) -> None:
+def test_corpus_stopped_run_is_resumed(copy: Path) -> None:
     before = wb.Trace.load(copy / "folders/stopped")
     trace = wb.resume(copy / "folders/stopped").result()
     assert len(trace.rounds) == trace.experiment.rounds == 60
@@ -68,7 +68,7 @@ def test_a_stopped_run_is_resumed(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["profile.json", "profile.yaml"])
-def test_a_profile_loads_and_forecasts(name: str) -> None:
+def test_corpus_profile_loads_and_forecasts(name: str) -> None:
     profile = wb.ClusterProfile.load(V1_0 / name)
     assert profile.workers == 3
     e = wb.Experiment(scheme="UMW", workers=3, problem="least_squares")
@@ -76,20 +76,20 @@ def test_a_profile_loads_and_forecasts(name: str) -> None:
     assert profile.replayed().forecast(e, rounds=20).mean > 0
 
 
-def test_a_sweep_folder_is_listed_and_its_runs_load(copy: Path) -> None:
+def test_corpus_sweep_folder_is_listed(copy: Path) -> None:
     assert list(wb.runs(copy / "sweep").table["state"]) == ["done", "done"]
     for path in (copy / "sweep").glob("leave=*"):
         assert wb.Trace.load(path / "trace").label == "UMW"
 
 
-def test_a_sweep_folder_is_complete(copy: Path) -> None:
+def test_corpus_sweep_folder_is_complete(copy: Path) -> None:
     """The finished runs are found again, so nothing is run a second time."""
     summary = wb.batch.sweep(copy / "sweep")
     assert (summary.before, dict(summary.states)) == (2, {})
 
 
 @pytest.mark.parametrize("path", sorted((V1_0 / "clusters").glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_cluster_file_loads(path: Path) -> None:
+def test_corpus_cluster_file_loads(path: Path) -> None:
     assert clusters.load(path).kind == path.stem
 
 
@@ -106,5 +106,5 @@ def digest(trace: wb.Trace) -> str:
 
 
 @pytest.mark.parametrize("case", TRACES, ids=lambda case: f"{case['number']}-{case['spec']['scheme']}")
-def test_a_trace_is_bit_equal_to_that_of_version_1_0(case: dict[str, Any]) -> None:
+def test_corpus_trace_is_bit_equal_to_version_1_0(case: dict[str, Any]) -> None:
     assert digest(wb.run(wb.Experiment(**renamed(case["spec"])))) == case["digest"]

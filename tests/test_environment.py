@@ -1,4 +1,4 @@
-"""pyproject.toml, environment.yml and requirements.lock describe one environment."""
+"""The environment: pyproject.toml, environment.yml and requirements.lock agree."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def of_extra(name: str) -> list[str]:
 
 
 def locked() -> list[tuple[Requirement, list[str]]]:
-    """Every requirement of the lock with its hashes."""
+    """Return every requirement of the lock with its hashes."""
     lines = LOCK.replace("\\\n", "").splitlines()  # one line for each requirement
     entries = [line.split("--hash=") for line in lines if not line.lstrip().startswith("#")]
     return [(Requirement(entry[0].strip()), [h.strip() for h in entry[1:]]) for entry in entries]
@@ -69,7 +69,7 @@ def test_conda_file_is_one_that_conda_reads() -> None:
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "environment.yml"])
-def test_no_host_and_no_path(name: str) -> None:
+def test_environment_files_have_no_host_and_no_path(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.findall(r"\S*://\S*|\S+ @ \S+", text)
     assert not re.findall(r"\b[\w-]+\.(?:org|com|net|io|dev|internal|local)\b", text)
@@ -98,14 +98,14 @@ def test_lock_satisfies_pyproject(python: str, platform: dict[str, str]) -> None
         assert requirement.specifier.contains(versions[requirement.name]), requirement
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_citation_is_of_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
     assert cited["version"] == wb.__version__
     assert len(cited["references"]) == 5
 
 
-def test_the_container_has_a_python_that_we_run_on_and_opens_ports_on_this_machine_only() -> None:
+def test_container_has_a_supported_python_and_loopback_ports() -> None:
     text = (ROOT / ".devcontainer" / "devcontainer.json").read_text()
     container = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     assert re.fullmatch(r"python:3\.1[1-3]-\w+", container["image"])  # a name without a host
@@ -120,7 +120,7 @@ def test_the_extra_that_an_error_names_is_declared(extra: str) -> None:
     assert of_extra(extra)
 
 
-def test_all_holds_every_extra_but_torch() -> None:
+def test_extra_all_has_every_extra_but_torch() -> None:
     torch = {"torch", "cnn"}
     users = set(PROJECT["optional-dependencies"]) - {"all", "dev", "site"} - torch
     assert set(of_extra("all")) == {line for extra in users for line in of_extra(extra)}

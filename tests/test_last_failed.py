@@ -1,4 +1,4 @@
-"""`make test` tries what failed once more: also a test that xdist gave another name."""
+"""The repetition of failed tests in `make test`, also for a test that xdist renamed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_fails(where): assert False
 """
 
 
-def test_a_test_of_a_group_that_failed_is_found_again(pytester: pytest.Pytester) -> None:
+def test_last_failed_finds_a_test_of_a_group(pytester: pytest.Pytester) -> None:
     pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text())
     pytester.makepyfile(TESTS)
     first = pytester.runpytest_subprocess("-n", "1", "--dist", "loadgroup")

@@ -16,8 +16,8 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import recording
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
+from tests.support.synthetic_recordings import recording
 from workbench.core.base.user_code import name_of
 from workbench.lab import notebooks
 from workbench.lab.batch.kernels import CAN_FORK, Kernels
@@ -48,7 +48,7 @@ def execute(notebook: Path, tmp_path: Path, **parameters: Any) -> nbformat.Noteb
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").rglob("*.ipynb")), ids=lambda p: p.stem)
-def test_no_outputs_in_git_and_a_parameters_cell(path: Path) -> None:
+def test_notebooks_have_no_outputs_and_a_parameters_cell(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
     code = [c for c in cells if c.cell_type == "code"]
     assert not any(c.outputs or c.execution_count for c in code)
@@ -73,7 +73,7 @@ CHANGES: list[dict[str, Any]] = [
     "changes", [CHANGES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in CHANGES[1:])], ids=id_of
 )
 @pytest.mark.usefixtures("warm")
-def test_the_first_notebook_runs_with_parameters_changed(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_quickstart_notebook_with_other_parameters(tmp_path: Path, changes: dict[str, Any]) -> None:
     out = tmp_path / "results"
     done = execute(FIRST, tmp_path, **{**SMALL, **changes, "out": str(out)})
     traces = {path.parent.name: wb.Trace.load(path.parent) for path in out.glob("*/spec.json")}
@@ -87,7 +87,7 @@ def test_the_first_notebook_runs_with_parameters_changed(tmp_path: Path, changes
     assert "All schemes reach a loss" in words
 
 
-def test_the_first_notebook_begins_where_the_explorer_does() -> None:
+def test_quickstart_notebook_starts_with_the_explorers_example() -> None:
     code = [c for c in nbformat.read(FIRST, as_version=4).cells if c.cell_type == "code"]
     (parameters,) = (c for c in code if "parameters" in c.metadata.get("tags", []))
     names: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def test_the_first_notebook_begins_where_the_explorer_does() -> None:
 
 
 @pytest.mark.usefixtures("warm")
-def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> None:
+def test_coding_or_not_notebook_shows_its_maps(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     rows = [f"{w},{i},{1 + (w == i % 3)}" for w in range(4) for i in range(6)]
     table.write_text("\n".join(["worker,iteration,seconds", *rows]))
@@ -109,9 +109,9 @@ def test_coding_or_not_shows_its_maps_and_times_a_cell_anew(tmp_path: Path) -> N
     assert all(name in outputs[-1]["data"]["text/plain"] for name in ("UMW", "GC", "SGD"))
 
 
-@turn("who is late", 0, 2)
+@sampled_test("who is late", 0, 2)
 @pytest.mark.usefixtures("warm")
-def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> None:
+def test_who_is_late_notebook_names_the_slow_worker(tmp_path: Path) -> None:
     times = 1 + 0.05 * np.random.default_rng(0).random((60, 6))
     times[:, [1, 4]] *= 3.0
     file = recording(times).write(tmp_path / "times.csv")
@@ -124,9 +124,9 @@ def test_who_is_late_names_who_is_slow_and_tries_what_helps(tmp_path: Path) -> N
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 3
 
 
-@turn("who is late", 1, 2)
+@sampled_test("who is late", 1, 2)
 @pytest.mark.usefixtures("warm")
-def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
+def test_who_is_late_notebook_simulates_a_run(tmp_path: Path) -> None:
     done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, rounds=40)
     assert "costs" in "".join(
         o.get("text", "") for c in done.cells if c.cell_type == "code" for o in c.outputs
@@ -134,7 +134,7 @@ def test_who_is_late_makes_up_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("warm")
-def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
+def test_notebook_with_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(papermill.PapermillExecutionError, match=r"scheme_args\.stragglers = 2"):
         execute(FIRST, tmp_path, **{**SMALL, "stragglers": 2})
 
@@ -144,7 +144,7 @@ FEW: dict[str, Any] = {"workers": 3, "wait": 2, "rounds": 4, "nap": 0.01, "seeds
 
 
 def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
-    """What the notebook on schemes of one's own says, and the runs of its sweep."""
+    """Return the output of the notebook on user-defined schemes, and the runs of its sweep."""
     out = tmp_path / "sweep"
     done = execute(YOURS, tmp_path, **{**FEW, **parameters, "out": str(out)})
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
@@ -155,10 +155,10 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
     return words, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
 
 
-def test_the_cell_with_a_network_goes_on_without_pytorch(
+def test_user_defined_notebook_cell_without_pytorch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it defines then makes experiments of which one learns."""
+    """The cell's class then makes experiments, one of which learns."""
     define(YOURS)
     monkeypatch.setitem(sys.modules, "torch", None)
     (cell,) = (c.source for c in nbformat.read(YOURS, as_version=4).cells if "from torch" in c.source)
@@ -170,10 +170,8 @@ def test_the_cell_with_a_network_goes_on_without_pytorch(
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
 
 
-@pytest.mark.slow  # with PyTorch it is executed at every commit, if there is one
-def test_the_notebook_on_yours_goes_on_without_pytorch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow  # where PyTorch is installed, the test above executes it
+def test_user_defined_notebook_without_pytorch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     define(YOURS)
@@ -183,10 +181,10 @@ def test_the_notebook_on_yours_goes_on_without_pytorch(
     assert {trace.experiment.problem for trace in traces} == {"softmax"}
 
 
-@turn("a dear notebook", 2, 3)
+@sampled_test("expensive notebooks", 2, 3)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_the_notebook_on_yours_with_a_network_on_real_processes(tmp_path: Path) -> None:
+def test_user_defined_notebook_with_a_network_on_real_processes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     define(YOURS)
     words, traces = yours(tmp_path)

@@ -36,7 +36,7 @@ def frame(**spots: int) -> np.ndarray:
 RED, BLUE = 0xFF0000FF, 0xFFFF0000  # bytes: red, green, blue, opaque
 
 
-def test_a_still_picture_has_no_frames() -> None:
+def test_picture_that_is_still_has_no_frames() -> None:
     found = dict(chunks(picture([frame(p12=RED)])))
     assert struct.unpack(">II", found[b"IHDR"][:8]) == (6, 4)
     assert b"acTL" not in found
@@ -46,7 +46,7 @@ def test_a_still_picture_has_no_frames() -> None:
     assert found[b"PLTE"][colour : colour + 3] == b"\xff\x00\x00"
 
 
-def test_a_moving_picture_has_what_changes_and_skips_what_does_not() -> None:
+def test_picture_that_moves_has_only_changes() -> None:
     png = picture([frame(), frame(), frame(p12=RED), frame(p12=RED, p24=BLUE)])
     found = list(chunks(png))
     assert [data for kind, data in found if kind == b"acTL"] == [struct.pack(">II", 3, 0)]
@@ -61,7 +61,7 @@ def test_a_moving_picture_has_what_changes_and_skips_what_does_not() -> None:
     assert controls[-1][5] > controls[0][5]  # the last one stays longer
 
 
-def test_what_stays_is_see_through() -> None:
+def test_animation_unchanged_pixels_are_transparent() -> None:
     before, after = frame(p11=RED), frame(p11=RED, p00=BLUE, p22=BLUE)
     colours = palette([before, after])
     (_, (top, left, part)) = changes([indexed(before, colours), indexed(after, colours)])
@@ -70,18 +70,18 @@ def test_what_stays_is_see_through() -> None:
     assert colours[part[0, 0]] == BLUE
 
 
-def test_a_colour_too_many_becomes_the_nearest() -> None:
+def test_indexed_maps_extra_colours_to_the_nearest() -> None:
     few = np.array([0xFF000000, 0xFFFFFFFF], np.uint32)
     assert indexed(np.array([[0xFF101010, 0xFFE0E0E0]], np.uint32), few).tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("name", DRAWN_FROM)
-def test_a_picture_is_of_todays_page(name: str) -> None:
+def test_picture_is_of_todays_page(name: str) -> None:
     known = json.loads(HASHES.read_text())
     assert known.get(name) == drawn_from(name), f"the picture is old; run `python tools/pictures.py {name}`"
 
 
-def test_a_changed_label_makes_a_picture_old_and_a_changed_comment_does_not(tmp_path: Path) -> None:
+def test_drawn_from_changes_with_labels_and_not_with_comments(tmp_path: Path) -> None:
     for place in DRAWN_FROM["lecture"]:
         target = tmp_path / place
         target.parent.mkdir(parents=True, exist_ok=True)

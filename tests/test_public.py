@@ -1,4 +1,4 @@
-"""What completion offers: in every public namespace the names meant for users, and nothing that was imported."""
+"""Completion: public namespaces have the names for users, and no imported modules."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_what_loads_modules_is_not_public(space: Any, name: str) -> None:
     assert not hasattr(space, name)
 
 
-def test_namespaces_are_found() -> None:
+def test_public_namespaces_are_found() -> None:
     found = {space.__name__.rpartition(".")[2] for space in SPACES}
     assert {"workbench", "batch", "figures", "problems", "schemes", "theory", "recordings"} <= found

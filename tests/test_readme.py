@@ -14,24 +14,24 @@ PICTURES = re.compile(r'!\[[^\]]*\]\(([^)]+)\)|(?:src|srcset)="([^"]+)"')
 MAX_PICTURE_BYTES = 1_500_000
 
 
-def test_it_is_short() -> None:
+def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
 
 
-def test_every_notebook_is_listed() -> None:
+def test_notebooks_are_listed() -> None:
     for path in (ROOT / "notebooks").rglob("*.ipynb"):
         assert f"`{path.relative_to(ROOT)}`" in NOTEBOOKS
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])
-def test_commands_exist(page: str) -> None:
+def test_readme_commands_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
     said = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
     assert set(said) >= {"run", "help", "lab", "lectures"}
     assert set(said) <= targets
 
 
-def test_its_picture_exists_and_is_small_and_shown_light_and_dark() -> None:
+def test_readme_picture_exists_light_and_dark() -> None:
     found = [one or other for one, other in PICTURES.findall(README)]
     assert {Path(path).name for path in found} == {"explorer-light.png", "explorer-dark.png"}
     for path in (ROOT / "docs" / "images").glob("*.png"):
@@ -40,7 +40,7 @@ def test_its_picture_exists_and_is_small_and_shown_light_and_dark() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])
-def test_its_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     assert blocks

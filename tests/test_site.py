@@ -1,4 +1,4 @@
-"""The site: every public name is described, nothing is asked of a network, every link leads somewhere."""
+"""The site: every public name is described, no page loads from a network, every link exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 from pydantic import BaseModel
 
-from tests.browser.lab import CHROMIUM, FLAGS
+from tests.support.browser.jupyterlab import CHROMIUM, FLAGS
 from tools import atlas, build_site
 from tools.reference import everything, sections
 from workbench.core.contract.scheme import Scheme
@@ -31,7 +31,7 @@ NO_EXAMPLE = {
 
 
 def arguments(thing: Any) -> Iterator[str]:
-    """What a name takes that its docstring must tell of: a settings class's fields may say it themselves."""
+    """Return the arguments that a docstring must mention. Fields of a settings class may describe themselves."""
     if isinstance(thing, type) and issubclass(thing, BaseModel):
         for name, field in thing.model_fields.items():
             if not field.description and len(get_args(field.annotation)) != 1:  # kind: Literal["constant"]
@@ -45,21 +45,21 @@ def arguments(thing: Any) -> Iterator[str]:
 
 
 def of_a_family(thing: Any) -> bool:
-    """Is it a scheme or a problem? All are used alike, as the examples of `get` on their pages show."""
+    """Return whether it is a scheme or a problem: all are used alike, as the examples of `get` show."""
     return isinstance(thing, type) and issubclass(thing, Scheme | ProblemArgs)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_is_described(name: str) -> None:
+def test_public_name_is_described(name: str) -> None:
     thing = PUBLIC[name]
     text = inspect.cleandoc(thing.__doc__ or "")
     assert text and text.splitlines()[0].strip(), "no summary"  # noqa: PT018
     assert ">>> " in text or name in NO_EXAMPLE or of_a_family(thing), "no example that runs"
     untold = [each for each in arguments(thing) if not re.search(rf"\b{each}\b", text)]
-    assert not untold, f"the docstring says nothing of {untold}"
+    assert not untold, f"the docstring does not mention {untold}"
 
 
-def test_every_page_of_the_reference_has_names() -> None:
+def test_site_reference_pages_have_names() -> None:
     assert len(PUBLIC) > 150
     assert all(section.names for section in sections())
     assert not set(NO_EXAMPLE) - set(PUBLIC)
@@ -68,7 +68,7 @@ def test_every_page_of_the_reference_has_names() -> None:
 # ---------------------------------------------------------------- recordings as cards
 
 
-def test_recordings_that_are_at_hand_have_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_recordings_have_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "\n".join(f"{w},{t},{100 + 50 * (w == 2) + t % 3}" for t in range(30) for w in range(4))
     (tmp_path / "alibaba_job_9.csv").write_text(f"worker,time,batch_time_norm\n{rows}\n")
     monkeypatch.setenv("WORKBENCH_RECORDINGS", str(tmp_path))
@@ -84,7 +84,7 @@ def test_recordings_that_are_at_hand_have_a_card(tmp_path: Path, monkeypatch: py
 # ---------------------------------------------------------------- notebooks as pages
 
 
-def test_a_figure_becomes_html_that_draws_itself_and_a_widget_a_note() -> None:
+def test_site_figures_are_html_and_widgets_a_note() -> None:
     figure = {"data": [{"type": "scatter", "y": [1, 2]}], "layout": {"title": {"text": "</script>"}}}
     outputs = [
         nbformat.v4.new_output("display_data", {build_site.FIGURE: figure, "text/plain": "Figure"}),
@@ -102,9 +102,7 @@ def test_a_figure_becomes_html_that_draws_itself_and_a_widget_a_note() -> None:
     assert word["text"] == "a word"
 
 
-def test_a_notebook_is_executed_once_until_its_source_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_site_executes_a_notebook_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Path] = []
 
     def execute(notebook: Path, output: Path, *_: object) -> None:
@@ -125,7 +123,7 @@ def test_a_notebook_is_executed_once_until_its_source_changes(
     assert len(ran) == 2
 
 
-def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+def test_site_finds_a_broken_link(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<a href="b.html#here">x</a><a href="b.html#there">x</a><img src="no.png">'
     )
@@ -143,7 +141,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.xdist_group("site")
-def test_the_quick_site_has_every_page(quick: Path) -> None:
+def test_quick_site_has_every_page(quick: Path) -> None:
     for section in sections():
         text = (quick / "reference" / f"{section.file}.html").read_text()
         assert all(f'id="{name}"' in text for name, _ in section.things()), section.file
@@ -160,7 +158,7 @@ def test_the_quick_site_has_every_page(quick: Path) -> None:
 
 
 @pytest.mark.xdist_group("site")
-def test_the_sidebar_has_five_groups_by_need(quick: Path) -> None:
+def test_site_sidebar_has_five_groups(quick: Path) -> None:
     text = (quick / "docs" / "README.html").read_text()
     captions = re.findall(r'<p class="caption"[^>]*><span class="caption-text">([^<]+)</span>', text)
     assert captions == ["Tutorial", "How-to", "Reference", "Explanation", "Evidence"]
@@ -179,7 +177,7 @@ def asked_of_a_network(html: Path) -> list[str]:
 
 
 @pytest.mark.xdist_group("site")
-def test_no_page_loads_anything_from_another_host(quick: Path) -> None:
+def test_site_loads_nothing_external(quick: Path) -> None:
     assert asked_of_a_network(quick) == []
 
 
@@ -196,12 +194,12 @@ SAMPLE = (
 @pytest.mark.browser
 @pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.xdist_group("site")
-def test_pages_open_without_a_network_light_and_dark(quick: Path, tmp_path: Path) -> None:
+def test_site_pages_open_offline_light_and_dark(quick: Path, tmp_path: Path) -> None:
     assert seen(quick, {"light": SAMPLE, "dark": SAMPLE[3:5]}, screens(tmp_path)) == []
 
 
 def screens(otherwise: Path) -> Path:
-    """Where pictures of what was seen go."""
+    """Return the folder for screenshots."""
     return Path(os.environ.get("WORKBENCH_SCREENS", otherwise))
 
 
@@ -237,7 +235,7 @@ def note(wrong: list[str], address: str) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.xdist_group("site")
-def test_the_whole_site(tmp_path: Path) -> None:
+def test_whole_site_is_built(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tools.build_site", "--output", str(tmp_path)]
     subprocess.run(words, cwd=build_site.ROOT, check=True)
     html = tmp_path / "html"

@@ -1,4 +1,4 @@
-"""The wheel works where there is no clone: it carries the notebooks and the examples."""
+"""The wheel works without a clone: it includes the notebooks and the examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.lab import free_port
+from tests.support.browser.jupyterlab import free_port
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,7 +97,7 @@ def test_the_wheel_carries_what_the_clone_has(installed: Installed) -> None:
     assert not [name for name in names if "/tests/" in name or "_checkpoints" in name]
 
 
-def test_the_checkout_is_not_what_runs(installed: Installed) -> None:
+def test_wheel_runs_without_the_checkout(installed: Installed) -> None:
     ours = "workbench, workbench_book, workbench_lectures"
     says = f"import {ours}; print(*(each.__file__ for each in ({ours})))"
     places = installed.python("-c", says).split()
@@ -107,33 +107,33 @@ def test_the_checkout_is_not_what_runs(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("lectures",), ("lab",), ("reproduce",), ("sweep",)], ids=" ".join)
-def test_help(installed: Installed, words: tuple[str, ...]) -> None:
+def test_wheel_help(installed: Installed, words: tuple[str, ...]) -> None:
     assert "Usage:" in installed.python("-m", "workbench", *words, "--help")
 
 
-def test_a_run(installed: Installed) -> None:
+def test_wheel_run(installed: Installed) -> None:
     installed.run("workbench", "run", "--workers", "4", "--scheme", "UMW", "--rounds", "5", "-o", "first")
     assert (installed.cwd / "first" / "spec.json").is_file()
 
 
 @pytest.mark.slow
-def test_a_table_of_the_book(installed: Installed) -> None:
+def test_wheel_table_of_the_book(installed: Installed) -> None:
     assert "table3" in installed.run("workbench", "reproduce", "table3", "-o", "reports")
 
 
 @pytest.mark.slow
-def test_a_sweep_in_papermill(installed: Installed) -> None:
+def test_wheel_sweep_in_papermill(installed: Installed) -> None:
     (installed.cwd / "two.yaml").write_text("base: {workers: 4, rounds: 5}\ngrid: {scheme: [UMW, SGD]}\n")
     installed.run("workbench", "sweep", "two.yaml", "-o", "two")
     assert len(list((installed.cwd / "two").glob("*/trace/spec.json"))) == 2
 
 
 @pytest.mark.slow
-def test_the_straight_line(installed: Installed) -> None:
+def test_wheel_quickstart(installed: Installed) -> None:
     assert "Written:" in installed.python("-m", "workbench.lab.batch.quickstart")
 
 
-def test_lab_serves_the_copied_notebooks(installed: Installed) -> None:
+def test_wheel_lab_serves_the_copied_notebooks(installed: Installed) -> None:
     port = free_port()
     words = [str(installed.prefix / "bin" / "workbench"), "lab", "mine", "--no-browser", "--port", str(port)]
     environment = {**installed.environment, "JUPYTER_TOKEN": "known"}
@@ -150,7 +150,7 @@ def test_lab_serves_the_copied_notebooks(installed: Installed) -> None:
 
 
 def _answer(address: str, seconds: float = 60) -> bytes:
-    """What a server says once it is there."""
+    """Return what a server prints once it is up."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -161,7 +161,7 @@ def _answer(address: str, seconds: float = 60) -> bytes:
             time.sleep(0.2)
 
 
-def test_what_the_user_changed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wheel_keeps_what_the_user_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "workbench"
     source = package / "shipped" / "notebooks"
     source.mkdir(parents=True)

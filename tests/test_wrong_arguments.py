@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind to what is called by hand: one sentence with name and value, and nothing is started."""
+"""Wrong arguments of public functions: one sentence with name and value, and nothing is started."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ),
     ],
 )
-def test_options_of_runs(
+def test_start_refuses_wrong_options(
     options: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ def test_options_of_runs(
 
 
 @pytest.mark.parametrize("given", [5, None, "CR", {"scheme": "CR"}, [5], [E, "CR"]])
-def test_what_is_no_experiment(given: Any) -> None:
+def test_run_refuses_what_is_not_an_experiment(given: Any) -> None:
     for begin in (wb.run, wb.start, wb.compare, wb.start_all):
         with pytest.raises(wb.SettingError, match=r"^experiment = .*: give a wb\.Experiment"):
             begin(given)
@@ -90,7 +90,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_no_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_refuse_what_is_not_a_path(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for path in NO_PATHS:
         with pytest.raises(
@@ -101,7 +103,7 @@ def test_what_is_no_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @given(st.none() | st.booleans() | st.integers() | st.floats() | st.lists(st.integers()))
-def test_no_path_of_any_kind_gets_through(value: Any) -> None:
+def test_functions_refuse_paths_of_any_wrong_kind(value: Any) -> None:
     for name in ("load", "runs", "attach", "read", "write"):
         with pytest.raises(wb.SettingError, match="is no path"):
             CALLS[name](value)
@@ -109,7 +111,7 @@ def test_no_path_of_any_kind_gets_through(value: Any) -> None:
         load_cluster(value)
 
 
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+def test_functions_refuse_unwritable_places(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     trace = wb.run(E)
     for call in (trace.save, lambda path: E.write(path.with_suffix(".yaml"))):
@@ -121,7 +123,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["a", None, [0.1]])
-def test_what_is_no_target(target: Any, tmp_path: Path) -> None:
+def test_functions_refuse_what_is_not_a_target(target: Any, tmp_path: Path) -> None:
     trace = wb.run(E)
     with pytest.raises(wb.SettingError, match=r"^target = .*: is not a number"):
         trace.time_to(target)
@@ -140,7 +142,7 @@ def deep(levels: int, list_: bool) -> Any:
 
 @pytest.mark.parametrize("levels", [900, 5000])
 @pytest.mark.parametrize("list_", [True, False])
-def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
+def test_experiment_and_sweep_refuse_recursive_values(levels: int, list_: bool) -> None:
     value = deep(levels, list_)
     for make in (
         lambda: wb.Experiment(problem_args={"x": value}),
@@ -204,7 +206,7 @@ def test_what_lies_too_deep_in_itself(levels: int, list_: bool) -> None:
         ),
     ],
 )
-def test_other_calls(
+def test_functions_refuse_other_wrong_calls(
     call: Callable[[], Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -214,7 +216,7 @@ def test_other_calls(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_any_collection_of_runs_will_do() -> None:
+def test_functions_accept_any_collection_of_runs() -> None:
     traces = {e.scheme: t for e, t in zip([E], wb.compare(iter([E])), strict=True)}
     assert len(wb.figures.convergence(traces.values()).data) >= 1
 
@@ -231,8 +233,8 @@ NEEDED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [*wb.figures.names(), "moments", "save", "scheme_style", "speedups"])
-def test_figures_of_the_wrong_things(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each argument in turn: a figure, or one sentence that begins with the name of an argument."""
+def test_figures_refuse_wrong_arguments(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each wrong argument: a figure, or one sentence that begins with the name of an argument."""
     monkeypatch.chdir(tmp_path)
     figure = getattr(wb.figures, name)
     fields = signature(figure).parameters
@@ -246,13 +248,13 @@ def test_figures_of_the_wrong_things(name: str, tmp_path: Path, monkeypatch: pyt
                 said.append(str(error))
     assert said
     assert not any("\n" in sentence for sentence in said)
-    known = {*fields, "plan", "traces", "worker"}  # what was said before has names of its own
+    known = {*fields, "plan", "traces", "worker"}  # names of earlier statements are separate
     for sentence in said:
         assert sentence.split()[0].partition("[")[0].rstrip(":") in known
 
 
 @pytest.mark.parametrize("draw", [wb.figures.moments, wb.figures.gantt, wb.figures.weights])
-def test_a_round_is_a_whole_number(draw: Callable[..., Any]) -> None:
+def test_figures_refuse_rounds_that_are_not_whole_numbers(draw: Callable[..., Any]) -> None:
     for wrong in (False, True, np.False_, 0.0, "0", None, [0], np.array([0]), 10**5000):
         with pytest.raises(wb.SettingError, match=r"^round = [^\n]*$"):
             draw(T, wrong)
@@ -292,7 +294,7 @@ SAID: list[tuple[Callable[[Any], Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("call", "value", "says"), SAID)
-def test_functions_of_the_wrong_things(call: Callable[[Any], Any], value: Any, says: str) -> None:
+def test_functions_refuse_wrong_arguments(call: Callable[[Any], Any], value: Any, says: str) -> None:
     with pytest.raises(wb.SettingError) as caught:
         call(value)
     assert str(caught.value).startswith(says)

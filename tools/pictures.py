@@ -29,7 +29,7 @@ from playwright.sync_api import Locator, Page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for the tests' driver of JupyterLab
-from tests.browser.lab import Lab, Server, browser, jupyter  # noqa: E402
+from tests.support.browser.jupyterlab import Lab, Server, browser, jupyter  # noqa: E402
 from workbench.core.base.files import write_json  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"

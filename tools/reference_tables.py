@@ -23,6 +23,7 @@ from workbench.core import experiment, forecasting
 from workbench.core.base.files import atomic_write
 from workbench.core.base.settings import Settings
 from workbench.core.contract.delays import DelayModel, delay_models
+from workbench.core.contract.faults import Fault, WrongAnswer
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.problem import Problem
@@ -64,6 +65,7 @@ DELAYS = {
 CONTRACTS: dict[str, tuple[type, ...]] = {
     "scheme": (Scheme,),
     "delay-model": (DelayModel,),
+    "fault": (Fault, WrongAnswer),
     "problem": (ProblemArgs, Problem),
     "optimiser": (Optimiser,),
     "cluster": (Cluster, Site, Pool, RunOwner, FolderPool),
@@ -291,7 +293,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "delay-fields": delay_fields,
     "experiment": lambda: fields(wb.Experiment),
     "link": lambda: fields(Link),
-    "fault": lambda: fields(wb.Fault),
+    "faults": lambda: _sections(Fault.catalogue.items()),
     "problem-data": lambda: fields(OnData),
     "problems": problems,
     "optimisers": optimisers,

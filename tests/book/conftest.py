@@ -17,13 +17,13 @@ def quick() -> Setting:
 
 @pytest.fixture(scope="session")
 def found_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where entries are kept: what several tests need is computed once, as one worker runs them (tests/conftest.py)."""
+    """Return the folder of stored entries. One worker runs all tests of the book, so each entry is computed once."""
     return tmp_path_factory.getbasetemp() / "book"
 
 
 @pytest.fixture
 def traces(tmp_path: Path) -> Path:
-    """Two experiments of 12 workers; worker 3 of each is slow throughout, worker 5 now and then."""
+    """Write two experiments of 12 workers; worker 3 of each is always slow, worker 5 sometimes."""
     rng = np.random.default_rng(0)
     rows = []
     for name, typical in (("one", 10.0), ("two", 30.0)):

@@ -1,4 +1,4 @@
-"""Paper 3's sweep: its limit without laziness, and that what is said follows from all of it."""
+"""The sweep of paper 3: its limit without laziness, and claims that follow from the whole sweep."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_verdict_follows_from_the_whole_sweep() -> None:
         assert verdict.text.startswith("differs at 1 of 3 constants, agrees at 2")  # type: ignore[attr-defined]
 
 
-def test_what_is_never_reached_is_said_and_drawn_around(
+def test_cada_sweep_reports_a_target_that_is_never_reached(
     quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CADA not at the target at one unit: more than any ratio, a band that ends, no number that JSON lacks."""
@@ -66,7 +66,7 @@ def test_what_is_never_reached_is_said_and_drawn_around(
     assert ">never" in words.table(numbers_)
 
 
-def test_identities_are_not_judged() -> None:
+def test_cada_sweep_does_not_judge_identities() -> None:
     """Communication over computation is (M_G + 1)/M_G whatever is run."""
     facts = {
         "gcada-sweep": {"units": UNITS, "target": 0.1, "rounds": 6000, "costs": made().costs},
@@ -80,14 +80,14 @@ def test_identities_are_not_judged() -> None:
 
 
 @given(ratios)
-def test_a_statement_holds_only_at_every_unit_with_every_seed(table: np.ndarray) -> None:
+def test_cada_sweep_claim_holds_only_for_every_unit_and_seed(table: np.ndarray) -> None:
     found = claim("x", table, UNITS)
     assert (found.holds is True) == bool((table > 1).all())
     assert (found.holds is False) == bool((table <= 1).all())
     assert len(holding(table)) == len(UNITS)
 
 
-def test_there_is_no_slack() -> None:
+def test_cada_sweep_claims_have_no_slack() -> None:
     """Ratios of 0.99, which a slack of 1.05 would let pass, do not hold."""
     costs_ = {label: {name: np.ones((3, 2)) for name in COSTS} for label in SWEPT}
     costs_["CADA"] = {name: np.full((3, 2), 0.99) for name in COSTS}
@@ -123,7 +123,7 @@ def test_with_a_tiny_constant_cada_is_distributed_adam(quick: Setting) -> None:
 
 
 def test_a_shorter_run_has_the_same_rounds(quick: Setting) -> None:
-    """So trying a quarter of the rounds first changes nothing; what is never reached is infinite."""
+    """Trying a quarter of the rounds first therefore changes nothing; a target that is never reached is infinite."""
     e = at(dict(experiments(quick, unit=0.1))[MEANT], 1.0, 120, seed=0)
     assert until(e, 2.0) == costs(run(e, events=False), 2.0)
     assert until(e.replace(rounds=8), 1e-9) == dict.fromkeys(COSTS, float("inf"))

@@ -1,4 +1,4 @@
-"""Every figure and table of the five papers is an entry, illustrations apart."""
+"""The catalogue of the book: every figure and table of the five papers is an entry, except illustrations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named(titles: list[str]) -> set[tuple[str, int]]:
 
 
 def illustrations(paper: int) -> set[tuple[str, int]]:
-    """What the docs name as having no numbers to recompute."""
+    """Return the figures that the docs list as having no numbers to compute again."""
     row = next(
         line
         for line in DOCS.read_text().splitlines()
@@ -61,7 +61,7 @@ def illustrations(paper: int) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_figure_and_table_is_an_entry_or_named_as_an_illustration(paper: int) -> None:
+def test_of_paper_lists_every_figure_and_table(paper: int) -> None:
     figures, tables = NUMBERED[paper]
     there = {("figure", number) for number in figures} | {("table", number) for number in tables}
     shown, without = named([get(name).title for name in of_paper(paper)]), illustrations(paper)
@@ -69,16 +69,16 @@ def test_every_figure_and_table_is_an_entry_or_named_as_an_illustration(paper: i
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_everything_listed_is_there(paper: int) -> None:
+def test_of_paper_entries_exist(paper: int) -> None:
     assert set(of_paper(paper)) == LISTED[paper]
 
 
-def test_a_wrong_name_gets_the_nearest() -> None:
+def test_get_suggests_the_nearest_entry() -> None:
     with pytest.raises(SettingError, match=r"name = 'tabel3': no such name; did you mean 'table3'\?"):
         get("tabel3")
 
 
-def test_needs_come_first_and_once() -> None:
+def test_chosen_orders_dependencies_first() -> None:
     order = [entry.name for entry in chosen("all")]
     assert sorted(order) == sorted(names())
     for entry in entries().values():
@@ -91,7 +91,7 @@ def test_the_setting_picks() -> None:
     assert (Setting(quick=True).pick(1, 2), Setting().pick(1, 2)) == (1, 2)
 
 
-def test_one_more_file_is_one_more_entry_at_its_place(
+def test_entries_finds_a_new_module_at_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "mine.py").write_text(

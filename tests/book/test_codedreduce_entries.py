@@ -1,4 +1,4 @@
-"""Paper 1's entries: the quick form keeps times, scaled settings keep proportions, figures come out whole."""
+"""Entries of paper 1: the quick form keeps times, scaled settings keep proportions, figures are complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workbench.core.running import start as runner
 
 
 @pytest.mark.parametrize("name", ["fig8", "fig9b", "fig12"])
-def test_the_quick_form_keeps_the_times(name: str) -> None:
+def test_small_preset_keeps_the_times(name: str) -> None:
     """Fewer samples and features, the same seconds per round, but for the rounding of the full size's slices."""
     for little, full in zip(small(presets[name]), presets[name], strict=True):
         assert little.shape()[0] * 6 <= full.shape()[0]
@@ -75,7 +75,7 @@ def test_faster_divides_every_time(name: str) -> None:
         )
 
 
-def test_real_runs_that_are_not_made_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_reports_why_it_made_no_real_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     few, _ = scaled(presets["fig8"], Setting(quick=True))
     assert measure(few, Setting(measure=False)) == Measured(SWITCHED_OFF)
     monkeypatch.delitem(runner.ENGINES, "mpi")
@@ -87,7 +87,7 @@ def test_real_runs_that_are_not_made_say_so(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_real_processes_take_at_least_as_long_as_the_virtual_clock_says() -> None:
+def test_measure_is_at_least_the_simulated_time() -> None:
     """UMW and CR at the scaled settings; a busy machine is late, none is early."""
     few, divided = scaled(presets["fig8"], Setting(quick=True))
     found = measure({scheme: few[scheme] for scheme in ("UMW", "CR")}, Setting(), divided)
@@ -127,7 +127,7 @@ def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
     assert Measured("", late).specs()["CR, measured"] == late["CR"].experiment
 
 
-def test_a_ratio_s_error_has_both_parts() -> None:
+def test_over_cr_error_combines_both_parts() -> None:
     expected = {name: wb.forecast(presets["fig13"][name], 200) for name in ("CR", "RAR")}
     ratio, error = over_cr(expected, "RAR")
     parts = [expected[name].error / expected[name].mean for name in ("CR", "RAR")]
@@ -150,7 +150,7 @@ def first(found_before: Path) -> dict[str, book.Result]:
     return {each.entry.name: each.result for each in found if each.result}
 
 
-def test_figure_9a(first: dict[str, book.Result]) -> None:
+def test_codedreduce_figure_9a(first: dict[str, book.Result]) -> None:
     """The exact schemes need equally many rounds, so at equal error they differ by their times per round."""
     result = first["fig9a"]
     for line in result.lines:
@@ -170,7 +170,7 @@ def test_figure_9a(first: dict[str, book.Result]) -> None:
     assert "stand-in" in result.data[0]
 
 
-def test_the_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
+def test_codedreduce_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
     """Within a third for every scheme of figure 9, fitted or not; the paper's own model cannot."""
     lines = {line.what: line for line in first["ec2"].lines}
     for name, how in (("fig9a", "fitted"), ("fig9b", "tested"), ("fig9c", "fitted")):
@@ -181,7 +181,7 @@ def test_the_fit_explains_156_workers(first: dict[str, book.Result]) -> None:
     assert not claim.holds
 
 
-def test_the_command_never_types_a_result(first: dict[str, book.Result], tmp_path: Path) -> None:
+def test_codedreduce_command_never_types_a_result(first: dict[str, book.Result], tmp_path: Path) -> None:
     """Another seed gives other numbers, near the first ones."""
     facts = {"ec2": first["ec2"].to_json()["facts"]}
     other = book.get("fig2").find(Setting(quick=True, measure=False, seed=5, facts=facts))

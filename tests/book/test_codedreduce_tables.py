@@ -1,4 +1,4 @@
-"""Paper 1's tables and its worked example: what must come out, and that it could come out otherwise."""
+"""Tables and worked example of paper 1, and that another code gives another result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench_book.verdicts import of_result
 from workbench.core.schemes.coded_reduce import CR
 
 
-def test_the_worked_allocation_is_exact(quick: Setting) -> None:
+def test_codedreduce_worked_allocation_is_exact(quick: Setting) -> None:
     result = get("cr-fig7").find(quick)
     for line in result.lines:
         assert line.values["ours"] == pytest.approx(line.published, abs=1e-12)
@@ -19,7 +19,7 @@ def test_the_worked_allocation_is_exact(quick: Setting) -> None:
     assert all(claim.holds for claim in result.claims)
 
 
-def test_another_code_is_another_allocation(quick: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codedreduce_allocation_depends_on_the_code(quick: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison is with what the scheme allocates, not with the matrix that is printed."""
     turned = (B[1], B[2], B[0])
     fifths = {

@@ -9,7 +9,7 @@ import pytest
 from workbench_book import names
 from workbench_book.notebook import NOTEBOOKS
 
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.cli.main import cli, main
 from workbench.lab.notebooks import execute
 
@@ -20,14 +20,14 @@ def workbench(*words: str) -> None:
     cli(["reproduce", *words], standalone_mode=False)
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_list(capsys: pytest.CaptureFixture[str]) -> None:
     workbench("--list")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == names()
 
 
 @pytest.mark.parametrize("words", [(), ("--quick",), ("--fresh", "--download")])
-def test_without_a_name_nothing_starts_and_what_there_is_is_listed(
+def test_reproduce_without_a_name_lists_the_entries(
     words: tuple[str, ...],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -42,7 +42,7 @@ def test_without_a_name_nothing_starts_and_what_there_is_is_listed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_name_is_one_sentence_and_writes_nothing(
+def test_reproduce_refuses_an_unknown_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["workbench", "reproduce", "tabel3", "-o", str(tmp_path / "out")])
@@ -53,7 +53,7 @@ def test_a_wrong_name_is_one_sentence_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_one_entry_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_prints_and_writes_one_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workbench("cada-misprints", "--quick", "-o", str(tmp_path))
     out = capsys.readouterr().out
     assert "cada-misprints  ✓ 3 of 3 shown by computation" in out
@@ -61,18 +61,20 @@ def test_one_entry_is_printed_and_written(tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "cada-misprints.html").is_file()
 
 
-def test_recorded_times_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_reproduce_refuses_missing_recorded_times(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"traces = .*no such file"):
         workbench("agc-fig1", "--traces", str(tmp_path / "none.csv"), "-o", str(tmp_path))
 
 
-def test_one_notebook_a_paper() -> None:
+def test_reproduce_has_one_notebook_for_each_paper() -> None:
     assert [path.name[0] for path in PAPERS] == ["1", "2", "3", "4", "5", "6"]
 
 
-@turn("a dear notebook", 0, 3)
+@sampled_test("expensive notebooks", 0, 3)
 @pytest.mark.parametrize("path", [p for p in PAPERS if p.name[0] == "5"], ids=lambda p: p.stem)
-def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path, found_before: Path) -> None:
+def test_reproduce_notebook_shows_the_entries_of_the_book(
+    path: Path, tmp_path: Path, found_before: Path
+) -> None:
     """Entries that were computed before are taken over, as they are for a user."""
     parameters = {"folder": str(found_before), "measure": False}
     done = execute(path, tmp_path / "out.ipynb", parameters, Path.cwd())
@@ -83,7 +85,7 @@ def test_a_notebook_shows_what_the_book_has(path: Path, tmp_path: Path, found_be
 
 
 @pytest.mark.slow
-def test_the_whole_quick_book(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_all_quick(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every entry is computed, the page and the executed notebooks are written, a second run takes all over."""
     words = ("all", "--quick", "--no-measure", "--traces", str(traces), "-o", str(tmp_path))
     workbench(*words)

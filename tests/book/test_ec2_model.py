@@ -1,4 +1,4 @@
-"""The model of paper 1's cluster: its limits, the fit, and what a speedup is made of."""
+"""The model of paper 1's cluster: its limits, the fit, and the factors of a speedup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workbench.core.presets.codedreduce import MESSAGE, RATE, SHIFT, presets
 SOME = Constants(spread=2.0, latency=2e-3, transfer=5e-3, crowding=0.05)
 
 
-def test_the_presets_are_a_case_of_it() -> None:
+def test_ec2_model_includes_the_presets() -> None:
     """With the paper's own constants the model gives the presets' very rounds (figure 12 has 5000 features)."""
     same = Constants(SHIFT, 1 / (SHIFT * RATE), 0.0, MESSAGE)
     preset = presets["fig12"]
@@ -36,7 +36,7 @@ def test_the_presets_are_a_case_of_it() -> None:
         assert wb.forecast(same.experiment(e), 20).mean == pytest.approx(wb.forecast(e, 20).mean, rel=1e-9)
 
 
-def test_transfers_alone_are_counted_messages() -> None:
+def test_ratios_of_transfers_alone_are_counted_messages() -> None:
     """A star takes N - S of them one after another; a tree n - s in each of its layers."""
     only = Constants(spread=1e-9, shift=1e-15, latency=0.0, transfer=1.0)
     found = ratios(presets["fig9a"], only, 1)
@@ -79,7 +79,7 @@ def test_factors_multiply_to_the_speedup(name: str) -> None:
         assert list(parts) == ["load", *FACTORS]
 
 
-def test_a_factor_that_does_nothing_is_one() -> None:
+def test_decomposed_factor_without_effect_is_one() -> None:
     calm = Constants(spread=2.0, latency=0.0, transfer=5e-3, crowding=0.0)
     for parts in decomposed(presets["fig8"], calm, 10).values():
         assert parts["latency"] == pytest.approx(1.0)

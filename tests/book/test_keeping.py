@@ -1,4 +1,4 @@
-"""What is kept is used again only while everything that it depends on is the same."""
+"""Stored results of the book: used again only while all their inputs are the same."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_input_is_in_the_key(traces: Path, tmp_path: Path) -> None:
     assert key(unmeasured, base) == key(unmeasured, replace(base, measure=False))
 
 
-def test_a_finished_entry_is_taken_over_and_a_damaged_one_is_not(tmp_path: Path, quick: Setting) -> None:
+def test_find_uses_a_finished_entry_and_rebuilds_a_damaged_one(tmp_path: Path, quick: Setting) -> None:
     first = find(NAME, quick, tmp_path)[0]
     again = find(NAME, quick, tmp_path)[0]
     assert (first.kept, again.kept) == (False, True)
@@ -62,7 +62,7 @@ def test_a_finished_entry_is_taken_over_and_a_damaged_one_is_not(tmp_path: Path,
     assert find(NAME, quick, tmp_path)[0].kept
 
 
-def test_a_failing_entry_is_told_and_nothing_is_kept(tmp_path: Path, quick: Setting) -> None:
+def test_one_reports_a_failing_entry_and_keeps_nothing(tmp_path: Path, quick: Setting) -> None:
     def fail(setting: Setting) -> Result:
         raise RunError("round 3: nothing works")
 
@@ -75,7 +75,7 @@ def test_a_failing_entry_is_told_and_nothing_is_kept(tmp_path: Path, quick: Sett
 
 
 @pytest.mark.slow
-def test_facts_of_one_entry_reach_the_next(tmp_path: Path, quick: Setting) -> None:
+def test_find_passes_facts_to_the_next_entry(tmp_path: Path, quick: Setting) -> None:
     """`gcada-numbers` takes the costs that `gcada-fig2` found; kept or not, they are the same."""
     first = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}
     assert list(first) == ["gcada-sweep", "gcada-fig2", "gcada-numbers"]
@@ -84,7 +84,7 @@ def test_facts_of_one_entry_reach_the_next(tmp_path: Path, quick: Setting) -> No
     assert again["gcada-numbers"].result == first["gcada-numbers"].result
 
 
-def test_the_bar_never_runs_backwards() -> None:
+def test_steps_bar_never_decreases() -> None:
     with Steps([1.0, 3.0], wanted=True) as steps:
         places = []
         for name in ("a", "b"):
@@ -97,7 +97,7 @@ def test_the_bar_never_runs_backwards() -> None:
     assert get("fig12").weight > get("table3").weight
 
 
-def test_a_page_for_one_name(tmp_path: Path, quick: Setting) -> None:
+def test_reproduce_writes_a_page_for_one_name(tmp_path: Path, quick: Setting) -> None:
     said: list[str] = []
     (outcome,) = reproduce(NAME, quick, tmp_path, progress=False, said=said.append)
     assert outcome.entry.name == NAME
@@ -105,7 +105,7 @@ def test_a_page_for_one_name(tmp_path: Path, quick: Setting) -> None:
     assert "12292" in (tmp_path / f"{NAME}.html").read_text()
 
 
-def test_where_the_recorded_times_are_looked_for(
+def test_find_traces_looks_in_the_documented_places(
     traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WORKBENCH_EC2_TRACES", raising=False)

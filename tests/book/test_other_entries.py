@@ -1,4 +1,4 @@
-"""Entries of papers 2 to 5, and the misprints of all: what must come out."""
+"""Entries of papers 2 to 5, and the misprints of all papers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from workbench_book.ec2_traces import ABSENT
 from workbench_book.verdicts import of_column, of_result
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.presets.codedreduce import presets
 
 CLUSTER = Constants(spread=9.0, latency=9e-3, transfer=1.4e-2, crowding=0.03)  # about what `ec2` finds
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name.endswith("misprints")])
-def test_every_misprint_is_shown_by_its_computation(name: str, quick: Setting) -> None:
+def test_misprints_are_shown_by_their_computation(name: str, quick: Setting) -> None:
     needed = replace(quick, facts={"ec2": {"crowded": asdict(CLUSTER)}})
     result = get(name).find(needed)
     assert result.misprints
@@ -37,7 +37,7 @@ def test_every_misprint_is_shown_by_its_computation(name: str, quick: Setting) -
     assert not any("no misprint" in m.where for m in result.misprints)
 
 
-def test_table_3(quick: Setting, found_before: Path) -> None:
+def test_cegc_table_3(quick: Setting, found_before: Path) -> None:
     result = find("table3", quick, found_before)[-1].result
     assert result is not None
     assert len(result.lines) == 36
@@ -50,13 +50,13 @@ def test_table_3(quick: Setting, found_before: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cegc-fig2a", "cegc-fig2b"])
-def test_the_example_of_paper_2(name: str, quick: Setting) -> None:
+def test_cegc_example_of_paper_2(name: str, quick: Setting) -> None:
     result = get(name).find(quick)
     assert of_result(result).kind == "agrees"
     assert all(claim.holds for claim in result.claims)
 
 
-def test_a_coefficient_that_is_not_printed_counts_as_wrong(
+def test_cegc_example_missing_coefficient_counts_as_wrong(
     quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = ((1, 3, 6, 4, 0), *cegc_example.PRINTED_A[1:])  # the figure has a 0 in the place of the 4
@@ -66,14 +66,14 @@ def test_a_coefficient_that_is_not_printed_counts_as_wrong(
     assert of_result(result).kind != "agrees"
 
 
-def test_the_example_decodes_nothing_from_too_few() -> None:
+def test_cegc_example_decodes_nothing_from_too_few_messages() -> None:
     """Two of the three answers that the code for s = 2 needs leave the sum undecodable."""
     code = example(1)
     off = np.linalg.lstsq(code[:2].T, np.ones(5), rcond=None)[1]
     assert off.item() > 0.1
 
 
-def test_figure_3_s_statements(quick: Setting) -> None:
+def test_agc_figure_3_claims(quick: Setting) -> None:
     result = get("cegc-fig3").find(quick)
     held = {claim.text: claim.holds for claim in result.claims}
     assert list(held.values()).count(True) == 5
@@ -83,7 +83,7 @@ def test_figure_3_s_statements(quick: Setting) -> None:
 
 
 @pytest.mark.parametrize("n", [10, 15, 20])
-def test_the_codes_are_chosen_by_time(n: int) -> None:
+def test_choices_of_codes_are_by_time(n: int) -> None:
     found = choices(n)
     assert next(iter(found)) == "uncoded"
     assert [c.reduction for c in found.values()][:2] == [1, 1]
@@ -91,7 +91,7 @@ def test_the_codes_are_chosen_by_time(n: int) -> None:
     assert len(found) == 4
 
 
-def test_auc_is_on_rows_that_are_not_learnt_from(quick: Setting) -> None:
+def test_unseen_rows_are_used_for_the_auc(quick: Setting) -> None:
     result = get("cegc-fig4").find(quick)
     assert 0.6 < result.lines[0].values["ours"] < 1.0
     e = next(iter(result.specs.values()))
@@ -103,8 +103,8 @@ def test_auc_is_on_rows_that_are_not_learnt_from(quick: Setting) -> None:
     assert all(claim.holds for claim in result.claims)
 
 
-@turn("paper 3 and 6", 0, 3, 2)
-def test_both_expected_errors(quick: Setting) -> None:
+@sampled_test("paper 3 and 6", 0, 3, 2)
+def test_agc_expected_errors(quick: Setting) -> None:
     result = get("agc-errors").find(quick)
     for line in result.lines:
         assert line.published == PUBLISHED[line.what]
@@ -112,12 +112,12 @@ def test_both_expected_errors(quick: Setting) -> None:
     assert of_result(result).kind == "differs"
 
 
-def test_simulated_errors_know_their_spread() -> None:
+def test_simulated_errors_have_a_spread() -> None:
     mean, error = simulated("FRC", 60, 20, seed=7)
     assert 0 < error < mean
 
 
-def test_without_recorded_times_entries_say_how_to_get_them(quick: Setting) -> None:
+def test_ec2_entries_without_recorded_times_say_how_to_get_them(quick: Setting) -> None:
     for name in ("agc-fig1", "agc-replay"):
         result = get(name).find(quick)
         assert result.text == [ABSENT]
@@ -128,7 +128,7 @@ def test_without_recorded_times_entries_say_how_to_get_them(quick: Setting) -> N
 
 
 @pytest.mark.slow
-def test_figure_2c_without_recorded_times_says_so(quick: Setting) -> None:
+def test_mmc_figure_2c_without_recorded_times_reports_it(quick: Setting) -> None:
     assert "stand-in" in get("agc-fig2c").find(quick).data[0]
 
 
@@ -142,7 +142,7 @@ SOME_SCHEMES = (*NAMED, *random.Random(46).sample(sorted(set(ALL_SCHEMES) - {*NA
     [SOME_SCHEMES, pytest.param(ALL_SCHEMES, marks=pytest.mark.slow)],
     ids=["some schemes", "all schemes"],
 )
-def test_recorded_times_are_used_and_named_as_real(
+def test_ec2_entries_with_recorded_times_are_marked_as_real(
     names: tuple[str, ...], traces: Path, quick: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wb.schemes, "names", lambda: list(names))  # those that the entry compares
@@ -159,8 +159,8 @@ def test_recorded_times_are_used_and_named_as_real(
     assert set(found["agc-replay"].specs) == set(names)
 
 
-@turn("paper 3 and 6", 1, 3, 2)
-def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
+@sampled_test("paper 3 and 6", 1, 3, 2)
+def test_shuffling_helps_if_both_holders_may_be_slow(quick: Setting) -> None:
     """Eight runs show it for CRC; for FRC they do not speak against it, and never for CRC being ahead."""
     result = get("agc-fig2b").find(replace(quick, seed=100))
     frc, crc, ahead = (claim.holds for claim in result.claims)
@@ -170,7 +170,7 @@ def test_shuffling_helps_when_both_holders_may_be_slow(quick: Setting) -> None:
 
 
 @pytest.mark.parametrize(("name", "missed"), [("mmc-fig1a", 1), ("mmc-fig1b", 0)])
-def test_figure_1_of_paper_5(name: str, missed: int, quick: Setting, found_before: Path) -> None:
+def test_mmc_figure_1(name: str, missed: int, quick: Setting, found_before: Path) -> None:
     """GC-MMC-2 is as fast as LCC with the hybrid rule only: not as it is printed."""
     result = find(name, quick, found_before)[-1].result
     assert result is not None
@@ -184,7 +184,7 @@ def test_figure_1_of_paper_5(name: str, missed: int, quick: Setting, found_befor
             assert line.values["events"] == pytest.approx(line.values["exact"], rel=0.15)
 
 
-def test_figure_13(quick: Setting) -> None:
+def test_codedreduce_figure_13(quick: Setting) -> None:
     """UMW and GC agree with the paper, RAR does not; SGD's number is at equal accuracy, so it is not judged per round.
 
     Something is learnt, with PyTorch or without.
@@ -198,21 +198,21 @@ def test_figure_13(quick: Setting) -> None:
     assert len(accuracy) == 5
 
 
-def test_a_difference_within_chance_decides_nothing() -> None:
+def test_below_is_undecided_within_chance() -> None:
     rng = np.random.default_rng(0)
     base, noise = rng.uniform(1, 2, 30), rng.normal(0, 0.1, 30)
     states = {gain: _below("", base, base + gain + noise).holds for gain in (-1.0, 0.0, 1.0)}
     assert states == {-1.0: False, 0.0: None, 1.0: True}
 
 
-def test_curves_that_cannot_be_told_apart_are_named() -> None:
+def test_alike_names_indistinguishable_curves() -> None:
     flat = np.ones((4, 10))
     losses = {("FRC", "none"): flat, ("FRC", "random"): 1.01 * flat}
     assert _alike(losses) == " The curves of FRC lie on one another, within 2 %."
     assert _alike({**losses, ("FRC", "random"): 1.1 * flat}) == ""
 
 
-def test_the_three_numbers_stand_beside_the_paper_s_at_its_loss(quick: Setting) -> None:
+def test_cada_costs_are_shown_at_the_papers_loss(quick: Setting) -> None:
     """Ours are beside them only where the loss is the same; ratios always."""
     table = [[1.0, 2.0], [3.0, 4.0]]
     costs = {label: dict.fromkeys(COSTS, table) for label in SWEPT}
@@ -227,7 +227,7 @@ def test_the_three_numbers_stand_beside_the_paper_s_at_its_loss(quick: Setting) 
         assert sum(line.unit == "×" for line in lines.values()) == 6
 
 
-def test_the_caption_s_size_fits_figure_12(quick: Setting) -> None:
+def test_ec2_figure_12_sample_size_of_the_caption(quick: Setting) -> None:
     """With 500 features a ring would be far slower than what is published, with 5000 it is not."""
     preset = presets["fig12"]
     slow, near = (
@@ -243,7 +243,7 @@ def test_the_caption_s_size_fits_figure_12(quick: Setting) -> None:
 @pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_the_example_s_code_works_on_real_processes() -> None:
+def test_cegc_example_code_on_real_processes() -> None:
     """Five workers send half vectors, the master decodes from four: the model of uncoded rounds."""
     result = get("cegc-fig2b").find(Setting())
     assert result.claims[-1].by == "wb.run(e, engine='mpi')", result.measured
@@ -251,8 +251,8 @@ def test_the_example_s_code_works_on_real_processes() -> None:
     assert "CEGC, measured" in result.specs
 
 
-@turn("paper 3 and 6", 2, 3, 2)
-def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setting) -> None:
+@sampled_test("paper 3 and 6", 2, 3, 2)
+def test_sequential_codes_win_in_short_spells_only(quick: Setting) -> None:
     """The two races of which the entry's claims are; the whole of it is made below."""
     short, long = (sequential.race(spell, quick) for spell in (sequential.SHORT, sequential.LONG))
     assert sequential._claim(short).holds
@@ -264,7 +264,7 @@ def test_sequential_codes_win_in_short_spells_and_lose_in_long_ones(quick: Setti
 
 
 @pytest.mark.slow
-def test_the_entry_on_sequential_codes(quick: Setting) -> None:
+def test_sequential_codes_entry(quick: Setting) -> None:
     found = get("sequential").find(quick)
     (claim,) = found.claims
     assert claim.holds

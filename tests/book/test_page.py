@@ -1,4 +1,4 @@
-"""The page: one file without a network, nothing put in unescaped, light and dark."""
+"""The page of the book: one file without a network, escaped text, light and dark."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def nasty() -> list[Outcome]:
     return [Outcome(entry, result), Outcome(get("table3"), None, NASTY)]
 
 
-def test_every_text_is_escaped() -> None:
+def test_html_escapes_every_text() -> None:
     text = html(nasty(), Setting())
     assert "<script>alert" not in text
     assert text.count("&lt;script&gt;alert") > 10
 
 
-def test_one_file_with_plotly_once(tmp_path: Path, quick: Setting, found_before: Path) -> None:
+def test_write_makes_one_file_with_plotly_once(tmp_path: Path, quick: Setting, found_before: Path) -> None:
     names = ("table3", "cada-misprints", "agc-fig1", "mmc-fig1a")
     found = [find(name, quick, found_before)[-1] for name in names]
     path = write(found, quick, tmp_path / "deep" / "page.html")
@@ -58,13 +58,13 @@ def test_one_file_with_plotly_once(tmp_path: Path, quick: Setting, found_before:
     assert text.count("agrees within 0.1 %") >= 2  # at the entry and in the overview
 
 
-def test_what_is_real_is_marked() -> None:
+def test_html_marks_real_results() -> None:
     text = html(nasty(), Setting())
     assert '<span class="tag real">real</span>' in text
     assert '<td class="n real">' in text
 
 
-def test_pictures_say_what_they_are() -> None:
+def test_html_pictures_have_captions() -> None:
     line = Line("a", 2.0, {"ours": 2.0})
     seen = {
         drawing.numbers([line], "", "", "").kind: "simulated",
@@ -84,8 +84,8 @@ def test_pictures_say_what_they_are() -> None:
     assert '<figcaption><span class="tag computed">computed</span>' in text
 
 
-def test_published_numbers_keep_their_digits() -> None:
-    """Every number that a paper prints in this book comes out as it is typed here."""
+def test_printed_keeps_the_digits() -> None:
+    """Every number that a paper prints in the book is printed as it is typed here."""
     from workbench_book.cegc import PUBLISHED
 
     from workbench.core.presets.codedreduce import presets
@@ -97,7 +97,7 @@ def test_published_numbers_keep_their_digits() -> None:
     assert [float(printed(value)) for value in values] == values
 
 
-def test_long_code_may_break_and_is_escaped() -> None:
+def test_code_may_break_and_is_escaped() -> None:
     assert code("wb.theory.f(a_b, 0.1)") == "<code>wb.<wbr>theory.<wbr>f(<wbr>a_<wbr>b, 0.1)</code>"
     assert code("<b>") == "<code>&lt;b&gt;</code>"
 
@@ -105,13 +105,13 @@ def test_long_code_may_break_and_is_escaped() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(12345.0, "12345"), (0.00012, "0.00012"), (float("nan"), "never"), (7, "7")]
 )
-def test_numbers_are_short(value: float, text: str) -> None:
+def test_number_is_short(value: float, text: str) -> None:
     assert number(value) == text
 
 
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-def test_in_a_browser_light_and_dark(tmp_path: Path) -> None:
+def test_page_in_a_browser_light_and_dark(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     path = write(nasty(), Setting(), tmp_path / "page.html")

@@ -1,4 +1,4 @@
-"""Stand-ins: right shapes, the same every time, and really learnable."""
+"""Stand-ins for data sets: right shapes, repeatable, and learnable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.core.presets.codedreduce import presets
 from workbench.core.problems.data import cache
 
 
-def test_shapes_and_repeatability() -> None:
+def test_standins_have_fixed_shapes_and_are_repeatable() -> None:
     digits = np.load(standins.regression_on_digits(40))
     assert digits.shape == (40, 785)
     assert 0 <= digits[:, :-1].min() < digits[:, :-1].max() <= 1.2
@@ -25,7 +25,7 @@ def test_shapes_and_repeatability() -> None:
     assert abs(halves[:, -1].mean() - 0.5) < 0.01
 
 
-def test_access_is_sparse_and_mostly_granted() -> None:
+def test_standins_access_is_sparse_and_mostly_granted() -> None:
     table = np.load(standins.access(400, 100))
     X, y = table[:, :-1], table[:, -1]
     assert X.shape == (400, 100)
@@ -34,13 +34,13 @@ def test_access_is_sparse_and_mostly_granted() -> None:
     assert 0.6 < y.mean() < 0.97
 
 
-def test_a_stand_in_is_written_once() -> None:
+def test_standins_are_written_once() -> None:
     path = standins.access(50, 10)
     assert standins.kept("access-50-10", lambda: np.zeros((1, 1))) == path
     assert np.load(path).shape == (50, 11)
 
 
-def test_images_can_be_told_apart() -> None:
+def test_standins_images_can_be_classified() -> None:
     e = wb.Experiment(
         scheme="UMW", workers=4, rounds=60, problem="softmax", optimiser="amsgrad", optimiser_args={"rate": 1e-3},
         problem_args={"data": standins.coloured_digits(300), "intercept": True},
@@ -48,7 +48,7 @@ def test_images_can_be_told_apart() -> None:
     assert wb.run(e).columns["accuracy"][-1] > 0.8
 
 
-def test_real_data_are_used_where_they_are_placed(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_standins_give_way_to_real_data(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     small = presets["fig8"].replace(problem_args={"data": "synthetic", "samples": 60, "features": 5})
     same, note, caption = for_preset(small, Setting())

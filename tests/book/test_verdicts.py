@@ -1,4 +1,4 @@
-"""Verdicts: equal numbers agree, a stretched order is an order, a turned one differs."""
+"""Verdicts of the book: equal numbers agree, a stretched order agrees, a reversed one differs."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ numbers = st.lists(st.integers(-20, 90), min_size=2, max_size=8, unique=True).ma
 
 
 @given(numbers)
-def test_equal_numbers_agree(values: list[float]) -> None:
+def test_compare_equal_numbers_agree(values: list[float]) -> None:
     assert compare(values, values).kind == "agrees"
 
 
 @given(numbers, st.floats(0.86, 1.14))
-def test_a_common_factor_is_reported_by_the_per_cent(values: list[float], factor: float) -> None:
+def test_compare_reports_a_common_factor(values: list[float], factor: float) -> None:
     found = compare(values, [factor * v for v in values])
     stated = float(found.text.split("within ")[1].removesuffix(" %"))
     assert abs(factor - 1) * 100 <= stated * (1 + 1e-9)
 
 
 @given(numbers)
-def test_a_stretched_order_is_the_same_order(values: list[float]) -> None:
+def test_compare_accepts_a_stretched_order(values: list[float]) -> None:
     assert compare(values, [v**3 * 7 for v in values]).kind in ("ordering", "agrees")
 
 
 @given(numbers)
-def test_a_turned_order_differs_and_says_why(values: list[float]) -> None:
+def test_compare_reports_a_reversed_order(values: list[float]) -> None:
     found = compare(values, [1e6 / v for v in values], reason="it is turned")
     assert found.kind == "differs"
     assert found.text.endswith("it is turned")
 
 
-def test_a_baseline_counts_in_the_order() -> None:
+def test_compare_includes_the_baseline_in_the_order() -> None:
     assert compare([2.0, 3.0], [0.2, 0.3]).kind == "ordering"
     assert compare([2.0, 3.0], [0.2, 0.3], baseline=1.0).kind == "differs"
 
 
-def test_equal_numbers_have_no_order() -> None:
+def test_compare_equal_numbers_have_no_order() -> None:
     """Two losses that are the same on the virtual clock say nothing about the order of those measured."""
     assert compare([0.15, 0.15], [1.06, 0.76]).kind == "differs"
     assert compare([0.15, 0.15, 0.9], [1.06, 0.76, 8.0]).kind == "ordering"
 
 
-def test_a_missing_number_never_agrees() -> None:
+def test_compare_missing_number_never_agrees() -> None:
     assert compare([2.0, 3.0], [2.0, float("nan")]).kind == "differs"
 
 
-def test_what_is_measured_is_compared_with_the_same_settings() -> None:
+def test_of_column_compares_measurements_with_equal_settings() -> None:
     """Against the paper the scaled run would differ; against the virtual clock at its own settings it agrees."""
     values = {"ours": 2.0, "scaled": 1.5, "measured": 1.51}
     result = Result(
@@ -67,7 +67,7 @@ def test_what_is_measured_is_compared_with_the_same_settings() -> None:
     assert [about for about, _ in all_of(result)][-1] == COLUMNS["measured"]
 
 
-def test_without_printed_numbers_what_is_said_comes_first_and_what_is_measured_second() -> None:
+def test_of_result_uses_claims_before_measurements() -> None:
     line = Line("a", None, {"ours": 2.0, "scaled": 1.0, "measured": 1.0})
     said = Result(lines=[line], claims=[Claim("x", True, "")], columns=[])
     assert of_result(said).kind == "holds"
@@ -77,7 +77,7 @@ def test_without_printed_numbers_what_is_said_comes_first_and_what_is_measured_s
     assert of_result(silent).text.startswith("agrees with the virtual clock")
 
 
-def test_an_entry_is_judged_by_columns_then_claims_then_misprints() -> None:
+def test_of_result_uses_columns_then_claims_then_misprints() -> None:
     line, yes, no = Line("a", 1.0, {"exact": 1.0}), Claim("x", True, ""), Claim("y", False, "")
     assert of_result(Result(lines=[line], claims=[no], columns=["exact"])).kind == "agrees"
     assert of_result(Result(claims=[yes])).kind == "holds"
@@ -88,7 +88,7 @@ def test_an_entry_is_judged_by_columns_then_claims_then_misprints() -> None:
     assert [heading for heading, _ in judged(Result(lines=[line], columns=["ours", "exact"]))] == ["formula"]
 
 
-def test_what_is_within_chance_is_open() -> None:
+def test_of_result_within_chance_is_open() -> None:
     yes, unclear, no = (Claim("x", state, "") for state in (True, None, False))
     assert of_result(Result(claims=[yes])).text == "what the paper says holds (1 statement)"
     found = of_result(Result(claims=[yes, unclear], reasons={"claims": "few runs"}))
@@ -99,7 +99,7 @@ def test_what_is_within_chance_is_open() -> None:
 
 
 @given(numbers, st.floats(0.5, 2))
-def test_what_was_fitted_never_agrees(values: list[float], factor: float) -> None:
+def test_of_column_fitted_values_never_agree(values: list[float], factor: float) -> None:
     """However near it is; beside it, what was not fitted is judged by itself."""
     lines = [Line(str(v), v, {"fitted": factor * v}) for v in values]
     found = of_column(Result(lines=lines), "fitted")
@@ -111,7 +111,7 @@ def test_what_was_fitted_never_agrees(values: list[float], factor: float) -> Non
 
 
 @given(st.lists(st.lists(st.floats(0.1, 10), min_size=3, max_size=3), min_size=1, max_size=5))
-def test_a_sweep_s_verdict_is_its_worst(table: list[list[float]]) -> None:
+def test_of_column_verdict_of_a_sweep_is_its_worst(table: list[list[float]]) -> None:
     published = [5.6, 1.57, 1.05]
     lines = [Line(str(p), p, swept=ours) for p, ours in zip(published, zip(*table, strict=True), strict=True)]
     found = of_column(Result(lines=lines), "sweep")
@@ -120,13 +120,13 @@ def test_a_sweep_s_verdict_is_its_worst(table: list[list[float]]) -> None:
     assert found.kind == next(kind for kind in ("differs", "ordering", "agrees") if kind in each)
 
 
-def test_what_holds_only_if_reworded_does_not_hold() -> None:
+def test_of_result_reworded_claim_does_not_hold() -> None:
     result = Result(claims=[Claim("x", True, ""), Claim("y", False, "", reworded="with another rule")])
     assert of_result(result) == ("differs", "differs: 1 of 2 statements does not hold (1 would if reworded)")
     assert "holds only if reworded: with another rule" in words.claims(result.claims)
 
 
 @pytest.mark.parametrize("zero", [0.0, 1e-17])
-def test_a_published_zero(zero: float) -> None:
+def test_compare_published_zero(zero: float) -> None:
     assert compare([0.0, 1.0], [zero, 1.0]).kind == "agrees"
     assert compare([0.0, 1.0], [0.5, 1.0]).kind != "agrees"

@@ -1,4 +1,4 @@
-"""A server for all browser tests, a page for each, and a folder for the pictures they take."""
+"""A server for all browser tests, a page for each, and a folder for screenshots."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import nbformat
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from tests.browser import forked
-from tests.browser.lab import Noise, Server, chromium, jupyter, tab
-
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+from tests.support.browser import forked_kernels
+from tests.support.browser.jupyterlab import NOTEBOOKS, Noise, Server, chromium, jupyter, tab
 
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the server shows: the notebooks, in a folder that tests may write to."""
+    """Copy the notebooks into a folder that tests may write to."""
     folder = tmp_path_factory.mktemp("served")
     for path in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(path, folder)
@@ -30,16 +28,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def serving(root: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """JupyterLab with Voila, with folders of its own; its kernels are forked but for those of the name `FRESH`."""
+    """Serve JupyterLab with Voila from separate folders. Its kernels are forked, except those named `FRESH`."""
     home = tmp_path_factory.mktemp("jupyter")
-    forked.offer(home / "data_dir")
-    with jupyter(root, home, module=forked.__name__, WORKBENCH_CACHE=str(cache)) as running:
+    forked_kernels.offer(home / "data_dir")
+    with jupyter(root, home, module=forked_kernels.__name__, WORKBENCH_CACHE=str(cache)) as running:
         yield running
 
 
 @pytest.fixture
 def server(serving: Server) -> Server:
-    """The server, without the kernels of earlier tests and what these still compute."""
+    """Return the server, after ending the kernels of earlier tests."""
     serving.end_kernels()
     return serving
 
@@ -49,7 +47,7 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember whether a test failed, for the picture that is taken then."""
+    """Record whether a test failed, for the screenshot of the failure."""
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed  # type: ignore[attr-defined]
     return report
@@ -57,7 +55,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def screens(tmp_path: Path) -> Path:
-    """Where pictures go: the folder that WORKBENCH_SCREENS names, if it does."""
+    """Return the folder for screenshots: WORKBENCH_SCREENS, if it is set."""
     folder = Path(os.environ.get("WORKBENCH_SCREENS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -65,21 +63,21 @@ def screens(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="package")  # no longer: its event loop is in the way of others
 def context() -> Iterator[BrowserContext]:
-    """One browser for all tests of this folder."""
+    """Start one browser for all tests of this folder."""
     with chromium() as found:
         yield found
 
 
 @pytest.fixture
 def alone() -> None:
-    """A test that asks for it has a page that nobody had before: it counts what that loads, or leaves it."""
+    """Request a new page: for tests that count what a page loads, or leave the page."""
 
 
 @pytest.fixture
 def opened(
     context: BrowserContext, request: pytest.FixtureRequest, screens: Path
 ) -> Iterator[tuple[Page, Noise]]:
-    """A page, 1280 px wide, and what goes wrong in it; a test that fails leaves a picture."""
+    """Open a page, 1280 px wide, and record its errors; a failed test leaves a screenshot."""
     # Notebooks share a page of JupyterLab.
     names = set(request.fixturenames)
     with tab(context, first=bool(names & {"user", "write"}) and "alone" not in names) as found:
@@ -91,19 +89,19 @@ def opened(
 
 @pytest.fixture
 def page(opened: tuple[Page, Noise]) -> Page:
-    """The page."""
+    """Return the page."""
     return opened[0]
 
 
 @pytest.fixture
 def noise(opened: tuple[Page, Noise]) -> Noise:
-    """Errors in the page's console, and uncaught ones."""
+    """Return the errors in the page's console, and uncaught ones."""
     return opened[1]
 
 
 @pytest.fixture
 def picture(page: Page, screens: Path) -> Callable[[str], Path]:
-    """Take a picture of the page."""
+    """Return a function that takes a screenshot of the page."""
 
     def take(name: str) -> Path:
         path = screens / f"{name}.png"
@@ -115,7 +113,7 @@ def picture(page: Page, screens: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def write(root: Path, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Write a notebook of some cells, and of a kernel; returns its name."""
+    """Return a function that writes a notebook with the given cells and kernel, and returns its name."""
 
     def make(*cells: str, spec: str = "python3") -> str:
         name = f"{request.node.name.split('[')[0]}.ipynb"

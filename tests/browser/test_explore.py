@@ -8,19 +8,16 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import PACED, RUN_CELL, Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.explorer_user import ROWS, User
+from tests.support.browser.jupyterlab import NOTEBOOKS, PACED, RUN_CELL, Lab, Noise, Server, nameless
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "02-explore.ipynb"
-ROWS = "table[aria-label='costs of a round'] tbody tr"
-PLACE = """(e, [x, y]) => { const { xaxis, yaxis } = e._fullLayout;
-  return [xaxis._offset + xaxis.l2p(x), yaxis._offset + yaxis.l2p(y)]; }"""
 NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 ALL_DARK = """() => [...document.querySelectorAll('.wb-plot')].filter(p => p.layout && p.offsetParent)
@@ -38,52 +35,6 @@ MOVING = """() => [...document.querySelectorAll('.wb-status tr')].flatMap((row) 
 AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOVING})(); }}"
 
 
-class User:
-    """What somebody does with the explorer."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-
-    def drawn(self, what: str) -> Locator:
-        """A figure, once it is drawn, by its title."""
-        figure = self.page.locator(f'[role=figure][aria-label*="{what}"] .wb-plot[data-drawn]').first
-        figure.wait_for()
-        return figure
-
-    def tab(self, name: str) -> None:
-        self.page.get_by_role("tab", name=name, exact=True).click()
-
-    def press(self, name: str) -> None:
-        self.page.get_by_role("button", name=name, exact=True).locator("visible=true").click()
-
-    def field(self, name: str) -> Locator:
-        """A field of a form, by its label."""
-        return self.page.locator(".wb-explorer").get_by_label(name, exact=True).locator("visible=true").first
-
-    def costs(self) -> list[str]:
-        return self.page.locator(ROWS).all_inner_texts()
-
-    def changed(self, before: list[str]) -> list[str]:
-        """The table of costs, once it says something else."""
-        self.page.wait_for_function(
-            "([rows, before]) => [...document.querySelectorAll(rows)].map(r => r.innerText).join() !== before.join()",
-            arg=[ROWS, before],
-        )
-        return self.costs()
-
-    def slide(self, name: str, value: float) -> None:
-        """Move a slider as a finger does: it jumps there and says so."""
-        slider = self.page.get_by_label(f"{name}, slider", exact=True).locator("visible=true").first
-        slider.evaluate(
-            "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
-        )
-
-    def click_in(self, figure: Locator, x: float, y: float) -> None:
-        """Click at a place of a figure's axes."""
-        left, top = figure.evaluate(PLACE, [x, y])
-        figure.click(position={"x": left, "y": top})
-
-
 @pytest.fixture
 def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     notebook = nbformat.read(NOTEBOOKS / NOTEBOOK, as_version=4)
@@ -97,7 +48,7 @@ def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     return lab, user
 
 
-def test_before_a_run(
+def test_explorer_before_a_run(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
@@ -110,7 +61,7 @@ def test_before_a_run(
 
 
 def reached_by_keyboard(me: User, page: Page) -> None:
-    """Every field in its order, and a slider by its keys."""
+    """Tab through all fields in their order, and move a slider by its keys."""
     me.field("children").focus()
     names: list[Any] = []
     for _ in range(12):
@@ -142,7 +93,7 @@ def fits(page: Page, picture: Callable[[str], Path]) -> None:
 
 
 def pictures(lab: Lab, me: User, page: Page, picture: Callable[[str], Path]) -> None:
-    """Who holds what, the code, who wins: what is clicked there becomes a setting."""
+    """Click in the figures of allocation, code and phase diagram: the clicked setting is taken."""
     before = me.costs()
     me.slide("stragglers", 1)
     me.changed(before)
@@ -182,7 +133,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     assert (after[0], after[4]) != (before[0], before[4])
     assert page.get_by_text("the share α = s/n = 1/2").is_visible()
 
-    # a bad value: coloured, said in words, Run disabled; then mended
+    # a bad value is marked and explained, and Run is disabled; then it is fixed
     me.field("stragglers").fill("4")
     page.get_by_text("cannot tolerate it; take 0 to 3").locator("visible=true").first.wait_for()
     assert me.field("stragglers").get_attribute("aria-invalid") == "true"
@@ -221,7 +172,7 @@ def turned_and_judged(me: User, page: Page, picture: Callable[[str], Path]) -> N
     page.wait_for_function("(rows) => document.querySelectorAll(rows).length === 5", arg=ROWS)
 
 
-def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
+def test_explorer_run_is_watched_reloaded_stopped_and_saved(
     user: tuple[Lab, User], page: Page, noise: Noise, root: Path, picture: Callable[[str], Path]
 ) -> None:
     lab, me = user
@@ -238,7 +189,7 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     page.wait_for_function(POINTS)
     assert page.evaluate(MOVING) == []
 
-    # the page is loaded anew while it runs: the explorer is there as it was, and the curves go on
+    # the page is reloaded during a run: the explorer is as it was, and the curves continue
     lab.save()
     page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
     lab.reload()
@@ -279,8 +230,8 @@ def test_a_run_is_watched_reloaded_stopped_looked_into_and_kept(
     assert lab.failures() == []
 
 
-@turn("an explorer between cells", 1, 2)
-def test_run_takes_what_was_typed_while_the_kernel_was_busy(
+@sampled_test("an explorer between cells", 1, 2)
+def test_explorer_run_uses_what_was_typed_while_the_kernel_was_busy(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     name = write(
@@ -337,7 +288,7 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
 
 
 @pytest.mark.mpi  # of the kernel's own ranks, which no other test has warm
-def test_real_runs_are_stopped_at_once_and_nothing_is_red(
+def test_explorer_stops_real_runs_at_once(
     user: tuple[Lab, User], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     _, me = user
@@ -359,8 +310,8 @@ def test_real_runs_are_stopped_at_once_and_nothing_is_red(
     assert noise.errors == []
 
 
-@turn("Voila", 0, 2)
-def test_the_explorer_is_a_voila_page_too(
+@sampled_test("Voila", 0, 2)
+def test_explorer_as_a_voila_page(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     page.goto(server.address(f"voila/render/{NOTEBOOK}?theme=light"))

@@ -8,122 +8,30 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import psutil
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 from workbench_lectures.command import command, templates
-from workbench_lectures.exercises import Exercise
-from workbench_lectures.lecture import Script
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import CONNECTED, Lab, Noise, Server, free_port
-from tests.few import few, turn
-from tests.lectures.drawn import SCRIPTS
+from tests.support.browser.jupyterlab import CONNECTED, NOTEBOOKS, Lab, Noise, Server, free_port
+from tests.support.browser.student import (
+    NAMELESS,
+    OVERFLOW,
+    ROUNDS,
+    SERIALS,
+    Student,
+    first_slider,
+)
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.sampled_cases import sampled_cases, sampled_test
 
 pytestmark = pytest.mark.browser
 
 NAMES = list(SCRIPTS)
-DRAWN = """() => [...document.querySelectorAll('.wb-lecture-view [role=figure] .wb-plot')]
-  .every(plot => !plot.offsetParent || plot.data)"""
-NAMELESS = """() => [...document.querySelectorAll(':is(.wb-lecture-view, .wb-quiz) :is(input, select, button)')]
-  .filter(e => e.offsetParent && !e.closest('.modebar'))
-  .filter(e => !(e.labels?.length || e.getAttribute('aria-label') || e.getAttribute('title') || e.innerText?.trim()))
-  .map(e => e.outerHTML.slice(0, 120))"""
-SERIALS = "() => [...document.querySelectorAll('.wb-plot[data-drawn]')].map(p => Number(p.dataset.drawn))"
-ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
-  .map(cell => Number(/round (\\d+)/.exec(cell.innerText)?.[1] ?? 0))"""
-STATES = "() => [...document.querySelectorAll('.wb-status tr')].map(row => row.className)"
 FOCUSED = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
-
-class Student:
-    """What somebody does with a lecture."""
-
-    def __init__(self, page: Page, script: Script[Any]) -> None:
-        self.page, self.script = page, script
-        self.knobs = script.knobs().fit()
-        page.locator(".wb-lecture-view, .wb-quiz").first.wait_for(state="attached")
-        page.wait_for_function(DRAWN)
-
-    def slide(self, name: str, value: float) -> None:
-        """Move a slider as a finger does, and wait until its figures have followed."""
-        line = next(line for line in self.knobs.lines() if line.name == name)
-        slider = self.page.get_by_label(f"{line.label}, slider", exact=True).first
-        before = self.page.evaluate(SERIALS)
-        slider.evaluate(
-            "(e, value) => { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
-        )
-        self.page.wait_for_function(f"(before) => ({SERIALS})().some((s, i) => s > before[i])", arg=before)
-        shown = self.page.get_by_label(line.label, exact=True).first.input_value()
-        self.knobs = self.knobs.replace(**{name: int(shown) if line.kind == "whole" else float(shown)}).fit()
-
-    def question(self, exercise: Exercise[Any]) -> Locator:
-        return self.page.locator(".wb-question").filter(has_text=exercise.title)
-
-    def answer(self, exercise: Exercise[Any], text: str, verdict: str) -> str:
-        """Give an answer and be told; returns what is said."""
-        field = self.page.get_by_label(f"answer to {exercise.title}", exact=True)
-        if exercise.choices is None:
-            field.fill("")
-            field.press_sequentially(text)
-            field.press("Enter")
-        else:
-            field.select_option(text)
-            self.page.get_by_label(f"Check {exercise.title}", exact=True).click()
-        expect(self.question(exercise)).to_have_attribute("data-verdict", verdict)
-        return self.question(exercise).locator(".wb-said").inner_text()
-
-    def answer_all(self) -> None:
-        """Each exercise wrong, then right, then why."""
-        for i, exercise in enumerate(self.script.exercises, 1):
-            answer = exercise.answer(self.knobs)
-            wrong = "-99"
-            if exercise.choices is not None:
-                wrong = next(choice for choice in exercise.choices(self.knobs) if choice != answer)
-            assert self.answer(exercise, wrong, "wrong").startswith("✗ Not yet")
-            assert "Right" in self.answer(exercise, str(answer), "right")
-            expect(self.page.locator(".wb-score")).to_have_text(f"{i} of 3 right")
-            self.page.get_by_label(f"Show why, {exercise.title}", exact=True).click()
-            expect(self.question(exercise).locator(".wb-solution p")).to_be_visible()
-
-    def run(self, seconds: str = "10") -> None:
-        """Press Run, and wait for the first rounds."""
-        self.page.get_by_label("show it in", exact=True).select_option(seconds)
-        self.page.get_by_role("button", name="Run", exact=True).click()
-        self.grows()
-
-    def rounds(self) -> list[int]:
-        found: list[int] = self.page.evaluate(ROUNDS)
-        return found
-
-    def grows(self) -> None:
-        """The curves get longer."""
-        self.page.wait_for_function(f"() => Math.max(0, ...({ROUNDS})()) > 2")
-        before = max(self.rounds())
-        self.page.wait_for_function(f"(before) => Math.max(0, ...({ROUNDS})()) > before", arg=before)
-
-    def stop(self) -> None:
-        self.page.get_by_role("button", name="Stop", exact=True).click()
-        self.stopped()
-
-    def stopped(self) -> None:
-        self.page.wait_for_function(
-            f"() => {{ const s = ({STATES})(); return s.length && s.every(x => x === 'wb-stopped'); }}"
-        )
-
-
-def first_slider(script: Script[Any]) -> tuple[str, float]:
-    """The first whole-numbered slider of a lecture, and another value for it."""
-    line = next(line for line in script.knobs.lines() if line.kind == "whole")
-    assert line.low is not None
-    assert line.high is not None
-    default = script.knobs().model_dump()[line.name]
-    return line.name, line.low if default != line.low else line.high
 
 
 def voila(page: Page, server: Server, name: str, theme: str = "light") -> Student:
@@ -139,10 +47,10 @@ def cell(name: str, source: str) -> int:
     return next(i for i, each in enumerate(notebook.cells) if each.source.endswith(source))
 
 
-# Two of these four at each commit, and a lecture; others are opened without a server (test_offline.py).
-@turn("a lecture", 0, 4, 2)
-@pytest.mark.parametrize("name", few("a lecture", 1, NAMES))
-def test_a_lecture_is_a_page_without_code(
+# Two of these four are sampled, with one lecture. Lectures without a server: test_offline.py.
+@sampled_test("a lecture", 0, 4, 2)
+@pytest.mark.parametrize("name", sampled_cases("a lecture", 1, NAMES))
+def test_lecture_is_a_page_without_code(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     theme = "dark" if NAMES.index(name) % 2 else "light"
@@ -165,11 +73,11 @@ def test_a_lecture_is_a_page_without_code(
 
 
 # The notebook around them is the same for all.
-@turn("loaded anew", 1, 2)
+@sampled_test("loaded anew", 1, 2)
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )
-def test_a_lecture_runs_in_jupyterlab_and_survives_a_reload(
+def test_lecture_runs_in_jupyterlab_and_survives_a_reload(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, f"lecture/{name}.ipynb")
@@ -189,7 +97,7 @@ def test_a_lecture_runs_in_jupyterlab_and_survives_a_reload(
 
 
 def survives_a_reload(lab: Lab, student: Student) -> None:
-    """Settings and a run are there when the page is loaded anew."""
+    """Settings and a run are kept when the page is reloaded."""
     page, race = lab.page, cell(NAMES[4], "lecture.race")
     lab.go_to(race)
     student.slide("workers", 6)
@@ -206,8 +114,8 @@ def survives_a_reload(lab: Lab, student: Student) -> None:
     student.stop()
 
 
-@turn("a lecture", 1, 4, 2)
-def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
+@sampled_test("a lecture", 1, 4, 2)
+def test_lecture_page_continues_after_a_reload(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     name = NAMES[0]
@@ -248,8 +156,8 @@ def test_a_page_that_is_loaded_anew_goes_on_where_it_was(
     assert noise.ours() == []
 
 
-@turn("a lecture", 2, 4, 2)
-def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
+@sampled_test("a lecture", 2, 4, 2)
+def test_lecture_in_a_second_tab_starts_fresh_and_reports_invalid_input(
     page: Page, noise: Noise, server: Server
 ) -> None:
     student = voila(page, server, NAMES[2])
@@ -270,8 +178,8 @@ def test_another_tab_begins_anew_and_what_is_typed_wrong_is_told_at_the_slider(
     assert noise.ours() == []
 
 
-@turn("a lecture", 3, 4, 2)
-def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Server) -> None:
+@sampled_test("a lecture", 3, 4, 2)
+def test_lecture_is_usable_by_keyboard(page: Page, noise: Noise, server: Server) -> None:
     student = voila(page, server, NAMES[0])
     page.get_by_label("workers N", exact=True).first.focus()
     names = [page.evaluate(FOCUSED)]
@@ -310,7 +218,7 @@ def test_a_lecture_is_used_without_a_mouse(page: Page, noise: Noise, server: Ser
 
 @pytest.fixture
 def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """What `workbench lectures` starts, and the address that it prints."""
+    """Start `workbench lectures`; return the process and the printed address."""
     words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
     with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:
@@ -326,7 +234,7 @@ def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
             server.wait(30)
 
 
-def test_the_command_serves_pages_to_who_has_the_token(
+def test_lectures_command_requires_the_token(
     served: tuple[psutil.Process, str], page: Page, noise: Noise, picture: Callable[[str], Path]
 ) -> None:
     server, address = served

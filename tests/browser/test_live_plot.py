@@ -1,4 +1,4 @@
-"""The live plot in JupyterLab and in Voila: it grows, can be stopped, and survives that the page is loaded anew."""
+"""The live plot in JupyterLab and in Voila: it grows, can be stopped, and survives a reload of the page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
-from tests.browser.lab import CONNECTED, PACED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CONNECTED, PACED, Lab, Noise, Server
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -33,7 +33,7 @@ ROUNDS = """() => [...document.querySelectorAll('.wb-status td:last-child')]
 
 
 class Traffic:
-    """What comes over the page's web sockets."""
+    """The messages over the page's web sockets."""
 
     def __init__(self, page: Page) -> None:
         self.sizes: list[int] = []
@@ -44,13 +44,13 @@ class Traffic:
 
     @property
     def libraries(self) -> int:
-        """How often plotly.js came: nothing else is as large."""
+        """Return how often plotly.js was sent: no other message is as large."""
         return sum(size > 1_000_000 for size in self.sizes)
 
 
 @pytest.fixture
 def traffic(alone: None, page: Page) -> Traffic:
-    """What comes over the sockets of a page that nobody had before."""
+    """Return the messages over the sockets of a new page."""
     return Traffic(page)
 
 
@@ -69,11 +69,11 @@ def stop(page: Page) -> None:
     )
     expect(
         page.get_by_role("button", name="Stop", exact=True)
-    ).to_be_disabled()  # the page may be told a moment later
+    ).to_be_disabled()  # the page may be notified a moment later
 
 
-@turn("loaded anew", 0, 2)
-def test_a_run_is_watched_stopped_and_survives_a_reload(
+@sampled_test("loaded anew", 0, 2)
+def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     page: Page,
     noise: Noise,
     traffic: Traffic,
@@ -120,8 +120,8 @@ def test_a_run_is_watched_stopped_and_survives_a_reload(
     assert lab.failures() == []
 
 
-@turn("marks on curves", 0, 2)
-def test_the_target_can_be_typed_and_dragged(
+@sampled_test("marks on curves", 0, 2)
+def test_live_plot_target_can_be_typed_and_dragged(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     name = write(
@@ -159,8 +159,8 @@ plot = wb.watch([run, wb.start(e.replace(adaptive=False))])
 plot"""
 
 
-@turn("marks on curves", 1, 2)
-def test_changes_of_scheme_are_marked_on_the_curve(
+@sampled_test("marks on curves", 1, 2)
+def test_live_plot_marks_changes_of_scheme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
     name = write(STEERED, "print(len(run.result().changes))")
@@ -175,14 +175,14 @@ def test_changes_of_scheme_are_marked_on_the_curve(
     assert "GC (stragglers = 1) → " in marks["text"][0]
     x, y = page.evaluate(PLACE, [marks["x"][1], marks["y"][1]])
     page.mouse.move(x, y - 20)
-    page.mouse.move(x, y - 5, steps=4)  # on the point itself the curve tells its own
+    page.mouse.move(x, y - 5, steps=4)  # on the point itself, the hover text is that of the curve
     expect(page.locator(".wb-plot .hoverlayer")).to_contain_text("would have saved", timeout=8000)
     picture("changes")
     assert noise.errors == []
 
 
-@turn("plots", 1, 3, 2)
-def test_many_plots_share_one_library(
+@sampled_test("plots", 1, 3, 2)
+def test_live_plots_share_one_library(
     page: Page, noise: Noise, traffic: Traffic, server: Server, root: Path, write: Callable[..., str]
 ) -> None:
     cells = ["import workbench as wb\nfrom workbench.lab.widgets import Plot\ne = wb.presets['fig8']['CR']"]
@@ -201,9 +201,9 @@ def test_many_plots_share_one_library(
     assert noise.errors == []
 
 
-@turn("Voila", 1, 2)
+@sampled_test("Voila", 1, 2)
 @pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])  # others are light
-def test_voila_shows_it_without_code(
+def test_live_plot_as_a_voila_page(
     page: Page,
     noise: Noise,
     server: Server,

@@ -1,4 +1,4 @@
-"""The other notebooks in JupyterLab, run from top to bottom as they are; of the papers' ones the quickest."""
+"""The other notebooks in JupyterLab, executed from top to bottom, and the fastest of the papers' notebooks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import nbformat
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.forked import FRESH
-from tests.browser.lab import Lab, Noise, Server
+from tests.support.browser.forked_kernels import FRESH
+from tests.support.browser.jupyterlab import NOTEBOOKS, Lab, Noise, Server
 
 pytestmark = pytest.mark.browser
 
 
-# Executed at every commit without a browser (planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py).
+# Tests without a browser execute these: planning/test_notebook.py, test_notebooks.py, batch/test_jobs.py.
 LATER = ("01-quickstart", "04-plan", "06-who-is-late", "07-coding-or-not", "run")
 
 
-def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(
+def test_engines_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    """As it is but for the number of engines: each is a process that loads the package. In a kernel started anew."""
+    """Run the notebook unchanged except for the number of engines, each of which loads the package.
+
+    The kernel is a new process.
+    """
     cells = nbformat.read(NOTEBOOKS / "03-look-inside.ipynb", as_version=4).cells
     text = [cell.source for cell in cells if cell.cell_type == "code"]
     for old, new in {"layers: int = 2": "layers: int = 1", "rank: int = 3": "rank: int = 2"}.items():
@@ -38,7 +40,7 @@ def test_the_notebook_on_engines_runs_in_jupyterlab_on_two_of_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["03-look-inside", *LATER])
-def test_a_notebook_runs_in_jupyterlab(
+def test_notebook_runs_in_jupyterlab(
     name: str, page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
     lab = Lab(page, server, f"{name}.ipynb")
@@ -48,11 +50,11 @@ def test_a_notebook_runs_in_jupyterlab(
     assert noise.errors == []
 
 
-@pytest.mark.slow  # at every commit it is executed without a browser (book/test_command.py)
-def test_a_paper_s_notebook_runs_in_jupyterlab(
+@pytest.mark.slow  # book/test_command.py executes it without a browser
+def test_paper_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, picture: Callable[[str], Path]
 ) -> None:
-    """Tables with verdicts, figures that plotly has drawn, and the cell that goes on from them."""
+    """It shows tables with verdicts, figures drawn by plotly, and the cell that continues from them."""
     lab = Lab(page, server, "papers/5-multi-message.ipynb")
     lab.run_all()
     picture("notebook-papers")

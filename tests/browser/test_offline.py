@@ -23,18 +23,17 @@ from workbench_lectures.offline.natives import source
 from workbench_lectures.offline.pages import index, write
 from workbench_lectures.titles import told
 
-from tests.browser.conftest import NOTEBOOKS
-from tests.browser.lab import Noise
-from tests.browser.test_lectures import NAMELESS, OVERFLOW, Student, first_slider
-from tests.few import few
-from tests.lectures.drawn import SCRIPTS
+from tests.support.browser.jupyterlab import NOTEBOOKS, Noise
+from tests.support.browser.student import NAMELESS, OVERFLOW, Student, first_slider
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.sampled_cases import sampled_cases
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
-OPENED = few("without a server", 2, SCRIPTS)  # the code of all runs below
-FEW, ALL = 8, 1250  # settings of each lecture: at every commit, and under `slow`, 10,000 of all
+OPENED = sampled_cases("without a server", 2, SCRIPTS)  # the code of all runs below
+FEW, ALL = 8, 1250  # settings of each lecture, the second in slow tests: 10,000 of all lectures
 CLOSE = 1e-12  # share of a number: the last digits may differ
-AT_ONCE = 25  # figures of so many settings are asked for at once
+AT_ONCE = 25  # number of settings whose figures are requested at once
 HEAVY = {  # every place there is a run
     "6-asking-less": {"workers": (6, 12), "c": (1, 5), "max_age": (5, 10)},
     "8-who-is-late": {"workers": (6, 8), "late": (2,), "factor": (1.6,), "often": (0.5,)},
@@ -56,7 +55,7 @@ def put(folder: Path, name: str) -> None:
     write(folder, NOTEBOOKS / "lecture", {name: replace(script, places=HEAVY.get(name, script.places))})
 
 
-# What stands in the way of the presenter's buttons, however far the page is scrolled; wide tables scroll by themselves.
+# Elements that cover the presenter's buttons, however far the page is scrolled. Wide tables scroll by themselves.
 COVERED = """() => { const bar = document.querySelector('.wb-present').getBoundingClientRect();
   return [...document.querySelectorAll('#rendered_cells :is(h1, h2, p, li, .wb-plot, .wb-form, .wb-question)')]
     .filter(e => e.offsetWidth && e.getBoundingClientRect().right > bar.left).map(e => e.outerHTML.slice(0, 80)); }"""
@@ -74,7 +73,7 @@ def shared(context: BrowserContext, page: Page, noise: Noise) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize("name", OPENED)
-def test_a_lecture_works_from_a_folder(
+def test_offline_lecture_works_from_a_folder(
     name: str, tmp_path: Path, shared: tuple[Page, Noise, list[str]], screens: Path
 ) -> None:
     page, noise, asked = shared
@@ -110,7 +109,7 @@ def test_a_lecture_works_from_a_folder(
     assert {url.split(":")[0] for url in asked} <= {"file", "blob", "data"}
 
 
-def test_the_list_and_the_keys_lead_through_the_lectures(
+def test_offline_lectures_are_linked_by_list_and_keys(
     tmp_path: Path, shared: tuple[Page, Noise, list[str]]
 ) -> None:
     page, first = shared[0], next(iter(SCRIPTS))
@@ -149,7 +148,7 @@ def test_the_list_and_the_keys_lead_through_the_lectures(
     )
 
 
-# ---------------------------------------------------------------- held to Python
+# ---------------------------------------------------------------- compared with Python
 
 
 JUDGE = """([values, i, typed]) => {
@@ -164,8 +163,8 @@ TYPED = [  # what students type, and what only looks like a number
 ]  # fmt: skip
 
 
-def test_typed_answers_are_judged_as_python_judges_them(shared: tuple[Page, Noise, list[str]]) -> None:
-    """The same verdict and words, whatever is typed; only finite numbers are judged at all."""
+def test_offline_answers_are_judged_as_in_python(shared: tuple[Page, Noise, list[str]]) -> None:
+    """The verdict and the text are the same for any input; only finite numbers are judged."""
     page = shared[0]
     desk = source("desk")
     judging = desk[desk.index("function readNumber") : desk.index("/** The lecture of this page")]
@@ -189,7 +188,7 @@ def test_typed_answers_are_judged_as_python_judges_them(shared: tuple[Page, Nois
 
 @pytest.mark.parametrize("count", [FEW, pytest.param(ALL, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_browser_draws_and_answers_what_python_does(
+def test_offline_lecture_computes_what_python_does(
     name: str, count: int, shared: tuple[Page, Noise, list[str]]
 ) -> None:
     script = SCRIPTS[name]
@@ -240,7 +239,7 @@ def said(exercise: Exercise[Any], knobs: Knobs) -> list[Any]:
 
 
 def different(here: Any, there: Any, path: str = "") -> list[str]:
-    """Where two figures differ, numbers by more than a share of them; unset fields count as missing."""
+    """Return where two figures differ, numbers by more than a share of them; unset fields count as missing."""
     here = here.tolist() if isinstance(here, np.ndarray | np.generic) else here
     if isinstance(here, dict):
         mine = {name: value for name, value in here.items() if value is not None}

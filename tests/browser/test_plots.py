@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.lab import CLEARED, Lab, Noise, Server
-from tests.few import turn
+from tests.support.browser.jupyterlab import CLEARED, Lab, Noise, Server
+from tests.support.sampled_cases import sampled_test
 
 pytestmark = pytest.mark.browser
 
@@ -21,8 +21,8 @@ plot = Plot()
 plot"""
 
 
-@turn("plots", 0, 3, 2)
-def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
+@sampled_test("plots", 0, 3, 2)
+def test_plot_with_another_name_is_updated_and_saved_under_it(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     """Made from scratch, a figure takes several times as long; a mark on its elements would not survive that."""
@@ -43,8 +43,8 @@ def test_a_figure_of_another_name_is_changed_and_kept_under_its_name(
     assert noise.errors == []
 
 
-@turn("plots", 2, 3, 2)
-def test_a_widget_that_asks_a_closed_notebook_again_complains_of_nothing(
+@sampled_test("plots", 2, 3, 2)
+def test_plot_of_a_closed_notebook_logs_no_error(
     page: Page, noise: Noise, server: Server, write: Callable[..., str]
 ) -> None:
     lab = Lab(page, server, write(f"{FIRST}\nimport time\ndisplay(plot)\ntime.sleep(60)"))

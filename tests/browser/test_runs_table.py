@@ -1,4 +1,4 @@
-"""The table of runs in JupyterLab: searched, marked by click and by key, plotted; pictures that are saved."""
+"""The table of runs in JupyterLab: searched, selected by click and by key, plotted, saved as pictures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import workbench as wb
-from tests.browser.lab import Lab, Noise, Server, nameless
-from tests.few import turn
+from tests.support.browser.jupyterlab import Lab, Noise, Server, nameless
+from tests.support.sampled_cases import sampled_test
 from workbench.analysis.tables.about import keep
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("alone")]
@@ -29,8 +29,8 @@ NAME = """() => { const e = document.activeElement;
   return e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText; }"""
 
 
-@turn("the table of runs", 0, 2)
-def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
+@sampled_test("the table of runs", 0, 2)
+def test_runs_table_filters_selects_and_plots(
     page: Page,
     server: Server,
     noise: Noise,
@@ -58,7 +58,7 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     )
     page.get_by_label("Tags", exact=True).first.fill("together")
     page.get_by_role("button", name="Write", exact=True).click()
-    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn anew
+    page.locator(ROWS).get_by_text("coded, together").nth(1).wait_for()  # the table is drawn again
     picture("runs-light")
     lab.dark()
     picture("runs-dark")
@@ -86,8 +86,8 @@ def test_runs_are_found_marked_and_plotted_and_leave_a_picture(
     assert noise.after_reload() == []
 
 
-@turn("the table of runs", 1, 2)
-def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinned(
+@sampled_test("the table of runs", 1, 2)
+def test_runs_table_sorts_filters_groups_and_pins_columns(
     page: Page,
     server: Server,
     noise: Noise,
@@ -170,7 +170,7 @@ def test_runs_are_sorted_filtered_by_a_range_grouped_and_columns_chosen_and_pinn
     assert page.evaluate(HEADS) == [["loss", True], ["run", False], ["seed", False], ["time_to", False]]
     picture("runs-columns")
 
-    # groups as a figure, by one click; every control is reached in the order in which it stands
+    # groups as a figure, by one click; every control is reached in its order
     press("Group")
     page.locator('[role=figure][aria-label^="Time of the whole run"] .wb-plot[data-drawn]').wait_for()
     assert nameless(page, ".wb-pane") == []

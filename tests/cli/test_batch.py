@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_sweep_then_runs(
+def test_batch_sweep_then_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_sweep_then_runs(
     assert pd.read_csv("table.csv")["seed"].tolist() == [0, 1]
 
 
-def test_dry_run_starts_nothing(
+def test_batch_dry_run_starts_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "sweep", plan, "-o", tmp_path / "out", "--dry-run") == 0
@@ -71,7 +71,7 @@ def test_dry_run_starts_nothing(
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_examples_can_be_run(
+def test_batch_examples_can_be_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     assert call(monkeypatch, "sweep", file, "--dry-run") == 0
@@ -104,7 +104,7 @@ def test_runs_by_group(
         (["sweep", "x.yaml", "-j", "two"], "two"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_batch_errors_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -119,7 +119,7 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in text
 
 
-def test_another_engine_is_checked(
+def test_batch_checks_the_engine(
     monkeypatch: pytest.MonkeyPatch, plan: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "sweep", plan, "--engine", "mip") == 2

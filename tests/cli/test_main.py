@@ -1,4 +1,4 @@
-"""The command line fills an Experiment and says what is wrong in one sentence."""
+"""The command line: it fills an Experiment and reports errors in one sentence."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import workbench as wb
-from workbench.cli.main import main
+from workbench.analysis.planning.measuring import simulated
+from workbench.cli.main import cli, main
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -25,7 +27,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 SMALL = ["--rounds", "3", "--scheme", "UMW", "--workers", "4"]
 
 
-def test_run_writes_a_folder(
+def test_run_command_writes_a_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = wb.Experiment(scheme="GC", workers=6, rounds=50).write(tmp_path / "spec.yaml")
@@ -85,7 +87,7 @@ def test_run_writes_a_folder(
         (["rum"], "rum"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_cli_errors_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], error: str
 ) -> None:
     assert call(monkeypatch, *words) == 2
@@ -94,7 +96,7 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in text
 
 
-def test_help_comes_from_the_fields(
+def test_cli_help_comes_from_the_fields(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "run", "--help") == 0
@@ -105,7 +107,9 @@ def test_help_comes_from_the_fields(
             assert " ".join(field["description"].split()) in text
 
 
-def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_list_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert call(monkeypatch, "schemes") == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in wb.schemes.names())
@@ -124,7 +128,7 @@ def test_lists(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert "nothing is lost" in capsys.readouterr().out
 
 
-def test_another_scheme_drops_the_numbers_of_the_first(
+def test_run_command_with_another_scheme_drops_the_old_parameters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = str(wb.Experiment(rounds=2).write(tmp_path / "spec.yaml"))
@@ -138,7 +142,7 @@ def test_another_scheme_drops_the_numbers_of_the_first(
     assert "binary.yaml" in capsys.readouterr().err
 
 
-def test_too_little_memory_is_one_sentence(
+def test_run_command_reports_too_little_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*_: object, **__: object) -> None:
@@ -151,7 +155,7 @@ def test_too_little_memory_is_one_sentence(
     )
 
 
-def test_a_warning_is_one_sentence(
+def test_cli_warnings_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--problem", "least_squares", "--set", "optimiser_args.step=1e6", "--rounds", "100"]
@@ -160,7 +164,7 @@ def test_a_warning_is_one_sentence(
                     capsys.readouterr().err)  # fmt: skip
 
 
-def test_a_number_of_the_default_delays_is_changed_alone(
+def test_run_command_changes_one_parameter_of_the_default_delays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
@@ -169,7 +173,7 @@ def test_a_number_of_the_default_delays_is_changed_alone(
     assert wb.Trace.load(out).experiment.delays == default.replace(rate=1e3)
 
 
-def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
+def test_forecast_command_states_which_error_its_band_includes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "times.csv"
@@ -181,7 +185,7 @@ def test_a_forecast_says_where_its_error_is_no_error_of_other_seeds(
         assert ("other seeds differ by more" in capsys.readouterr().out) == told
 
 
-def test_who_asks_for_a_table_of_nothing_finds_nothing_made(
+def test_runs_command_on_an_empty_folder_creates_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -191,7 +195,7 @@ def test_who_asks_for_a_table_of_nothing_finds_nothing_made(
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_run_that_has_ended_is_not_stopped(
+def test_stop_command_refuses_a_finished_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
@@ -202,13 +206,13 @@ def test_a_run_that_has_ended_is_not_stopped(
     assert sorted(path.name for path in out.iterdir()) == files
 
 
-def test_the_module_is_the_command() -> None:
+def test_python_m_workbench_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "workbench", "schemes"], capture_output=True, text=True)
     assert done.returncode == 0
     assert all(name in done.stdout for name in wb.schemes.names())
 
 
-def test_times_that_no_number_holds_are_words(
+def test_run_command_prints_infinite_times_in_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = wb.Experiment(scheme="UMW", workers=4, rounds=3, link={"latency": 1e308}).write(
@@ -222,7 +226,7 @@ def test_times_that_no_number_holds_are_words(
     assert "more seconds than a number can hold" in repr(wb.run(wb.Experiment.read(spec)))
 
 
-def test_a_loss_that_is_no_number_is_said_in_words(
+def test_run_command_prints_a_nan_loss_in_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
@@ -242,7 +246,7 @@ def test_a_loss_that_is_no_number_is_said_in_words(
         ),
     ],
 )
-def test_only_what_a_command_needs_is_imported(words: list[str], unwanted: tuple[str, ...]) -> None:
+def test_cli_imports_only_what_a_command_needs(words: list[str], unwanted: tuple[str, ...]) -> None:
     script = f"""
 import sys
 from workbench.cli.main import main
@@ -259,6 +263,33 @@ finally:
         assert re.search(r"\n  run +Run the experiment of a SPEC file", done.stdout)
 
 
-def test_nothing_in_the_package_imports_the_book_or_the_lectures() -> None:
+def test_package_does_not_import_book_or_lectures() -> None:
     for path in Path(wb.__file__).parent.rglob("*.py"):
         assert not re.search(r"workbench_(book|lectures)", path.read_text()), path
+
+
+def test_code_that_a_file_names_is_run_with_trust_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\nPath('ran').touch()\n"
+    Path("mine.py").write_text(f"{mine}class Half(UMW):\n    name = 'ForeignHalf'\n")
+    Path("spec.yaml").write_text("scheme: mine.py:Half\nworkers: 3\nrounds: 3\n")
+    simulated(wb.Experiment(scheme="UMW", workers=4), rounds=12, resamples=3).save("lab.json")
+    for words in (["forecast", "spec.yaml"], ["code", "spec.yaml"], ["profile", "--like", "spec.yaml"]):
+        done = CliRunner().invoke(cli, words)
+        assert "names code" in done.output or "names code" in str(done.exception), done.output
+        assert not Path("ran").exists()
+    Path("problem.yaml").write_text("problem: numpy\nproblem_args: {loss_and_gradient: 'mine.py:Half'}\n")
+    done = CliRunner().invoke(cli, ["plan", "lab.json", "problem.yaml", "--effort", "0"])
+    assert "names code" in done.output or "names code" in str(done.exception), done.output
+    assert not Path("ran").exists()
+    assert CliRunner().invoke(cli, ["forecast", "spec.yaml", "--trust"]).exit_code == 0
+    assert Path("ran").exists()
+
+
+@pytest.mark.parametrize("command", ["attach", "stop"])
+def test_trust_is_refused_where_a_sweep_is_only_watched(command: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"sweep": {}, "runs": []}')
+    done = CliRunner().invoke(cli, [command, str(tmp_path), "--trust"])
+    assert "--trust: " in done.output or "--trust: " in str(done.exception), done.output

@@ -1,4 +1,4 @@
-"""The commands profile and plan, as a user types them."""
+"""The commands `workbench profile` and `workbench plan`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import cli
 
@@ -21,8 +21,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(truth, rounds=12, resamples=3).save(tmp_path_factory.mktemp("p") / "lab.json")
 
 
-@turn("a plan", 0, 2)
-def test_a_plan_is_a_table_a_sentence_and_a_picture(file: Path, tmp_path: Path) -> None:
+@sampled_test("a plan", 0, 2)
+def test_plan_command_prints_table_sentence_and_figure(file: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     wb.Experiment(
         workers=6,
@@ -45,7 +45,7 @@ def test_a_plan_is_a_table_a_sentence_and_a_picture(file: Path, tmp_path: Path) 
     assert lines[1].startswith(chosen.scheme)
 
 
-def test_the_table_names_steps_and_marks_inexact_schemes(file: Path, tmp_path: Path) -> None:
+def test_plan_command_table_marks_inexact_schemes(file: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
     wb.Experiment(workers=6, scheme="UMW", rounds=20, **problem).write(spec)
@@ -83,7 +83,7 @@ def test_the_table_names_steps_and_marks_inexact_schemes(file: Path, tmp_path: P
         (["profile", "local", "--rounds", "2"], "rounds = 2"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_plan_command_errors_are_one_sentence(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,8 +96,8 @@ def test_mistakes_are_one_sentence(
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-@turn("a plan", 1, 2)
-def test_this_machine_is_measured(tmp_path: Path) -> None:
+@sampled_test("a plan", 1, 2)
+def test_plan_command_measures_this_machine(tmp_path: Path) -> None:
     file = tmp_path / "here.json"
     done = CliRunner().invoke(cli, ["profile", "local", "--workers", "3", "--rounds", "8", "-o", str(file)])
     assert done.exit_code == 0, done.output

@@ -34,21 +34,21 @@ def example() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
-def test_files(tmp_path: Path, suffix: str) -> None:
+def test_experiment_reads_files(tmp_path: Path, suffix: str) -> None:
     e = wb.Experiment(**example())
     path = e.write(tmp_path / f"spec{suffix}")
     assert wb.Experiment.read(path) == e
     assert wb.Experiment.model_validate(yaml.safe_load(path.read_text())) == e
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_experiment_fields_have_descriptions() -> None:
     for field in wb.Experiment.fields():
         assert field["description"], field
     for name in wb.schemes.names():
         assert all(f["description"] for f in wb.schemes.get(name).fields()), name
 
 
-def test_yaml_without_a_dot_is_a_number_all_the_same() -> None:
+def test_experiment_reads_exponents_without_a_dot() -> None:
     assert wb.Experiment(**yaml.safe_load("link: {latency: 1e-3}")).link.latency == 1e-3
 
 
@@ -63,21 +63,21 @@ def test_yaml_without_a_dot_is_a_number_all_the_same() -> None:
         {"scheme": "UMW", "workers": np.int32(5), "link": {"downloads": np.True_}},
     ],
 )
-def test_numpy_numbers_can_be_written(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_experiment_writes_numpy_numbers(fields: dict[str, Any], tmp_path: Path) -> None:
     """A run with them would be lost when it is saved."""
     e = wb.Experiment(**fields)
     assert wb.Experiment.read(e.write(tmp_path / "spec.yaml")) == e
     assert wb.Experiment(**json.loads(e.model_dump_json())) == e
 
 
-def test_making_one_opens_no_data() -> None:
+def test_experiment_opens_no_data() -> None:
     e = wb.Experiment(
-        scheme="CADA", scheme_args={"batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
+        scheme="CADA", scheme_args={"worker_batch": 7}, workers=3, problem_args={"data": "nowhere.csv"}
     )
-    assert e.scheme_args == {"batch": 7}
+    assert e.scheme_args == {"worker_batch": 7}
 
 
-def test_its_scheme_is_built_once_and_not_shared_with_a_changed_copy() -> None:
+def test_experiment_builds_its_scheme_once() -> None:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4)
     assert e.built_scheme is e.built_scheme
     changed = e.replace(scheme_args={"stragglers": 2})
@@ -85,7 +85,7 @@ def test_its_scheme_is_built_once_and_not_shared_with_a_changed_copy() -> None:
     assert e == wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4)
 
 
-def test_it_is_frozen() -> None:
+def test_experiment_is_frozen() -> None:
     with pytest.raises(
         SettingError, match=r"^rounds = 3: settings stay as they are; replace\(rounds=\.\.\.\)"
     ):
@@ -124,7 +124,7 @@ def test_it_is_frozen() -> None:
         ),
     ],
 )
-def test_a_bad_value_is_one_sentence(change: dict[str, Any], words: list[str]) -> None:
+def test_experiment_refuses_a_bad_value(change: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(SettingError) as error:
         wb.Experiment(**{**example(), **change})
     text = str(error.value)
@@ -144,7 +144,7 @@ def test_a_bad_value_is_one_sentence(change: dict[str, Any], words: list[str]) -
         ("{}", None),
     ],
 )
-def test_bad_files_name_the_file(tmp_path: Path, text: str, words: str | None) -> None:
+def test_experiment_read_names_a_bad_file(tmp_path: Path, text: str, words: str | None) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     if words is None:
@@ -156,7 +156,7 @@ def test_bad_files_name_the_file(tmp_path: Path, text: str, words: str | None) -
     assert "\n" not in str(error.value)
 
 
-def test_a_number_with_an_exponent_is_a_number_in_any_field(tmp_path: Path) -> None:
+def test_experiment_reads_numbers_with_an_exponent_in_any_field(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text("problem_args: {l2: 1e-3}\ndelays: {kind: constant, shift: 1e-3}\n")
     assert wb.Experiment.read(path) == wb.Experiment(
@@ -164,17 +164,17 @@ def test_a_number_with_an_exponent_is_a_number_in_any_field(tmp_path: Path) -> N
     )
 
 
-def test_a_file_is_written_as_its_name_says(tmp_path: Path) -> None:
+def test_experiment_file_format_follows_the_suffix(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"x\.toml': end it in \.json"):
         wb.Experiment().write(tmp_path / "x.toml")
 
 
-def test_a_missing_file() -> None:
+def test_experiment_read_names_a_missing_file() -> None:
     with pytest.raises(SettingError, match="no such file"):
         wb.Experiment.read("nowhere.yaml")
 
 
-def test_presets_hold_the_papers_experiments() -> None:
+def test_presets_have_the_papers_experiments() -> None:
     assert list(wb.presets) == [
         "fig2", "fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12", "fig13",
     ]  # fmt: skip
@@ -197,7 +197,7 @@ def test_every_error_that_docstrings_name_can_be_caught() -> None:
 
 
 @pytest.mark.parametrize(("problem", "features"), [("cnn", 3072), ("softmax", 2), ("logistic", 2)])
-def test_data_of_another_kind_are_told_in_names_of_problems(
+def test_experiment_refuses_data_of_another_kind_with_problem_names(
     tmp_path: Path, problem: str, features: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -210,7 +210,7 @@ def test_data_of_another_kind_are_told_in_names_of_problems(
         e.build_problem()
 
 
-def test_import_is_light() -> None:
+def test_import_workbench_is_light() -> None:
     """Nothing heavy is imported before it is asked for."""
     import subprocess
     import sys
@@ -246,19 +246,19 @@ def test_import_is_light() -> None:
         ),
     ],
 )
-def test_numbers_that_nothing_could_hold_are_refused_at_once(fields: dict[str, Any], says: str) -> None:
+def test_experiment_refuses_impossible_sizes(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingError) as caught:
         wb.Experiment(**fields)
     assert str(caught.value).startswith(says)
 
 
-def test_large_numbers_leave_the_sliders_as_they_are() -> None:
+def test_experiment_fields_with_large_numbers_keep_slider_ranges() -> None:
     limits = {f["name"]: f for f in wb.Experiment.fields()}
     assert not {"maximum", "exclusiveMaximum"} & {*limits["rounds"], *limits["workers"]}
 
 
-def test_fields_are_set_by_their_dotted_names() -> None:
-    """As `--set` and sweeps write them; what has no fields of its own is named."""
+def test_experiment_put_by_dotted_name() -> None:
+    """`--set` and sweeps write such names. A value without fields is named."""
     spec: dict[str, Any] = {"workers": 6}
     put(spec, "scheme_args.stragglers", 2)
     put(spec, "delays", {"rate": 3.0})
@@ -275,5 +275,5 @@ def test_fields_are_set_by_their_dotted_names() -> None:
         put(spec, "workers.x.y", 3)
 
 
-def test_the_signature_shows_fields_and_nothing_else() -> None:
+def test_experiment_signature_shows_only_fields() -> None:
     assert list(inspect.signature(wb.Experiment).parameters) == list(wb.Experiment.model_fields)

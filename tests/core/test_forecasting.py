@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core import schemes
 from workbench.core.base.settings import SettingError
 from workbench.core.engine.virtual.arithmetic import Coefficients
@@ -23,7 +23,7 @@ COMMON: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_event_engine_and_forecast_agree_within_monte_carlo_error(place: int) -> None:
+def test_forecast_agrees_with_the_event_engine(place: int) -> None:
     """Independent seeds: two means of the same thing."""
     e = wb.baselines(3, 2, 1, **COMMON, rounds=400)[place]
     line = timeline(e, Coefficients(e.plan), events=False)
@@ -34,7 +34,7 @@ def test_event_engine_and_forecast_agree_within_monte_carlo_error(place: int) ->
     assert f.std == pytest.approx(per_round.std(), rel=0.25)
 
 
-def test_star_without_links_is_an_order_statistic() -> None:
+def test_forecast_of_a_star_without_links_is_an_order_statistic() -> None:
     """E of the k-th of n shifted exponentials: shift + (H_n - H_(n-k)) / rate."""
     delays = {"kind": "shifted_exponential", "shift": 0.5, "rate": 2.0}
     e = wb.Experiment(
@@ -47,7 +47,7 @@ def test_star_without_links_is_an_order_statistic() -> None:
     assert (f.load, f.messages) == (0.1, 7.0)
 
 
-def test_figure_13_and_its_discrepancy() -> None:
+def test_forecast_figure_13_and_its_discrepancy() -> None:
     """Time per round over CR's with the paper's own model; RAR needs a latency that the model lacks."""
     preset = wb.presets["fig13"]
     mean = {e.scheme: wb.forecast(e, rounds=500).mean for e in preset}
@@ -66,7 +66,7 @@ def test_figure_13_and_its_discrepancy() -> None:
 
 
 @pytest.mark.parametrize(("children", "layers", "late"), [(12, 2, 3), (12, 2, 6), (20, 2, 5)])
-def test_theorem_2_bounds(children: int, layers: int, late: int) -> None:
+def test_forecast_is_within_the_bounds_of_theorem_2(children: int, layers: int, late: int) -> None:
     """Paper 1, Theorem 2 holds up to terms that vanish as n grows; so a tenth of slack."""
     delays = {"kind": "shifted_exponential", "shift": 1e-3, "rate": 1e3}
     workers = sum(children**k for k in range(1, layers + 1))
@@ -78,7 +78,7 @@ def test_theorem_2_bounds(children: int, layers: int, late: int) -> None:
     assert 0.9 * lower <= wb.forecast(e).mean <= 1.1 * upper
 
 
-def test_a_large_tree_is_quick_to_forecast() -> None:
+def test_forecast_of_a_large_tree_is_fast() -> None:
     """A tree of 11,110 workers without drawing its plan; the million is in benchmarks/."""
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 10, "layers": 4, "stragglers": 2}, workers=11_110,
@@ -99,14 +99,14 @@ def test_forecast_touches_no_data() -> None:
 @pytest.mark.parametrize(
     "bad", [{"rounds": "3"}, {"rounds": 0}, {"rounds": 2.5}, {"seed": -3}, {"seed": "1"}]
 )
-def test_what_is_no_number_of_rounds_or_no_seed_is_named(bad: dict[str, Any]) -> None:
+def test_forecast_refuses_invalid_rounds_and_seeds(bad: dict[str, Any]) -> None:
     ((name, value),) = bad.items()
     with pytest.raises(SettingError, match=f"^{name} = {value!r}: take a whole number"):
         wb.forecast(wb.Experiment(), **bad)
 
 
 @pytest.mark.parametrize("fields", [{"rounds": 10**8}, {"rounds": 10, "asked": 10**11}])
-def test_more_rounds_than_can_be_drawn_are_refused_at_once(fields: dict[str, int]) -> None:
+def test_forecast_refuses_too_many_rounds(fields: dict[str, int]) -> None:
     asked = fields.pop("asked", None)
     with pytest.raises(wb.SettingError, match=r"rounds = 10+: a forecast draws each .* take 1000000 or less"):
         wb.forecast(wb.Experiment(scheme="UMW", **fields), asked)
@@ -114,14 +114,14 @@ def test_more_rounds_than_can_be_drawn_are_refused_at_once(fields: dict[str, int
 
 @given(experiments([name for name in CASES if name != "PGC"]))  # whose first round is unlike all others
 @settings(max_examples=40, deadline=None)
-def test_first_rounds_are_those_of_one_run_each(spec: dict[str, Any]) -> None:
+def test_forecast_first_rounds_equal_those_of_single_runs(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     wanted = [wb.forecast(e, 1, seed).mean for seed in range(3)]
     np.testing.assert_allclose(first_rounds(e, range(3)), wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bandwidth", [1e-320, 1e-300])
-def test_a_link_so_slow_that_no_number_holds_the_time_is_no_slip_of_arithmetic(bandwidth: float) -> None:
+def test_forecast_with_an_extremely_slow_link(bandwidth: float) -> None:
     for scheme in schemes.names():
         problem = "least_squares" if scheme == "LCC" else "logistic"
         e = wb.Experiment(scheme=scheme, problem=problem, rounds=6, link={"bandwidth": bandwidth})

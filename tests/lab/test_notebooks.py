@@ -1,4 +1,4 @@
-"""A slow import that waits until it is needed, and notebooks whose output is read more slowly than it is printed."""
+"""A slow import that is deferred, and output of notebooks that is read more slowly than printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ print(check.is_valid("http://example.org/\u00fc"), check.is_valid("no address"),
 """
 
 
-def test_addresses_are_still_checked_for_who_asks() -> None:
+def test_grammar_put_off_still_checks_addresses() -> None:
     done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False", "True"]
 
@@ -48,7 +48,7 @@ print("".join(output.text for output in done.cells[-1].outputs), end="")
 
 
 @pytest.mark.slow
-def test_all_output_is_there_though_the_reader_is_stopped_while_the_notebook_prints(tmp_path: Path) -> None:
+def test_notebook_output_is_complete_if_the_reader_pauses(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", EXECUTE, str(tmp_path)],
         capture_output=True,

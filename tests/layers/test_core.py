@@ -1,4 +1,4 @@
-"""What the core and the analysis do where none of the other layers' packages is installed.
+"""The core and the analysis without the packages of the other layers.
 
 `.ci/run` runs this in an environment with the dependencies of `pip install straggler-workbench[check]` only.
 """
@@ -26,20 +26,20 @@ TRACES = ROOT.parent / "shared" / "data" / "traces"
 SMALL = {"workers": 4, "rounds": 5}
 
 
-def test_importing_loads_no_layer() -> None:
+def test_core_import_loads_no_other_layer() -> None:
     code = "import sys, workbench; print([m for m in sys.modules if m.count('.') == 1 and m.startswith('workbench.')])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "['workbench.core']"
 
 
 @pytest.mark.parametrize("scheme", ["UMW", "GC", "RAR", "SGD", "FedBuff"])
-def test_runs_and_forecasts(scheme: str) -> None:
+def test_core_runs_and_forecasts(scheme: str) -> None:
     e = wb.Experiment(scheme=scheme, **SMALL)
     assert len(wb.run(e).rounds) == 5
     assert wb.forecast(e).mean > 0
 
 
-def test_compares_saves_loads_replays_and_tabulates(tmp_path: Path) -> None:
+def test_core_compares_saves_loads_replays_and_tabulates(tmp_path: Path) -> None:
     traces = wb.compare([wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "GC")])
     for trace in traces:
         trace.save(tmp_path / trace.label)
@@ -47,11 +47,11 @@ def test_compares_saves_loads_replays_and_tabulates(tmp_path: Path) -> None:
     assert sorted(wb.runs(tmp_path).done["scheme"]) == ["GC", "UMW"]
 
 
-def test_checks_a_scheme() -> None:
+def test_core_checks_a_scheme() -> None:
     assert wb.check("UMW", examples=5).ok
 
 
-def test_diagnoses_a_table_of_times(tmp_path: Path) -> None:
+def test_core_diagnoses_a_table_of_times(tmp_path: Path) -> None:
     rows = [f"{w},{t},{1.0 + (w == 2)}" for t in range(40) for w in range(6)]
     (tmp_path / "times.csv").write_text("worker,step,seconds\n" + "\n".join(rows) + "\n")
     found = wb.diagnose(tmp_path / "times.csv")
@@ -59,7 +59,7 @@ def test_diagnoses_a_table_of_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the recorded traces of ../shared/data are not here")
-def test_diagnoses_public_recordings() -> None:
+def test_core_diagnoses_public_recordings() -> None:
     assert wb.diagnose(TRACES / "alibaba_job_1.csv").slowdown >= 1.0
 
 
@@ -67,20 +67,20 @@ def test_diagnoses_public_recordings() -> None:
     ("name", "extra"),
     [("explore", "lab"), ("figures", "lab"), ("watch", "lab"), ("interactive", "lab"), ("attach", "mpi")],
 )
-def test_a_name_of_a_missing_layer_is_one_sentence_with_the_pip_command(name: str, extra: str) -> None:
+def test_missing_layer_names_the_pip_command(name: str, extra: str) -> None:
     with pytest.raises(
         MissingLayer, match=rf"wb\.{name}: needs \w+, .*pip install 'straggler-workbench\[{extra}\]'"
     ):
         getattr(wb, name)
 
 
-def test_the_engine_of_a_missing_layer_is_refused_before_anything_starts() -> None:
+def test_missing_layer_engine_is_refused() -> None:
     with pytest.raises(SettingError, match=r"mpi: needs mpi4py.*\[mpi\]"):
         wb.run(wb.Experiment(scheme="UMW", **SMALL), engine="mpi")
 
 
 @pytest.mark.parametrize("command", ["sweep plan.yaml", "lectures", "run --engine mpi"])
-def test_a_command_of_a_missing_layer_is_one_sentence(command: str, tmp_path: Path) -> None:
+def test_missing_layer_command_is_one_sentence(command: str, tmp_path: Path) -> None:
     call = [sys.executable, "-m", "workbench", *command.split()]
     found = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True)
     assert found.returncode == 2

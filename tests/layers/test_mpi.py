@@ -1,4 +1,4 @@
-"""What real runs need: `.ci/run` runs this in an environment with the dependencies of straggler-workbench[mpi] only."""
+"""Real runs with the dependencies of straggler-workbench[mpi] only (`.ci/run` makes the environment)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_real_runs_give_the_simulated_models(tmp_path: Path) -> None:
+def test_mpi_layer_real_runs_equal_the_simulator(tmp_path: Path) -> None:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=4, rounds=10)
     real = wb.run(e, engine="mpi", folder=str(tmp_path / "run"))
     assert len(real.rounds) == 10
@@ -27,12 +27,12 @@ def test_real_runs_give_the_simulated_models(tmp_path: Path) -> None:
     assert wb.Trace.load(tmp_path / "run").same(real)
 
 
-def test_the_local_cluster_passes_its_own_check() -> None:
+def test_mpi_layer_local_cluster_passes_its_check() -> None:
     needed = [Requirement(line) for line in requires("straggler-workbench") or ()]
     names = {r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": "mpi"})}
     assert set(PACKAGES) <= names
 
 
-def test_widgets_are_refused_with_the_pip_command() -> None:
+def test_mpi_layer_refuses_widgets_with_the_pip_command() -> None:
     with pytest.raises(MissingLayer, match=r"straggler-workbench\[lab\]"):
         wb.explore  # noqa: B018

@@ -1,4 +1,4 @@
-"""The command that serves the lectures: loopback, a token unless told otherwise, pages and no files."""
+"""The command that serves the lectures: loopback, a token by default, pages and no files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench_lectures.command import command, lectures, templates
 from workbench.lab import notebooks
 
 
-def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
+def test_lectures_command_listens_on_loopback_with_a_token() -> None:
     words = command(Path("lectures"), 8866, browser=False, token=True, dark=False)
     assert "--Voila.ip=127.0.0.1" in words
     assert "--token" in words
@@ -24,26 +24,26 @@ def test_it_listens_on_this_machine_only_and_asks_for_a_token() -> None:
     assert {"--theme=dark", "--Voila.ip=127.0.0.1"} <= set(open_to_all)
 
 
-def test_it_serves_the_notebooks_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lectures_command_serves_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
     monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words, **_: called.append(words) or 0)
     assert CliRunner().invoke(lectures, ["--no-browser", "--port", "0"]).exit_code == 0
     (words,) = called
     (folder,) = [Path(word) for word in words if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.mpi.launch.processes" in words  # it ends with whoever ends the command
+    assert "workbench.mpi.launch.processes" in words  # it ends with the process that ends the command
     (port,) = [word for word in words if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 
 
-def test_an_installation_without_a_clone_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lectures_command_without_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(notebooks, "PACKAGE", tmp_path / "workbench")
     result = CliRunner().invoke(lectures, [])
     assert "no such folder" in str(result.exception)
     assert CliRunner().invoke(lectures, ["--port", "99999"]).exit_code == 2
 
 
-def test_its_list_of_lectures_has_titles_and_asks_the_internet_for_nothing() -> None:
+def test_lectures_command_list_has_titles_and_loads_nothing_external() -> None:
     with templates(notebooks.shipped("notebooks/lecture")) as shared:
         folder = Path(shared.split(os.pathsep)[0]) / "voila" / "templates" / "lectures"
         assert "Lecture 1: stragglers and the tail" in (folder / "titles.html").read_text()
@@ -54,9 +54,7 @@ def test_its_list_of_lectures_has_titles_and_asks_the_internet_for_nothing() -> 
     assert not folder.exists()
 
 
-def test_pages_without_a_server_are_written_and_nothing_is_served(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_lectures_command_writes_static_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     one = {"2-by-hand": scripts()["2-by-hand"]}
     monkeypatch.setattr(cli_lectures, "scripts", lambda: one)
     result = CliRunner().invoke(lectures, ["--static", str(tmp_path / "site")])

@@ -1,4 +1,4 @@
-"""The contest of codes and what is used instead: its numbers made anew, ties, traces that are missing."""
+"""The comparison of codes with their alternatives: its numbers computed again, ties, missing recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kept() -> pd.DataFrame:
     return contest.read()
 
 
-def test_every_cell_has_every_contender(kept: pd.DataFrame) -> None:
+def test_contest_table_has_every_scheme_in_every_cell(kept: pd.DataFrame) -> None:
     across = {
         **{law: [f"{x:g}" for x in levels] for law, levels in LEVELS.items()},
         "recorded": list(RECORDED),
@@ -34,7 +34,7 @@ def test_every_cell_has_every_contender(kept: pd.DataFrame) -> None:
         assert not cell.duplicated(["family", "scheme"]).any()
 
 
-def test_every_scheme_takes_part_and_who_misses_the_loss_is_named(kept: pd.DataFrame) -> None:
+def test_contest_includes_every_scheme(kept: pd.DataFrame) -> None:
     assert set(kept["scheme"]) == {scheme for names in FAMILIES.values() for scheme in names}
     tried = kept.groupby("scheme")["settings"].agg(lambda texts: (texts != "").any())
     free = [
@@ -48,7 +48,7 @@ def test_every_scheme_takes_part_and_who_misses_the_loss_is_named(kept: pd.DataF
         assert not set(names) & set(coding_or_not.cell(*each)["scheme"])
 
 
-def test_the_numbers_are_those_of_the_contest(kept: pd.DataFrame) -> None:
+def test_contest_numbers_equal_a_computation(kept: pd.DataFrame) -> None:
     delays = contest.synthetic("bursts", 2.0)
     base = contest.experiment(delays, 0.0)
     chosen = contest.contenders(["UMW", "CR", "GC", "SGD"])
@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_the_contest(kept: pd.DataFrame) -> None:
         np.testing.assert_allclose(same["seconds"].iloc[0], row["seconds"], rtol=1e-4)
 
 
-def test_without_stragglers_and_links_all_that_wait_take_their_rounds(kept: pd.DataFrame) -> None:
+def test_contest_without_stragglers_and_links(kept: pd.DataFrame) -> None:
     cell = kept[(kept["law"] == "bursts") & (kept["column"] == "1") & (kept["cost"] == 0.0)]
     waits = cell[cell["family"] == "wait for all"]["seconds"]
     least = 48 / contest.SHARE  # the largest share
@@ -69,7 +69,7 @@ def test_without_stragglers_and_links_all_that_wait_take_their_rounds(kept: pd.D
     np.testing.assert_allclose(rounds, round(rounds[0][0]), rtol=1e-3)
 
 
-def test_a_tie_is_what_the_seeds_do_not_tell_apart() -> None:
+def test_contest_tie_is_within_the_seeds() -> None:
     rng = np.random.default_rng(1)
     noise = np.exp(rng.normal(0, 0.5, TIMED))  # the same for all: stragglers are shared
     rows: list[dict[str, Any]] = [
@@ -85,7 +85,7 @@ def test_a_tie_is_what_the_seeds_do_not_tell_apart() -> None:
     assert (found["mean"] < found["high"]).all()
 
 
-def test_only_what_holds_parts_twice_is_a_code() -> None:
+def test_contest_codes_are_those_with_redundancy() -> None:
     assert ("wait for all", "CR") in contest.contenders(["CR"])
     assert contest.contenders(["no such scheme"]) == []
     base = contest.experiment(contest.synthetic("tail", 1.0), 0.1)
@@ -96,16 +96,14 @@ def test_only_what_holds_parts_twice_is_a_code() -> None:
     assert tree.reached and coded.reached  # noqa: PT018
 
 
-def test_traces_that_are_missing_are_left_out_with_a_word(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contest_skips_missing_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(contest.recorded(tmp_path, tmp_path)) == []
     words = capsys.readouterr().out
     assert all(f"{column}: left out" in words for column in RECORDED)
 
 
 @pytest.mark.parametrize(("level", "cost"), [(1, 1), (2, 3), (4, 4)])
-def test_a_code_is_even_with_waiting_where_the_exercise_says(tmp_path: Path, level: int, cost: int) -> None:
+def test_contest_exercise_answer_is_correct(tmp_path: Path, level: int, cost: int) -> None:
     """`level` of twelve recorded workers are slow: round times of both, by the forecast."""
     knobs = coding_or_not.CodingOrNot(level=level, cost=cost)
     table = tmp_path / "times.csv"

@@ -1,4 +1,4 @@
-"""Exercises: the package's own answer is right, other answers are not, whatever the sliders say."""
+"""Exercises: only the package's own answer is right, for any sliders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.exercises import Exercise, read_number
 
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
 from workbench.core import theory
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]
@@ -34,7 +34,7 @@ def wrong_ones(exercise: Exercise[Any], answer: float) -> list[float]:
 @pytest.mark.parametrize(("name", "i"), ALL)
 @FEW
 @given(st.data())
-def test_the_right_answer_is_accepted_and_others_are_not(name: str, i: int, data: st.DataObject) -> None:
+def test_exercise_accepts_only_the_right_answer(name: str, i: int, data: st.DataObject) -> None:
     script = SCRIPTS[name]
     exercise, knobs = script.exercises[i], data.draw(settings_of(script))
     answer = exercise.answer(knobs)
@@ -56,7 +56,7 @@ def test_the_right_answer_is_accepted_and_others_are_not(name: str, i: int, data
 @pytest.mark.parametrize(("name", "i"), ALL)
 @FEW
 @given(st.data())
-def test_hints_do_not_give_the_answer_away(name: str, i: int, data: st.DataObject) -> None:
+def test_exercise_hints_do_not_reveal_the_answer(name: str, i: int, data: st.DataObject) -> None:
     script = SCRIPTS[name]
     exercise, knobs = script.exercises[i], data.draw(settings_of(script))
     answer = exercise.answer(knobs)
@@ -73,7 +73,7 @@ def test_hints_do_not_give_the_answer_away(name: str, i: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_likely_slip_is_told_apart_from_any_wrong_answer(name: str) -> None:
+def test_exercise_recognises_likely_mistakes(name: str) -> None:
     script = SCRIPTS[name]
     knobs = script.knobs().fit()
     for exercise in script.exercises:
@@ -108,11 +108,11 @@ def test_a_likely_slip_is_told_apart_from_any_wrong_answer(name: str) -> None:
         ("5/" + "9" * 400, None),
     ],
 )
-def test_numbers_are_read_as_students_write_them(text: str, value: float | None) -> None:
+def test_read_number_accepts_common_spellings(text: str, value: float | None) -> None:
     assert read_number(text) == value
 
 
-def test_what_was_typed_is_shown_as_text() -> None:
+def test_exercise_escapes_typed_text() -> None:
     exercise, knobs = stragglers.EXERCISES[0], stragglers.Stragglers(workers=4)
     said = exercise.judge(knobs, "<img src=x>")
     assert said.words == "“&lt;img src=x&gt;” is not a finite number; write one such as 0.25 or 4/15"
@@ -121,7 +121,7 @@ def test_what_was_typed_is_shown_as_text() -> None:
 # ---------------------------------------------------------------- the papers' own numbers
 
 
-def test_answers_agree_with_the_papers() -> None:
+def test_exercise_answers_agree_with_the_papers() -> None:
     slowest = stragglers.EXERCISES[0].answer(stragglers.Stragglers(workers=4))
     assert slowest == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
     tree = bandwidth.Bandwidth(children=3, layers=2, stragglers=1)
@@ -138,7 +138,7 @@ def test_answers_agree_with_the_papers() -> None:
     assert asking_less.EXERCISES[0].answer(asking_less.AskingLess()) == pytest.approx(3.10321)
 
 
-def test_the_worked_example_on_three_workers() -> None:
+def test_exercise_worked_example_on_three_workers() -> None:
     one_late = by_hand.ByHand(late="1", g1=1.0, g2=2.0, g3=-0.5)
     assert by_hand.EXERCISES[0].judge(one_late, "0").verdict == "right"  # 1/2 of 1, and -0.5
     assert by_hand.EXERCISES[1].judge(one_late, "1").verdict == "right"
@@ -149,12 +149,12 @@ def test_the_worked_example_on_three_workers() -> None:
     assert by_hand.break_even() == pytest.approx(6.0)
 
 
-def test_choosing_between_schemes_follows_the_forecast() -> None:
+def test_exercise_choice_of_scheme_follows_the_forecast() -> None:
     near, far = (bandwidth.Bandwidth(message=6.0, latency=latency) for latency in (0.0, 5.0))
     assert (bandwidth.fastest(near), bandwidth.fastest(far)) == ("RAR", "CR")
 
 
-def test_the_gap_of_a_lazy_worker_is_the_bounds_inverse() -> None:
+def test_exercise_gap_of_a_lazy_worker_is_the_inverse_of_the_bound() -> None:
     knobs = asking_less.AskingLess(c=0.6, max_age=10)
     assert asking_less.gap(knobs) == 3  # 0.25 tau <= 0.6 up to tau = 2
     assert theory.cada_selected([0.5], 0.6, 10) == pytest.approx(1 / 3)

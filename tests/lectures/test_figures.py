@@ -1,4 +1,4 @@
-"""Figures: drawn for any sliders, in both themes; every slider shown with a figure moves it."""
+"""Figures of lectures: drawn for any sliders, in both themes; every slider changes its figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.knobs import Knobs
 
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
 from workbench.core import theory
 from workbench.core.base.errors import PrecisionWarning
 from workbench.lab.figures import scheme_style
@@ -28,7 +28,7 @@ MOVES = [
 
 
 def ends(knobs: Knobs, name: str) -> list[Any]:
-    """The ends of a slider, or all choices of a menu."""
+    """Return the ends of a slider, or all choices of a menu."""
     line = next(line for line in knobs.lines() if line.name == name)
     if line.kind == "choice":
         return list(line.choices)
@@ -55,7 +55,7 @@ def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataOb
 
 
 @pytest.mark.parametrize(("name", "part"), PARTS)
-def test_themes_have_looks_of_their_own(name: str, part: str) -> None:
+def test_figures_have_both_themes(name: str, part: str) -> None:
     script = SCRIPTS[name]
     draw, knobs = script.parts[part].draw, script.knobs().fit()
     grounds = [draw(knobs, theme).layout.template.layout.paper_bgcolor for theme in ("light", "dark")]
@@ -63,7 +63,7 @@ def test_themes_have_looks_of_their_own(name: str, part: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "part", "knob"), MOVES)
-def test_every_slider_moves_its_figure(name: str, part: str, knob: str) -> None:
+def test_figure_changes_with_every_slider(name: str, part: str, knob: str) -> None:
     script = SCRIPTS[name]
     draw, first = script.parts[part].draw, script.knobs().fit()
     scheme = {"scheme": "G-CADA"} if knob == "groups" and "scheme" in script.parts[part].names else {}
@@ -75,7 +75,7 @@ def test_every_slider_moves_its_figure(name: str, part: str, knob: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_runs_sliders_change_what_is_run(name: str) -> None:
+def test_sliders_of_the_run_change_the_experiment(name: str) -> None:
     script = SCRIPTS[name]
     first = script.knobs().fit()
     for knob in script.race_names:
@@ -107,7 +107,7 @@ def test_a_scheme_has_its_colour_and_dash_in_every_figure(name: str) -> None:
 # ---------------------------------------------------------------- what the figures say is true
 
 
-def test_the_tail_is_the_order_statistics_own() -> None:
+def test_figure_tail_is_the_order_statistic() -> None:
     knobs = stragglers.Stragglers(workers=10, stragglers=3, tail=2.0)
     figure = stragglers.tail(knobs, "light")
     alone, all_of_them, first = (trace for trace in figure.data if trace.mode == "lines")
@@ -123,13 +123,13 @@ def test_the_tail_is_the_order_statistics_own() -> None:
 
 
 @given(tail=st.floats(0.1, 3.0), n=st.integers(2, 128), share=st.floats(0.0, 1.0))
-def test_the_heavy_tails_means_are_those_of_the_drawn_curves(tail: float, n: int, share: float) -> None:
+def test_figure_means_of_heavy_tails_are_those_of_the_curves(tail: float, n: int, share: float) -> None:
     heavy, k = stragglers.Stragglers(tail=tail, distribution="pareto"), max(1, round(share * n))
     mean = theory.order_statistic_mean(lambda t: heavy.late(t, n), k, n)
     assert heavy.mean(k, n) == pytest.approx(mean, rel=1e-11)
 
 
-def test_both_tails_have_the_same_mean_for_one_worker() -> None:
+def test_figure_tails_have_equal_means_for_one_worker() -> None:
     rng = np.random.default_rng(0)
     for tail in (0.3, 0.5):  # finite variance, so that a sample's mean says something
         light = stragglers.Stragglers(tail=tail)
@@ -140,7 +140,7 @@ def test_both_tails_have_the_same_mean_for_one_worker() -> None:
         assert heavy.mean(5, 5) > light.mean(5, 5)
 
 
-def test_decoding_bars_add_up_to_one_where_one_is_late() -> None:
+def test_figure_decoding_bars_sum_to_one() -> None:
     for late in ("nobody", "1", "2", "3"):
         for draw in (0, 4):
             figure = by_hand.decoding(by_hand.ByHand(late=late, draw=draw), "light")
@@ -150,7 +150,7 @@ def test_decoding_bars_add_up_to_one_where_one_is_late() -> None:
     assert "would be" in two.layout.title.subtitle.text
 
 
-def test_forecasts_over_message_times_end_where_the_ring_wins_or_not() -> None:
+def test_figure_of_message_times_ends_at_the_crossing() -> None:
     found = bandwidth.means(4, 3, 1, 0.0)
     assert (found["RAR"] < found["UMW"]).all()
     assert (np.diff(found["UMW"]) > 0).all()
@@ -158,7 +158,7 @@ def test_forecasts_over_message_times_end_where_the_ring_wins_or_not() -> None:
     assert slow["CR"][2] < slow["RAR"][2]
 
 
-def test_the_table_is_table_3() -> None:
+def test_figure_table_is_table_3() -> None:
     figure = communication.table(communication.Communication(), "light")
     heat = figure.data[0]
     assert heat.z[2][3] == pytest.approx(21.3697, abs=1e-4)
@@ -168,7 +168,7 @@ def test_the_table_is_table_3() -> None:
 
 
 @pytest.mark.parametrize("code", ["FRC", "CRC"])
-def test_shuffling_spreads_the_same_error(code: Literal["FRC", "CRC"]) -> None:
+def test_figure_of_shuffling_spreads_the_same_error(code: Literal["FRC", "CRC"]) -> None:
     for draw in range(6):
         knobs = approximate.Approximate(draw=draw, code=code)
         fixed, shuffled = approximate.missed(knobs)
@@ -182,7 +182,7 @@ def test_shuffling_spreads_the_same_error(code: Literal["FRC", "CRC"]) -> None:
         assert shuffled == pytest.approx(mean)  # over who is slow
 
 
-def test_who_is_slow_in_the_figure_is_slow_in_the_run() -> None:
+def test_figure_slow_workers_are_those_of_the_run() -> None:
     import workbench as wb
 
     knobs = approximate.Approximate(draw=3, slow_straggles=1.0, active_straggles=0.0)
@@ -192,7 +192,7 @@ def test_who_is_slow_in_the_figure_is_slow_in_the_run() -> None:
     assert (took > 5 * took.min()).tolist() == knobs.slow_ones.tolist()
 
 
-def test_asked_workers_are_the_runs_downloads() -> None:
+def test_figure_of_selected_workers_counts_downloads() -> None:
     knobs = asking_less.AskingLess(c=2.0)
     for scheme in asking_less.SCHEMES:
         trace = asking_less.trace(knobs, scheme)
@@ -202,7 +202,7 @@ def test_asked_workers_are_the_runs_downloads() -> None:
     assert (lazy < all_).all()
 
 
-def test_a_round_of_a_code_that_loses_digits_is_drawn_too() -> None:
+def test_figure_of_a_code_that_loses_digits() -> None:
     """18 of 30 answers decode to nothing of use; when they come is what the figure is about."""
     knobs = bandwidth.Bandwidth(children=5, layers=2, stragglers=2, scheme="GC")
     with pytest.warns(PrecisionWarning, match="may lose 15 of 16 digits"):

@@ -1,4 +1,4 @@
-"""Films of runs: what is shown depends on the clock, on the experiments and on the start, and on nothing else."""
+"""Films of runs: the shown rounds depend only on the clock, the experiments and the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from workbench_lectures.film import Film, Filmed, length, shoot
 
 import workbench as wb
-from tests.lectures.clock import ENTRIES, SMALL, Clock
+from tests.support.lecture_clock import ENTRIES, SMALL, Clock
 from workbench.core.running.run import Run, recorded
 
 TRACES = wb.compare(ENTRIES)
@@ -22,7 +22,7 @@ def settled(film: Film) -> list[Filmed]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.55, 1.0])
-def test_rounds_appear_when_the_clock_gets_to_them(share: float) -> None:
+def test_film_shows_rounds_at_their_times(share: float) -> None:
     clock = Clock()
     runs = settled(Film(pace=0.5, began=clock.now, clock=clock))
     end = max(trace.columns["time"][-1] for trace in TRACES)
@@ -37,19 +37,19 @@ def test_rounds_appear_when_the_clock_gets_to_them(share: float) -> None:
         assert run.note.startswith(f"round {shown} of 30" if shown else "in its first round")
 
 
-def test_all_stop_where_the_film_stops_and_show_no_more() -> None:
+def test_film_stop_ends_all_runs() -> None:
     clock = Clock()
     runs = settled(Film(pace=1.0, began=clock.now, clock=clock))
     clock.now += float(TRACES[0].columns["time"][10])
     before = [len(run.rows()["round"]) for run in runs]
-    for run in runs:  # as the plot does; time goes on meanwhile
+    for run in runs:  # as the plot does; time passes meanwhile
         run.stop()
         clock.now += 100.0
     assert [len(run.rows()["round"]) for run in runs] == before
     assert {run.state for run in runs} == {"stopped"}
 
 
-def test_a_film_made_again_goes_on_where_the_clock_is() -> None:
+def test_film_made_again_continues_at_the_clock() -> None:
     clock = Clock()
     began = clock.now
     first = settled(Film(0.3, began, clock=clock))
@@ -62,7 +62,7 @@ def test_a_film_made_again_goes_on_where_the_clock_is() -> None:
             np.testing.assert_array_equal(column, rows[name])
 
 
-def test_a_film_that_was_stopped_is_running_until_it_has_got_there() -> None:
+def test_film_that_was_stopped_runs_until_its_stop() -> None:
     class Waiting(Run):
         def rows(self, first: int = 0) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
             return {name: np.asarray(c[first : self.done]) for name, c in TRACES[0].columns.items()}
@@ -81,7 +81,7 @@ def test_a_film_that_was_stopped_is_running_until_it_has_got_there() -> None:
     assert len(film.rows(4)["round"]) == 2
 
 
-def test_what_fails_is_told() -> None:
+def test_film_reports_a_failed_run() -> None:
     dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
     (run,) = shoot([dies], Film(1.0, 0.0, clock=Clock()))
     run.wait(60)
@@ -89,12 +89,12 @@ def test_what_fails_is_told() -> None:
     assert "lost worker 3" in run.note
 
 
-def test_its_length_is_the_slowest_schemes() -> None:
+def test_film_length_is_that_of_the_slowest_scheme() -> None:
     expected = max(float(trace.columns["time"][-1]) for trace in TRACES)
     assert length(ENTRIES) == pytest.approx(expected, rel=0.3)
 
 
-def test_recorded_runs_can_be_filmed_too() -> None:
+def test_film_of_recorded_runs() -> None:
     clock = Clock()
     run = Filmed(recorded(TRACES[1]), Film(1.0, clock.now, clock=clock))
     assert run.state == "running"

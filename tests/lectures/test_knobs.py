@@ -1,4 +1,4 @@
-"""Sliders: typed values are judged, one slider may limit another, and all views of a desk say the same."""
+"""Sliders: typed values are judged, one slider may limit another, and all views of a desk agree."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workbench_lectures.knobs import Desk, Knobs
 
-from tests.lab.widgets.page import types
-from tests.lectures.drawn import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError, setting
 
 
@@ -29,14 +29,14 @@ class Pair(Knobs):
         return self.replace(some=min(self.some, self.most))
 
 
-def test_lines_are_made_from_the_fields() -> None:
+def test_knobs_lines_are_made_from_fields() -> None:
     most, some, pace = Pair.lines()
     assert (most.label, some.label, pace.label) == ("most n", "some", "pace")
     assert (most.low, most.high, most.log) == (1, 9, False)
     assert (pace.low, pace.high, pace.log, pace.unit) == (0.1, 10.0, True, "s")
 
 
-def test_what_is_typed_moves_the_desk_and_all_its_panels() -> None:
+def test_desk_panels_follow_typed_values() -> None:
     desk, told = Desk(Pair()), []
     first, second = desk.panel(["most", "some"]), desk.panel(["some", "pace"])
     desk.on_move(["some"], lambda: told.append(desk.knobs.some))
@@ -44,7 +44,7 @@ def test_what_is_typed_moves_the_desk_and_all_its_panels() -> None:
     assert desk.knobs == Pair(some=4)
     assert second.values["some"] == "4"
     types(second, pace="2.5")
-    assert told == [4]  # of its own knobs only
+    assert told == [4]  # notified of its own knobs only
     types(first, most="3")  # takes the other along
     assert desk.knobs == Pair(most=3, some=3, pace=2.5)
     assert (first.values, second.values["some"]) == ({"most": "3", "some": "3"}, "3")
@@ -52,7 +52,7 @@ def test_what_is_typed_moves_the_desk_and_all_its_panels() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "12", "many", "2.5"])
-def test_what_cannot_be_used_is_coloured_and_changes_nothing(text: str) -> None:
+def test_desk_marks_invalid_values_and_changes_nothing(text: str) -> None:
     desk = Desk(Pair())
     panel = desk.panel(["most", "some"])
     types(panel, most=text)
@@ -64,7 +64,7 @@ def test_what_cannot_be_used_is_coloured_and_changes_nothing(text: str) -> None:
     assert desk.knobs.most == 7
 
 
-def test_a_number_on_its_way_is_left_as_it_is_typed() -> None:
+def test_desk_keeps_a_partly_typed_number() -> None:
     desk = Desk(Pair())
     panel = desk.panel(["pace"])
     types(panel, pace="1.50")
@@ -72,7 +72,7 @@ def test_a_number_on_its_way_is_left_as_it_is_typed() -> None:
     assert desk.knobs.pace == 1.5
 
 
-def test_a_move_from_elsewhere_is_refused_in_one_sentence() -> None:
+def test_desk_refuses_an_invalid_move() -> None:
     desk = Desk(Pair())
     with pytest.raises(SettingError, match="most = 99"):
         desk.move(most=99)
@@ -82,7 +82,7 @@ def test_a_move_from_elsewhere_is_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_knob_has_a_label_a_help_and_a_range(name: str) -> None:
+def test_knobs_have_label_help_and_range(name: str) -> None:
     for line in SCRIPTS[name].knobs.lines():
         assert line.label
         assert line.help
@@ -93,7 +93,7 @@ def test_every_knob_has_a_label_a_help_and_a_range(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 @FEW
 @given(st.data())
-def test_fitting_settles(name: str, data: st.DataObject) -> None:
+def test_knobs_fit_is_idempotent(name: str, data: st.DataObject) -> None:
     knobs = data.draw(settings_of(SCRIPTS[name]))
     assert knobs.fit() == knobs
     desk = Desk(knobs)

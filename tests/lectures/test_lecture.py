@@ -1,4 +1,4 @@
-"""Lectures: what the student does is judged, remembered, and there again on a page that is loaded anew."""
+"""Lectures: a student's answers are judged, stored, and restored on a reloaded page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from workbench_lectures import scripts, stragglers
 from workbench_lectures.lecture import Lecture
 from workbench_lectures.question import Question
 
-from tests.lab.widgets.page import types
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError
 
 
@@ -26,7 +26,7 @@ def answered(lecture: Lecture[Any]) -> list[tuple[str, str, bool]]:
     return [(q.verdict, q.given, bool(q.why)) for q in lecture.quiz.questions]
 
 
-def test_answers_are_judged_counted_and_explained() -> None:
+def test_lecture_judges_counts_and_explains_answers() -> None:
     lecture = stragglers.lecture(workers=4)
     first, second, third = lecture.quiz.questions
     asks(first, kind="check", given="25/12")
@@ -45,7 +45,7 @@ def test_answers_are_judged_counted_and_explained() -> None:
     assert answered(lecture)[2] == ("unclear", "a few", False)
 
 
-def test_a_slider_that_changes_the_answer_takes_the_verdict_away() -> None:
+def test_lecture_slider_clears_the_verdict() -> None:
     lecture = stragglers.lecture(workers=4)
     first = lecture.quiz.questions[0]
     asks(first, kind="check", given="25/12")
@@ -60,7 +60,7 @@ def test_a_slider_that_changes_the_answer_takes_the_verdict_away() -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_views_share_one_desk(name: str) -> None:
+def test_lecture_views_share_one_desk(name: str) -> None:
     lecture = SCRIPTS[name]()
     views = [lecture.show(part) for part in lecture.script.parts]
     assert lecture.show(next(iter(lecture.script.parts))) is views[0]
@@ -75,7 +75,7 @@ def test_views_share_one_desk(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
+def test_lecture_state_survives_a_new_kernel(name: str) -> None:
     first = SCRIPTS[name]()
     line = first.script.knobs.lines()[0]
     assert first.memory.kept == ""  # nothing to remember yet
@@ -94,7 +94,7 @@ def test_a_new_kernel_stands_where_the_old_one_stood(name: str) -> None:
     assert json.loads(second.memory.kept) == json.loads(first.memory.kept)
 
 
-def test_a_run_is_taken_up_by_the_next_kernel() -> None:
+def test_lecture_run_is_attached_by_the_next_kernel() -> None:
     first = stragglers.lecture(workers=4)
     first.race.start()
     first.desk.move(workers=6)
@@ -121,14 +121,14 @@ def test_a_run_is_taken_up_by_the_next_kernel() -> None:
         '{"knobs": {}, "quiz": [], "race": {"film": {"pace": 1}}}',
     ],
 )
-def test_what_cannot_be_remembered_is_left_alone(text: str) -> None:
+def test_lecture_ignores_state_that_cannot_be_restored(text: str) -> None:
     lecture = stragglers.lecture(workers=7)
     lecture.memory.set_state({"recalled": text})
     assert lecture.desk.knobs.workers == 7
     assert lecture.race.plot.runs == []
 
 
-def test_a_parameter_that_cannot_be_used_is_one_sentence() -> None:
+def test_lecture_refuses_an_invalid_parameter() -> None:
     with pytest.raises(SettingError, match="workers = 1: take 2"):
         stragglers.lecture(workers=1)
 
@@ -143,13 +143,13 @@ def test_a_parameter_that_cannot_be_used_is_one_sentence() -> None:
         ("6-asking-less", {"groups": 5}, "groups", 4),  # must divide 12
     ],
 )
-def test_sliders_begin_where_they_are_put_or_at_the_nearest_that_works(
+def test_lecture_sliders_start_at_the_nearest_valid_value(
     name: str, given: dict[str, Any], read: str, value: object
 ) -> None:
     assert getattr(SCRIPTS[name](**given).desk.knobs, read) == value
 
 
-def test_one_more_file_is_one_more_lecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lecture_in_a_new_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import replace\nfrom workbench_lectures import stragglers\n"
         "lecture = replace(stragglers.lecture, notebook='9-mine')\n"

@@ -1,4 +1,4 @@
-"""The lectures' notebooks: prose, parameters, and calls of the package; they run top to bottom."""
+"""The notebooks of lectures: prose, parameters, calls of the package, and execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import nbformat
 import papermill
 import pytest
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 from workbench.lab import notebooks
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
@@ -22,12 +22,12 @@ def cells(name: str, kind: str) -> list[str]:
     return [cell.source for cell in notebook.cells if cell.cell_type == kind]
 
 
-def test_there_is_one_for_every_lecture() -> None:
+def test_lecture_notebook_for_every_lecture() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == list(SCRIPTS)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_parameters_are_the_sliders_and_begin_where_they_do(name: str) -> None:
+def test_lecture_notebook_parameters_are_the_sliders(name: str) -> None:
     parameters = papermill.inspect_notebook(str(FOLDER / f"{name}.ipynb"))
     given = {key: ast.literal_eval(p["default"]) for key, p in parameters.items() if key != "start"}
     fields = SCRIPTS[name].knobs.model_fields
@@ -36,7 +36,7 @@ def test_parameters_are_the_sliders_and_begin_where_they_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_every_cell_runs_and_shows_something(name: str) -> None:
+def test_lecture_notebook_cells_run_and_show_output(name: str) -> None:
     space: dict[str, Any] = {}
     shown = []
     for source in cells(name, "code"):
@@ -53,7 +53,7 @@ def test_every_cell_runs_and_shows_something(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_prose_is_short_and_needs_nothing_from_elsewhere(name: str) -> None:
+def test_lecture_notebook_prose_is_short_and_self_contained(name: str) -> None:
     text = "\n".join(cells(name, "markdown"))
     assert 250 < len(re.sub(r"<[^>]+>", "", text).split()) < 650  # ten to fifteen minutes with the figures
     assert "$" not in text  # what typesets formulas in a page comes from the internet
@@ -65,7 +65,7 @@ def test_prose_is_short_and_needs_nothing_from_elsewhere(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name if i == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(SCRIPTS)]
 )
-def test_papermill_runs_it_to_the_end(name: str, tmp_path: Path) -> None:
+def test_lecture_notebook_executes_in_papermill(name: str, tmp_path: Path) -> None:
     done = notebooks.execute(FOLDER / f"{name}.ipynb", tmp_path / "out.ipynb", {"start": True}, tmp_path)
     outputs = [cell.outputs for cell in done.cells if cell.cell_type == "code"]
     assert not [o for each in outputs for o in each if o.output_type in ("error", "stream")]

@@ -1,4 +1,4 @@
-"""The run to watch: starts at the sliders as they stand, compares at the end, and can be taken up by another page."""
+"""The run of a lecture: it starts with the current sliders, compares at the end, and is attached from another page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from workbench_lectures.knobs import Desk, Knobs
 from workbench_lectures.race import Race
 
 import workbench as wb
-from tests.lab.widgets.page import View, receives
-from tests.lectures.clock import SMALL, Clock
+from tests.support.lecture_clock import SMALL, Clock
+from tests.support.widget_messages import View, receives
 from workbench.core.base.settings import setting
 
 
@@ -36,7 +36,7 @@ def settle(race: Race) -> None:
         assert run.wait(60)
 
 
-def test_run_shows_all_schemes_until_the_film_is_over_then_compares() -> None:
+def test_race_shows_all_schemes_then_compares() -> None:
     clock = Clock()
     race, desk = race_of(clock)
     desk.move(rounds=20)
@@ -60,7 +60,7 @@ def test_run_shows_all_schemes_until_the_film_is_over_then_compares() -> None:
     assert race.table.value != before
 
 
-def test_stop_comes_from_the_page_and_is_told() -> None:
+def test_race_is_stopped_from_the_page() -> None:
     clock, told = Clock(), []
     desk = Desk(Rounds())
     race = Race(desk, entries, clock=clock, changed=lambda: told.append(race.kept()))
@@ -75,7 +75,7 @@ def test_stop_comes_from_the_page_and_is_told() -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_another_page_takes_it_up(stopped: bool) -> None:
+def test_race_is_attached_from_another_page(stopped: bool) -> None:
     clock = Clock()
     first, desk = race_of(clock, rounds=25)
     first.lasts.fill({"lasts": "30"})
@@ -98,14 +98,14 @@ def test_another_page_takes_it_up(stopped: bool) -> None:
     assert second.plot.wait(60)
 
 
-def test_a_race_that_has_not_begun_is_taken_up_as_such() -> None:
+def test_race_that_has_not_started_is_attached() -> None:
     first, _ = race_of(Clock())
     second, _ = race_of(Clock())
     second.recall(first.kept())
     assert second.plot.runs == []
 
 
-def test_what_cannot_be_run_is_one_sentence() -> None:
+def test_race_refuses_an_invalid_setting() -> None:
     def broken(_: Rounds) -> list[wb.Experiment]:
         return [wb.Experiment(scheme="UMW", workers=0)]
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_run_is_one_sentence() -> None:
     assert race.plot.runs == []
 
 
-def test_a_scheme_that_fails_is_named() -> None:
+def test_race_names_a_failing_scheme() -> None:
     def deadly(_: Rounds) -> list[wb.Experiment]:
         fault = {"faults": [{"worker": 2, "round": 1}]}
         return [wb.Experiment(scheme="UMW", **SMALL, **fault), wb.Experiment(scheme="SGD", **SMALL)]
@@ -130,6 +130,6 @@ def test_a_scheme_that_fails_is_named() -> None:
     assert "lost worker 2" in race.message.value
 
 
-def test_notebooks_that_nobody_looks_at_wait_for_the_runs_not_for_the_film() -> None:
+def test_race_without_a_page_waits_for_the_runs() -> None:
     race, _ = race_of(Clock())
     assert [len(trace.rounds) for trace in race.run(60)] == [30, 30]

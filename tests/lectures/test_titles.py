@@ -1,4 +1,4 @@
-"""The list of lectures: titles instead of file names, and minutes that the notebooks' words take."""
+"""The list of lectures: titles instead of file names, and minutes estimated from the words."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import nbformat
 import pytest
 from workbench_lectures.titles import told
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "lecture"
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_lecture_has_a_title_and_takes_a_quarter_of_an_hour_at_most(name: str) -> None:
+def test_told_title_and_duration_of_a_lecture(name: str) -> None:
     title, minutes = told(FOLDER / f"{name}.ipynb")
     assert title.startswith(f"Lecture {name[0]}: ")
     assert 8 <= minutes <= 15
 
 
-def test_more_words_and_more_figures_take_longer(tmp_path: Path) -> None:
+def test_told_duration_grows_with_words_and_figures(tmp_path: Path) -> None:
     cells = [
         nbformat.v4.new_markdown_cell("# One\n" + "word " * 260),
         nbformat.v4.new_code_cell('lecture.show("a")'),

@@ -13,15 +13,22 @@ from workbench.analysis.recordings.sources import runs
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @option("--job", help="Which of several jobs in one file.")
+@option(
+    "--unit",
+    help="Of the times in a table: s, ms, us, ns, min or h.  [default: as their column says, else s]",
+)
 @option("--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, laws that fit.")
 @option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
-def diagnose(path: Path, job: str | None, card: bool, picture: Path | None) -> None:
+@option("--trust", is_flag=True, help="Run the code that a run folder names; asked for once.")
+def diagnose(
+    path: Path, job: str | None, unit: str | None, card: bool, picture: Path | None, trust: bool
+) -> None:
     """Say who makes the steps of PATH, a run folder or a recording, long, and by how much."""
     whole = job is None and runs.SOURCE.tells(path)
-    recording = load(path) if card or not whole else None
+    recording = load(path, unit=unit) if card or unit is not None or not whole else None
     if card and recording is not None:
         click.echo(f"{recording.job(job).card()}\n")
-    found = examine(path if recording is None or whole else recording.job(job))
+    found = examine(path if recording is None or whole else recording.job(job), trust=trust)
     click.echo(str(found))
     if picture is not None:
         from workbench.lab.figures.save import save  # loads plotly

@@ -12,9 +12,10 @@ from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measuring import profile as measure
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.cli.show import TRUST
 from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import check_ending, check_writable
-from workbench.core.experiment import Experiment
+from workbench.core.experiment import Description, Experiment
 
 if TYPE_CHECKING:
     from workbench.analysis.planning.advice import Advice, Choice
@@ -32,15 +33,17 @@ _PICTURES = (".html", ".png", ".svg", ".pdf")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of the resampling.")
 @option("-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]")
 @option("--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]")
+@TRUST
 def profile(
-    name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None, picture: Path | None
+    name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None,
+    picture: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Measure the cluster NAME: computing times, stragglers, links. Takes a minute or less."""
     file = output or Path(f"{Path(name).stem}.profile.json")
     drawn = picture or file.with_suffix(".html")
     _writable(file, (".json", ".yaml", ".yml"), "output")
     _writable(drawn, _PICTURES, "picture")
-    wanted = None if like is None else Experiment.read(like, trust=True)
+    wanted = None if like is None else Experiment.read(like, trust)
     found = measure(name, workers, wanted, rounds, seed=seed, progress=True)
     found.save(file)
     for line in described(found):
@@ -78,10 +81,11 @@ def profile(
     "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
 )
 @option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
+@TRUST
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
     schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
-    picture: Path | None, output: Path | None,
+    picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their numbers on the cluster of PROFILE, for the problem of SPEC.
 
@@ -96,8 +100,9 @@ def plan(
         _writable(output, (".json", ".yaml", ".yml"), "output")
     wanted: dict[str, Any] = {"workers": workers, "rounds": rounds, "effort": effort}
     given = {name: value for name, value in wanted.items() if value is not None}
+    known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        profile, **{**asked(spec), **given}, target=target, tolerance=tolerance, schemes=schemes or None,
+        known, **{**asked(spec, trust), **given}, target=target, tolerance=tolerance, schemes=schemes or None,
         machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
@@ -110,14 +115,16 @@ def plan(
     _draw("ranking", advice, drawn, asked=picture is not None)
 
 
-def asked(spec: Path | None) -> dict[str, Any]:
+def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's.
 
     A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
     """
     if spec is None:
         return {}
-    e = Experiment.read(spec, trust=True)
+    e = Experiment.read(spec, trust)
+    if isinstance(e, Description):
+        raise e.error
     names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
     said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:

@@ -115,6 +115,10 @@ def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float 
     if (folder / PLAN).is_file():
         from workbench.cli.batch import show_sweep
 
+        if trust:
+            raise SettingError(
+                "--trust: watching a sweep runs nothing; leave it out (workbench sweep takes it)"
+            )
         return show_sweep(folder, once, of, target)
     for name, value in (("--once", once or None), ("--of", of), ("--target", target)):
         if value is not None:
@@ -138,6 +142,8 @@ def stop(folder: Path, trust: bool) -> None:
     if (folder / PLAN).is_file():
         from workbench.lab.batch.background import attach as sweep_in
 
+        if trust:
+            raise SettingError("--trust: stopping a sweep runs nothing; leave it out")
         sweep = sweep_in(folder)
         sweep.stop()
         sweep.wait(30.0)

@@ -8,23 +8,27 @@ import click
 from click import option
 
 from workbench.core import schemes as known
+from workbench.core.base.plugins import Catalogue
 from workbench.core.base.settings import Settings, check_writable
 from workbench.core.base.text import in_seconds
 from workbench.core.codes import report, warning
 from workbench.core.contract.delays import delay_models
+from workbench.core.contract.faults import Fault
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
 from workbench.core.presets.codedreduce import presets as published
 
 _SETS = click.IntRange(1, 10**6)
+TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as mine.py:Half.")
 
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @option("--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's.")
-def forecast(spec: Path, rounds: int | None) -> None:
+@TRUST
+def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
-    experiment = Experiment.read(spec, trust=True)
+    experiment = Experiment.read(spec, trust)
     f = expect(experiment, rounds)
     if math.isfinite(f.mean):
         click.echo(f"{f.mean:.6g} s a round (spread {f.std:.3g}, error of the mean {f.error:.2g})")
@@ -40,9 +44,10 @@ def forecast(spec: Path, rounds: int | None) -> None:
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
 @option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
-def code(spec: Path, sets: int) -> None:
+@TRUST
+def code(spec: Path, sets: int, trust: bool) -> None:
     """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
-    experiment = Experiment.read(spec, trust=True)
+    experiment = Experiment.read(spec, trust)
     codes = experiment.built_scheme.codes(experiment.workers)
     if not codes:
         click.echo(f"{experiment.scheme} sends plain sums: nothing is lost")
@@ -86,12 +91,23 @@ def schemes(name: str | None) -> None:
 @click.command()
 @click.argument("kind", required=False)
 def delays(kind: str | None) -> None:
-    """List the delay models, or the numbers of one."""
+    """List the delay models, or the parameters of one."""
+    _print_kinds(delay_models(), kind)
+
+
+@click.command()
+@click.argument("kind", required=False)
+def faults(kind: str | None) -> None:
+    """List the kinds of faults, or the parameters of one."""
+    _print_kinds(Fault.catalogue, kind)
+
+
+def _print_kinds(catalogue: Catalogue[Any], kind: str | None) -> None:
     if kind is None:
-        for each, cls in delay_models().items():
+        for each, cls in catalogue.items():
             click.echo(f"{each:20} {(cls.__doc__ or '').splitlines()[0]}")
         return
-    _print_fields(delay_models().get_class(kind))
+    _print_fields(catalogue.get_class(kind))
 
 
 def _print_fields(cls: type[Settings]) -> None:

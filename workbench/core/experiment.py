@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Never, Self, TypeVar
+from typing import Annotated, Any, Never, Self, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -19,6 +19,7 @@ from pydantic import (
 
 from workbench.core import problems, schemes
 from workbench.core.base.files import write_file
+from workbench.core.base.plugins import KindFamily
 from workbench.core.base.settings import (
     SettingError,
     Settings,
@@ -32,18 +33,21 @@ from workbench.core.base.settings import (
 )
 from workbench.core.base.text import dump, read_yaml
 from workbench.core.base.trust import limited
-from workbench.core.base.type_checks import there_are
+from workbench.core.base.type_checks import span, there_are
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import name_of, told
 from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration, configurations_of, reason_fixed
-from workbench.core.contract.delays import DelayModel, Delays, ShiftedExponential, law_of
+from workbench.core.contract.delays import DelayModel, Delays, DelayStream, ShiftedExponential, law_of
+from workbench.core.contract.faults import Fault, Faults, fault_from
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import Optimiser, optimiser_class
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
+MOST_SAMPLES = 10**12
 MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
 
@@ -52,21 +56,8 @@ _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
     "problem_spec": {"problem", "problem_args"},
     "plan": {"scheme", "scheme_args", "problem", "problem_args", "workers"},
     "_optimiser": {"optimiser", "optimiser_args"},
+    "sampler": {"batch", "seed", "problem", "problem_args"},
 }
-
-
-class Fault(Settings):
-    """A worker that dies for good.
-
-    >>> Experiment(scheme="GC", workers=6, faults=[Fault(worker=2, round=10)]).faults[0].how
-    'kill'
-    """
-
-    worker: int = setting(description="rank of the worker, from 1", ge=1)
-    round: int = setting(description="round in which it dies instead of computing, from 0", ge=0)
-    how: Literal["kill", "segfault", "exit"] = setting(
-        "kill", "on real processes: killed by a signal, by a fault of its own, or gone without a word"
-    )
 
 
 class Experiment(Settings):
@@ -85,6 +76,12 @@ class Experiment(Settings):
     workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
         12, "number of workers (N), master not counted", ge=1
     )
+    batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
+        None,
+        "samples of a round's mini-batch, the same for every scheme of one seed; empty = all",
+        "samples",
+        ge=1,
+    )
     rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
     delays: Delays = setting(ShiftedExponential(), "how long workers take")
@@ -92,7 +89,14 @@ class Experiment(Settings):
     decode_rate: float | None = setting(
         None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
     )
-    faults: tuple[Fault, ...] = setting((), "workers that die during the run")
+    evaluate_every: Annotated[int | None, at_most(MOST_ROUNDS)] = setting(
+        None,
+        "rounds from one evaluation of loss and metrics to the next, outside the clock; empty = 1, with mini-batches"
+        " an epoch, or a 20th of the run where that is shorter",
+        "rounds",
+        ge=1,
+    )
+    faults: tuple[Faults, ...] = setting((), "what workers do wrong: die, pause, slow down, answer wrongly")
     adaptive: bool = setting(
         False,
         "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
@@ -119,6 +123,8 @@ class Experiment(Settings):
         scheme.check_problem(self.problem)
         if samples is not None:  # else whoever opens the data finds out
             scheme.check_samples(self.workers, samples)
+        if self.batch is not None and samples is not None:
+            self._check_batch(self.batch, samples)
         if self.adaptive:
             self._steerable(samples)
         with within("delays"):
@@ -130,9 +136,57 @@ class Experiment(Settings):
                 raise SettingError(f"faults.round = {fault.round}: {there_are('round', 0, self.rounds - 1)}")
         return self
 
+    def _check_batch(self, batch: int, samples: int) -> None:
+        why = ""
+        if self.problem == "unit":
+            why = "the parameters of problem = 'unit' are the plan's own parts; leave it empty, or take another problem"
+        elif batch > samples:
+            why = f"there are {samples} samples; take {span(1, samples)}, or leave it empty for all"
+        if why:
+            raise SettingError(f"batch = {batch}: {why}")
+        self.built_scheme.check_batch(self.plan, BatchSampler(samples, batch, self.seed))
+
+    @cached_property
+    def sampler(self) -> BatchSampler | None:
+        """What says which samples a job's mini-batch has; None: every round goes through all samples.
+
+        >>> Experiment(batch=100).sampler.rows(0).shape
+        (100,)
+        """
+        samples = self.problem_spec.count()
+        if self.batch is None:
+            return None
+        self._check_batch(self.batch, samples)  # of data that had not been opened before
+        return BatchSampler(samples, self.batch, self.seed)
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Rounds from one evaluation of loss and metrics to the next.
+
+        >>> Experiment(batch=100, rounds=100).evaluation_interval, Experiment(batch=10).evaluation_interval
+        (5, 5)
+        """
+        if self.evaluate_every is not None or self.sampler is None:
+            return self.evaluate_every or 1
+        return max(1, min(self.sampler.batches_per_epoch, self.rounds // 20))
+
+    def delay_stream(self, rounds: int | None = None, seed: int | None = None) -> DelayStream:
+        """Return the draws of a run of it: of its own length and seed, or of others."""
+        seed, rounds = self.seed if seed is None else seed, self.rounds if rounds is None else rounds
+        stream = self.built_scheme.stream(self.delays, seed, self.workers, rounds)
+        stream.share = self.share
+        return stream
+
+    @property
+    def share(self) -> float:
+        """Share of its load that a worker goes through in a round, on average: below 1 with mini-batches."""
+        return 1.0 if self.sampler is None else self.sampler.share
+
     def _steerable(self, samples: int | None) -> None:
         why, scheme = "", self.built_scheme
-        if self.faults:
+        if self.batch is not None:
+            why = "a run with mini-batches is not re-planned; leave batch empty, or take adaptive = false"
+        elif self.faults:
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
@@ -166,13 +220,14 @@ class Experiment(Settings):
         >>> e.current() is e
         True
         """
-        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays)
-        kind = type(self.delays).model_fields["kind"].default
-        law = DelayModel.catalogue.get(kind, type(self.delays))
-        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser), law)
-        if all(type(part) is cls for part, cls in zip(made, now, strict=True)):
+        made = (self.built_scheme, self.problem_spec, self.build_optimiser(), self.delays, *self.faults)
+        now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser))
+        kinds: list[KindFamily] = [self.delays, *self.faults]
+        chosen = [type(part).catalogue.get(part.kind, type(part)) for part in kinds]
+        if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        return self.replace(delays={"kind": kind, **self.delays.model_dump(exclude_unset=True)})
+        delays, *faults = ({**part.model_dump(exclude_unset=True), "kind": part.kind} for part in kinds)
+        return self.replace(delays=delays, faults=faults)
 
     @cached_property
     def problem_spec(self) -> ProblemArgs:
@@ -204,25 +259,20 @@ class Experiment(Settings):
                 vars(copy).pop(made, None)
         return copy
 
-    def adaptive_controller(self, emulated: bool = True, **more: Any) -> AdaptiveController:
-        """What re-plans a run of it, from the scheme that it names on.
-
-        `emulated`: links are as the experiment has them; else what messages take is only measured. `more`: see
-        `AdaptiveController`.
-        """
+    def adaptive_controller(self) -> AdaptiveController:
+        """Return what re-plans a run of it, from the scheme that it names on."""
         samples, floats = self.shape()
         self._steerable(samples)
         own = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
-        link, rate = (self.line, self.decode_rate) if emulated else (self.line.free(), None)
         return AdaptiveController(
-            configurations_of(own, self.problem), self.rounds, link, floats, rate, row, **more
+            configurations_of(own, self.problem), self.rounds, self.line, floats, self.decode_rate, row
         )
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""
-        return problem_from(self.problem_spec, self.plan)
+        return with_batches(problem_from(self.problem_spec, self.plan), self.sampler)
 
     def shape(self) -> tuple[int, int]:
         """Samples d and parameters p; looks at the data's size only."""
@@ -233,7 +283,8 @@ class Experiment(Settings):
     def load(self) -> float:
         """Largest share of the data set that one worker goes through per round; above 1 where it does so repeatedly."""
         samples, scheme = self.problem_spec.count(), self.built_scheme
-        return float(scheme.loads(self.workers, samples).max()) * scheme.epochs_per_round / samples
+        most = float(scheme.loads(self.workers, samples).max())
+        return most * scheme.epochs_per_round * self.share / samples
 
     @classmethod
     def read(cls, path: str | Path, trust: bool = False) -> Experiment:
@@ -248,7 +299,7 @@ class Experiment(Settings):
             return (
                 Experiment(**spec)
                 if trust
-                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True)")
+                else described(spec, f"wb.Experiment.read({str(path)!r}, trust=True) (--trust)")
             )
         except SettingError as error:
             raise SettingError(f"{path}: {error}") from None
@@ -265,11 +316,9 @@ class Experiment(Settings):
 
 
 class _Unknown(DelayModel):
-    """Delays that a `Description` names: their kind and numbers, and nothing that draws."""
+    """Delays that a `Description` names: their kind and parameters, and nothing that draws."""
 
     model_config = ConfigDict(extra="allow")
-
-    kind: str = ""
 
     def draw(self, keyed: Any, round: int, workers: int, slot: int, before: Array | None) -> Array:
         raise self._error
@@ -279,18 +328,32 @@ class _Unknown(DelayModel):
 
     @property
     def _error(self) -> SettingError:
-        return SettingError(f"delays.kind = {self.kind!r}: is a description, and cannot be drawn from")
+        return SettingError(
+            f"delays.kind = {self.written_kind!r}: is a description, and cannot be drawn from"
+        )
 
 
-def _law(value: Any) -> Any:
-    """Delays of a description: the law where it is known, else what is said of it."""
-    with limited() as now:
-        try:
-            return law_of(value)
-        except SettingError:
-            if not now.refused:
-                raise
-    return _Unknown(**{**value, "kind": str(value["kind"])})
+class _UnknownFault(Fault):
+    """A fault that a `Description` names."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _known_or(unknown: type[KindFamily], build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that builds the settings of a description: of a known class, or of `unknown`."""
+
+    def described(value: Any) -> Any:
+        with limited() as now:
+            try:
+                return build(value)
+            except SettingError:
+                if not now.refused:
+                    raise
+        found = unknown(**{name: given for name, given in value.items() if name != "kind"})
+        found.__dict__.update(kind=str(value["kind"]), written=str(value["kind"]))
+        return found
+
+    return described
 
 
 class Description(Experiment):
@@ -303,9 +366,12 @@ class Description(Experiment):
     ('mine.py:Half', 4, 'Description')
     """
 
-    delays: Annotated[SerializeAsAny[DelayModel], BeforeValidator(_law)] = setting(
+    delays: Annotated[SerializeAsAny[DelayModel], BeforeValidator(_known_or(_Unknown, law_of))] = setting(
         ShiftedExponential(), "how long workers take"
     )
+    faults: tuple[
+        Annotated[SerializeAsAny[Fault], BeforeValidator(_known_or(_UnknownFault, fault_from))], ...
+    ] = setting((), "what workers do wrong")
     _why: str = PrivateAttr("")
     _code: bool = PrivateAttr(False)
     _spec: dict[str, Any] = PrivateAttr({})

@@ -168,7 +168,7 @@ def _draws(e: Experiment, total: int, seed: int) -> Callable[[range, Any], Sampl
     samples, floats = e.shape()
     workers, scheme = e.workers, e.built_scheme
     loads = scheme.loads(workers, samples)
-    stream = scheme.stream(e.delays, seed, workers, total)
+    stream = e.delay_stream(total, seed)
     plan = scheme.plan(workers, samples) if stream.parts_apart else None
     plan = None if plan and plan.batch else plan  # a mini-batch has one draw, whatever the parts
 
@@ -220,6 +220,7 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MOST} or less")
     if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
-    if experiment.faults:
-        raise SettingError("faults: a forecast knows no deaths; take faults = (), or run the experiment")
+    if found := next((fault for fault in experiment.faults if fault.changes_times), None):
+        why = "a forecast does not count it; take faults = (), or run the experiment"
+        raise SettingError(f"faults.kind = {found.written_kind!r}: {why}")
     return experiment.current()

@@ -66,7 +66,7 @@ class AskingLess(Knobs):
         }
         return Experiment(
             scheme=scheme,
-            scheme_args={**args[scheme], "batch": BATCH},
+            scheme_args={**args[scheme], "worker_batch": BATCH},
             workers=self.workers,
             rounds=rounds,
             problem="least_squares",

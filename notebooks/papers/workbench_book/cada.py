@@ -65,7 +65,7 @@ def _experiment(each: Run, data: dict[str, Any], setting: Setting) -> Experiment
     adam = {"optimiser": "amsgrad", "optimiser_args": {"rate": RATE, "beta1": 0.9, "beta2": 0.999}}
     return Experiment(
         scheme=each.scheme,
-        scheme_args={**each.args, "batch": setting.pick(25, BATCH)},
+        scheme_args={**each.args, "worker_batch": setting.pick(25, BATCH)},
         workers=each.workers,
         rounds=setting.pick(2500, 6000),
         seed=setting.seed,
@@ -102,7 +102,7 @@ def costs(trace: Trace, target: float) -> dict[str, float]:
 
 def running(trace: Trace) -> dict[str, Any]:
     """The three costs so far, after each round."""
-    c, batch = trace.columns, trace.experiment.scheme_args["batch"]
+    c, batch = trace.columns, trace.experiment.scheme_args["worker_batch"]
     return {
         "time": np.asarray(c["time"]),
         "communication": np.cumsum(c["messages"]) + np.cumsum(c["downloads"]),

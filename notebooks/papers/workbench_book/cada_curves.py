@@ -70,7 +70,7 @@ def find_curves(setting: Setting) -> Result:
             "The paper states G = 3 and M_G = 4; its numbers belong to M_G = 3 (see cada-misprints), so both are run."
             f" c is the paper's value times {UNIT:g} L² in the curves, L the measured smoothness of the whole data set:"
             " one of many constants that the paper's may mean, so its statements are judged by all of gcada-sweep;"
-            f" learning rate {RATE:g}, mini-batches of {traces['CADA'].experiment.scheme_args['batch']}.",
+            f" learning rate {RATE:g}, mini-batches of {traces['CADA'].experiment.scheme_args['worker_batch']}.",
             _laziness(traces, found),
         ],
         columns=[],

@@ -1,4 +1,4 @@
-"""Laws: what was drawn from a known one is found again, and what fits none is said to."""
+"""Fitted delay laws: parameters of drawn times are recovered, and a bad fit is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def best(times: Array) -> Law:
 
 @FEW
 @given(shift=SCALES, spread=st.floats(0.3, 3.0), seed=SEEDS)
-def test_a_shifted_exponential_is_found_again(shift: float, spread: float, seed: int) -> None:
+def test_refit_recovers_a_shifted_exponential(shift: float, spread: float, seed: int) -> None:
     truth = ShiftedExponential(shift=shift, rate=1 / (spread * shift))
     times = drawn(truth, 60, 20, seed)
     law = refit(times, "shifted_exponential")
@@ -54,7 +54,7 @@ def test_a_shifted_exponential_is_found_again(shift: float, spread: float, seed:
 
 @FEW
 @given(shift=SCALES, shape=st.floats(1.3, 6.0), seed=SEEDS)
-def test_a_heavy_tail_is_found_again(shift: float, shape: float, seed: int) -> None:
+def test_refit_recovers_a_pareto_tail(shift: float, shape: float, seed: int) -> None:
     law = refit(drawn(Pareto(shift=shift, shape=shape), 60, 20, seed), "pareto")
     assert isinstance(law, Pareto)
     assert law.shift == pytest.approx(shift, rel=0.1)
@@ -70,7 +70,7 @@ def test_a_heavy_tail_is_found_again(shift: float, shape: float, seed: int) -> N
     factor=st.floats(3.0, 20.0),
     seed=SEEDS,
 )
-def test_slow_workers_are_found_again(
+def test_laws_of_finds_heterogeneous_workers(
     shift: float, slow: float, often: float, seldom: float, factor: float, seed: int
 ) -> None:
     truth = Heterogeneous(
@@ -90,7 +90,7 @@ def test_slow_workers_are_found_again(
 @given(
     shift=SCALES, enter=st.floats(0.02, 0.3), leave=st.floats(0.1, 0.5), factor=st.floats(3, 20), seed=SEEDS
 )
-def test_a_slow_state_that_passes_is_found_again(
+def test_refit_recovers_markov_spells(
     shift: float, enter: float, leave: float, factor: float, seed: int
 ) -> None:
     law = refit(
@@ -112,14 +112,14 @@ def test_a_slow_state_that_passes_is_found_again(
     ],
     ids=lambda law: law.kind,
 )
-def test_the_right_law_is_chosen_in_spite_of_jitter(truth: Delays) -> None:
+def test_laws_of_chooses_the_true_law_despite_jitter(truth: Delays) -> None:
     times = drawn(truth, 120, 40, seed=5) * np.exp(np.random.default_rng(1).normal(0, 0.02, (120, 40)))
     found = best(times)
     assert found.delays.kind == truth.kind
     assert found.fits, found.complaint
 
 
-def test_what_is_open_of_the_share_of_slow_workers_falls_with_the_root_of_their_number() -> None:
+def test_redrawn_share_of_slow_workers_has_a_binomial_spread() -> None:
     def spread(workers: int) -> float:
         often = np.where(np.arange(workers) < workers // 4, 0.9, 0.02)
         times = 1.0 + 9.0 * (np.random.default_rng(1).random((60, workers)) < often)
@@ -129,8 +129,11 @@ def test_what_is_open_of_the_share_of_slow_workers_falls_with_the_root_of_their_
     assert spread(12) == pytest.approx(2 * spread(48), rel=0.3)
 
 
-def test_chances_to_turn_slow_are_those_within_measurements() -> None:
-    """Spells go on within a measurement, not into the next; as far as they are known they are drawn again."""
+def test_redrawn_markov_chances_are_within_the_measured_interval() -> None:
+    """Spells continue within one measurement but not into the next.
+
+    Their parameters are resampled as far as they are known.
+    """
     truth, ends = Markov(shift=1.0, p_slow=0.02, p_recover=0.1), range(20, 800, 20)
     times = np.concatenate([drawn(truth, 20, 12, seed) for seed in range(40)])
     apart, joined = refit(times, "markov", ends), refit(times, "markov")
@@ -145,7 +148,7 @@ def test_chances_to_turn_slow_are_those_within_measurements() -> None:
         assert getattr(low, name) < getattr(truth, name) < getattr(high, name)
 
 
-def test_hardly_any_spread_is_a_constant() -> None:
+def test_laws_of_almost_constant_times_is_constant() -> None:
     times = 3.0 * np.exp(np.random.default_rng(0).normal(0, 0.01, (50, 8)))
     assert best(times).delays.model_dump() == {
         "kind": "constant",
@@ -154,8 +157,8 @@ def test_hardly_any_spread_is_a_constant() -> None:
     }
 
 
-def test_what_holds_all_up_at_once_fits_no_law() -> None:
-    """Times of a round rise and fall together: independent workers would do otherwise."""
+def test_persistence_of_delays_common_to_all_workers_fits_no_law() -> None:
+    """Times of a round rise and fall together, unlike those of independent workers."""
     rng = np.random.default_rng(0)
     times = np.repeat(1 + rng.exponential(1.0, (80, 1)), 10, axis=1) * rng.uniform(0.98, 1.02, (80, 10))
     assert persistence(times).together > 0.9
@@ -163,13 +166,13 @@ def test_what_holds_all_up_at_once_fits_no_law() -> None:
     assert "workers are slow together" in best(times).complaint
 
 
-def test_a_law_that_does_not_fit_is_said_to() -> None:
+def test_assess_reports_a_law_that_does_not_fit() -> None:
     known = assess(drawn(Pareto(shift=1.0, shape=1.2), 100, 20), ShiftedExponential(shift=1.0, rate=1.0))
     assert not known.fits
     assert "Kolmogorov distance" in known.complaint or "quantile" in known.complaint
 
 
-def test_correlations_tell_the_laws_apart() -> None:
+def test_persistence_distinguishes_the_laws() -> None:
     for_good = persistence(drawn(Heterogeneous(slow=0.5, active_straggles=0.0), 90, 100))
     passing = persistence(drawn(Markov(p_slow=0.1, p_recover=0.1), 90, 300))
     neither = persistence(drawn(ShiftedExponential(), 90, 100))
@@ -179,7 +182,7 @@ def test_correlations_tell_the_laws_apart() -> None:
     assert max(abs(x) for x in neither) < 0.05
 
 
-def test_the_distance_of_two_samples() -> None:
+def test_distance_of_two_samples() -> None:
     a = np.arange(1.0, 101.0)
     assert distance(a, a) == 0.0
     assert distance(a, a + 1000.0, slack=0.0) == 1.0
@@ -187,7 +190,7 @@ def test_the_distance_of_two_samples() -> None:
     assert distance(a, a * 1.04) == 0.0  # within the slack
 
 
-def test_two_levels_or_none() -> None:
+def test_straggling_finds_two_levels_or_none() -> None:
     times = np.array([[1.0, 1.1, 5.0], [1.05, 5.2, 0.95]])
     late = straggling(times)
     assert late is not None
@@ -197,7 +200,7 @@ def test_two_levels_or_none() -> None:
 
 
 @given(rounds=st.integers(1, 300), seed=SEEDS)
-def test_resampled_rounds_are_rounds_in_blocks(rounds: int, seed: int) -> None:
+def test_resampled_draws_rounds_in_blocks(rounds: int, seed: int) -> None:
     found = resampled(rounds, np.random.default_rng(seed))
     assert found.shape == (rounds,)
     assert found.min() >= 0
@@ -207,12 +210,12 @@ def test_resampled_rounds_are_rounds_in_blocks(rounds: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("times", [np.ones(4), np.ones((1, 1)), np.array([[1.0, np.nan]]), np.zeros((3, 3))])
-def test_what_are_no_times_is_refused(times: Array) -> None:
+def test_laws_of_refuses_values_that_are_not_times(times: Array) -> None:
     with pytest.raises(SettingError, match=r"^times: "):
         laws_of(times)
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_refit_refuses_an_unknown_kind() -> None:
     with pytest.raises(SettingError, match=r"kind = 'weibull': .*pareto"):
         refit(np.ones((3, 3)), "weibull")
     assert set(FITS) <= {"constant", "shifted_exponential", "pareto", "heterogeneous", "markov"}
@@ -220,7 +223,7 @@ def test_an_unknown_kind_is_refused() -> None:
 
 @pytest.mark.skipif(not EC2.is_file(), reason=f"no recorded EC2 times at {EC2}")
 @pytest.mark.parametrize("experiment", ["ec2-6", "ec2-7"])
-def test_recorded_ec2_workers_are_slow_for_good(experiment: str) -> None:
+def test_laws_of_recorded_ec2_times_is_heterogeneous(experiment: str) -> None:
     """Paper 4's model is what its authors' recordings show."""
     from workbench.core.contract.delays import recorded
 
@@ -231,7 +234,7 @@ def test_recorded_ec2_workers_are_slow_for_good(experiment: str) -> None:
     assert found.delays.factor > 5
 
 
-def test_replaying_together_keeps_rounds_together(tmp_path: Path) -> None:
+def test_replay_with_common_start_keeps_rounds_together(tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     rows = [f"{w},{i},{100 * i + w + 1}" for w in range(4) for i in range(6)]
     path.write_text("\n".join(["worker,iteration,seconds", *rows]))
@@ -240,8 +243,8 @@ def test_replaying_together_keeps_rounds_together(tmp_path: Path) -> None:
     np.testing.assert_array_equal(times[:6], times[6:])
 
 
-def test_who_never_turns_is_slow_for_good() -> None:
-    """Of a chain nothing is known then: its next workers would be others."""
+def test_slow_for_good_are_workers_without_a_transition() -> None:
+    """A Markov chain reveals nothing then: the states of its next workers differ."""
     times = np.where(np.arange(12) < 3, 5.0, 1.0) * np.random.default_rng(0).uniform(0.97, 1.03, (40, 12))
     assert fit_markov(times) is None
     assert laws_of(times)[0].delays.kind == "heterogeneous"
@@ -252,8 +255,8 @@ def test_who_never_turns_is_slow_for_good() -> None:
 @given(
     seed=st.integers(0, 999), often=st.sampled_from([0.01, 0.1, 0.3]), rounds=st.sampled_from([20, 60, 360])
 )
-def test_who_straggles_as_all_do_is_not_slow_for_good(seed: int, often: float, rounds: int) -> None:
-    """At most in one case of twenty; where three of twelve are, they are found."""
+def test_slow_for_good_is_empty_where_all_straggle_alike(seed: int, often: float, rounds: int) -> None:
+    """False alarms are at most one in twenty; three slow workers of twelve are found."""
     rng = np.random.default_rng(seed)
     alike = [slow_for_good(np.where(rng.random((rounds, 12)) < often, 10.0, 1.0)) for _ in range(40)]
     assert sum(found is not None for found in alike) <= 6

@@ -1,4 +1,4 @@
-"""Links and the cost of work: drawn messages and loads give their parameters back."""
+"""Fits of links and of the cost of work: drawn messages and loads give their parameters back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LENGTHS = (512.0, 8192.0, 65536.0)
 
 @FEW
 @given(start=st.floats(1e-5, 1e-2), rate=st.floats(1e5, 1e9), seed=SEEDS)
-def test_a_line_is_found_among_outliers(start: float, rate: float, seed: int) -> None:
+def test_fit_line_ignores_outliers(start: float, rate: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     lengths = np.repeat([1e3, 1e5, 1e7], 60)
     seconds = (start + lengths / rate) * rng.uniform(0.99, 1.01, 180)
@@ -28,7 +28,7 @@ def test_a_line_is_found_among_outliers(start: float, rate: float, seed: int) ->
     assert line.rate == pytest.approx(rate, rel=0.1)
 
 
-def test_lines_without_a_slope_or_without_anything() -> None:
+def test_fit_line_without_slope_or_data() -> None:
     lengths = np.repeat([1.0, 2.0, 3.0], 20)
     assert fit_line(lengths, np.full(60, 0.5)).rate is None
     assert fit_line(lengths, np.full(60, 0.5)).start == pytest.approx(0.5, rel=0.01)
@@ -53,7 +53,7 @@ def messages(truth: PortFit, seed: int, senders: int = 8) -> list[Messages]:
 @given(
     latency=st.floats(1e-4, 1e-2), overhead=st.floats(1e-4, 1e-3), bandwidth=st.floats(1e6, 1e8), seed=SEEDS
 )
-def test_a_busy_port_tells_latency_overhead_and_bandwidth_apart(
+def test_fit_port_separates_latency_overhead_and_bandwidth(
     latency: float, overhead: float, bandwidth: float, seed: int
 ) -> None:
     truth = PortFit(latency=latency, overhead=overhead, bandwidth=bandwidth)
@@ -63,7 +63,7 @@ def test_a_busy_port_tells_latency_overhead_and_bandwidth_apart(
         assert found.transfer(length) == pytest.approx(truth.transfer(length), rel=0.1)
 
 
-def test_a_few_late_messages_do_not_matter() -> None:
+def test_fit_port_ignores_a_few_late_messages() -> None:
     truth = PortFit(latency=1e-3, overhead=2e-4, bandwidth=1e7)
     found = messages(truth, 1)
     for each in found:
@@ -74,7 +74,7 @@ def test_a_few_late_messages_do_not_matter() -> None:
     assert fit.residual < 1e-4
 
 
-def test_a_fit_goes_on_from_another() -> None:
+def test_fit_port_continues_from_another_fit() -> None:
     truth = PortFit(latency=1e-3, overhead=2e-4, bandwidth=1e7)
     found = messages(truth, 2)
     again = fit_port(found, near=fit_port(found))
@@ -88,7 +88,7 @@ def test_a_fit_goes_on_from_another() -> None:
     per_sample=st.floats(0, 1e-4),
     per_cell=st.floats(1e-9, 1e-7),
 )
-def test_the_cost_of_work_is_found_again(
+def test_fit_work_recovers_the_cost(
     fixed: float, per_number: float, per_sample: float, per_cell: float
 ) -> None:
     truth = Work(fixed=fixed, per_number=per_number, per_sample=per_sample, per_cell=per_cell)
@@ -102,8 +102,8 @@ def test_the_cost_of_work_is_found_again(
 
 
 @pytest.mark.parametrize("truth", [Work(fixed=1e-3), Work(per_sample=2e-5), Work(per_cell=2e-8)], ids=repr)
-def test_luck_is_not_taken_for_a_slope(truth: Work) -> None:
-    """Of times that are off by 5 %, each: what is fitted is off by less, everywhere but far from all of them."""
+def test_fit_work_takes_no_noise_for_a_slope(truth: Work) -> None:
+    """With times that are off by 5 % each, the fitted ones are off by less, except far from all of them."""
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     right = np.array([truth.seconds(s, p) for s, p in loads])
     off = []
@@ -117,7 +117,7 @@ def test_luck_is_not_taken_for_a_slope(truth: Work) -> None:
     )  # 0.05 with a term for each of their whims; 0.02 for who knows which term it is
 
 
-def test_what_no_cost_explains_stays() -> None:
+def test_fit_work_keeps_the_unexplained_residual() -> None:
     """A load that takes half as long again, against errors of 1 %, as where it no longer fits into the cache."""
     loads = [(s, p) for p in (64.0, 1024.0, 4096.0) for s in (64.0, 256.0)]
     seconds = np.array([1.0, 1.0, 1.0, 1.5, 1.0, 1.0])

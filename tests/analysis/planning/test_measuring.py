@@ -1,4 +1,4 @@
-"""Calibrations: on the virtual clock what is known comes out; on real processes a profile is what it says."""
+"""Cluster profiles: a simulated cluster is recovered, and real processes are measured."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.analysis.planning.laws import drawn
 from workbench.analysis.planning.linkfit import PortFit
+from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.measuring import (
     Observed,
     filled,
@@ -26,7 +27,7 @@ from workbench.analysis.planning.measuring import (
     profile,
     simulated,
 )
-from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task, scaled
+from workbench.analysis.planning.profile import ClusterProfile, Task, scaled
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous, ShiftedExponential, resampled
 from workbench.core.contract.sharing import slowed
@@ -52,8 +53,8 @@ def known() -> ClusterProfile:
     return simulated(truth(), rounds=40, resamples=6)
 
 
-def test_loads_are_measured_one_after_the_other_on_the_same_workers() -> None:
-    """Who is slow for good is so in all of them; who straggles in which round is not."""
+def test_simulated_measures_loads_in_turn_on_the_same_workers() -> None:
+    """Persistently slow workers are slow in all of them; stragglers of single rounds are not."""
     delays = {"kind": "heterogeneous", "slow_straggles": 0.7}
     one, *others = simulated(truth(delays=delays, seed=2), rounds=40).recorded
     late = [each.times > 3 * each.typical for each in (one, *others)]
@@ -72,7 +73,7 @@ def test_loads_are_measured_one_after_the_other_on_the_same_workers() -> None:
     bandwidth=st.floats(1e6, 1e8),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_delays_and_link_come_out(
+def test_simulated_profile_recovers_delays_and_link(
     shift: float, spread: float, latency: float, bandwidth: float, seed: int
 ) -> None:
     delays = {"kind": "shifted_exponential", "shift": shift, "rate": 1 / (shift * spread)}
@@ -108,7 +109,7 @@ def test_forecasts_on_the_profile_are_those_on_the_truth(
     ],
     ids=lambda d: d["kind"],
 )
-def test_every_law_comes_out(delays: dict[str, Any]) -> None:
+def test_simulated_profile_recovers_every_delay_model(delays: dict[str, Any]) -> None:
     found = simulated(truth(workers=30, delays=delays, seed=2), rounds=60)
     law = found.law(found.main)
     assert law is not None
@@ -121,10 +122,10 @@ def test_every_law_comes_out(delays: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "scheme", [("UC-MMC", {"clusters": 2, "load": 6}), ("GC-MMC", {"clusters": 4, "load": 3, "order": 2})]
 )
-def test_who_answers_part_by_part_waits_for_what_a_task_costs_before(
+def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
     scheme: tuple[str, dict[str, Any]],
 ) -> None:
-    """Where a task takes as long whatever its load, its first part is there no sooner than its last."""
+    """Where a task takes equally long whatever its load, its first part is not there before its last."""
     delays = {"kind": "exponential", "mean": 5e-3}
     found = simulated(truth(delays=delays, seed=3), rounds=60)
     name, args = scheme
@@ -137,20 +138,20 @@ def test_who_answers_part_by_part_waits_for_what_a_task_costs_before(
     assert ratios[1] == pytest.approx(ratios[0], rel=0.05)  # 0.75 where the parts take their share of it all
 
 
-def test_fewer_samples_that_are_more_work_each_take_as_long() -> None:
+def test_scaled_with_fewer_but_longer_samples_takes_as_long() -> None:
     law = wb.Experiment(delays={"kind": "pareto", "fixed": 12.0}).delays
     draw = np.full((1, 1), 1.3)
     whole, part = law.compute(draw, np.array([60])), scaled(law, 5.0).compute(draw, np.array([12]))
     assert part == pytest.approx(whole)
 
 
-def test_a_link_without_downloads_is_noticed() -> None:
+def test_simulated_profile_detects_a_link_without_downloads() -> None:
     found = simulated(truth(link={"latency": 1e-3}, delays={"kind": "constant", "shift": 1e-4}), rounds=10)
     assert not found.link(100).downloads
     assert found.delays(16, 64).compute(np.zeros((1, 1)), np.array([1.0]))[0] == pytest.approx(1e-4)
 
 
-def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None:
+def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) -> None:
     rates = [each.laws[0].rate for each in known.resampled if isinstance(each.laws[0], ShiftedExponential)]
     law = known.fitted.laws[0]
     assert isinstance(law, ShiftedExponential)
@@ -158,8 +159,11 @@ def test_resampling_gives_a_spread_around_the_fit(known: ClusterProfile) -> None
     assert abs(np.mean(rates) - law.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
 
 
-def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> None:
-    """Rounds say who is slow; that so many of the next ones will be, only the number of workers says."""
+def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
+    """The rounds show which workers are slow.
+
+    The share of slow workers among others is known only from the number of workers.
+    """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
     slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
@@ -167,7 +171,7 @@ def test_how_many_workers_are_slow_is_as_uncertain_as_few_workers_make_it() -> N
     assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
 
 
-def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> None:
+def test_profile_file_round_trips(known: ClusterProfile, tmp_path: Path) -> None:
     for name in ("a.json", "b.yaml"):
         path = known.save(tmp_path / name)
         assert ClusterProfile.load(path) == known
@@ -189,14 +193,14 @@ def test_files_come_back_as_they_were(known: ClusterProfile, tmp_path: Path) -> 
         ("{}", r"p\.json: cluster: is missing"),
     ],
 )
-def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+def test_profile_load_reports_a_broken_file(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text)
     with pytest.raises(SettingError, match=said):
         ClusterProfile.load(path)
 
 
-def test_names_of_files(known: ClusterProfile, tmp_path: Path) -> None:
+def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"no such file"):
         ClusterProfile.load(tmp_path / "none.json")
     with pytest.raises(SettingError, match=r"end it in \.json or \.yaml"):
@@ -205,7 +209,7 @@ def test_names_of_files(known: ClusterProfile, tmp_path: Path) -> None:
         known.save(tmp_path / "not" / "p.json")
 
 
-def test_times_that_fit_no_law_are_replayed(known: ClusterProfile) -> None:
+def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
     """Whatever was recorded: uncoded rounds come out as they were, since all workers begin at one round."""
     worse = known.fitted.replace(laws=(None,) * len(known.recorded))
     e = grid(12, None, 40)[3].replace(rounds=40)
@@ -216,8 +220,8 @@ def test_times_that_fit_no_law_are_replayed(known: ClusterProfile) -> None:
     np.testing.assert_allclose(np.sort(replayed.seconds), np.sort(recorded.rounds), rtol=0.03)
 
 
-def test_what_a_recording_leaves_open_is_in_the_resampled_ones(known: ClusterProfile) -> None:
-    """Rounds without a law, in which all are held up together: their mean is as uncertain as so few tell it."""
+def test_profile_resampled_includes_the_uncertainty_of_a_recording(known: ClusterProfile) -> None:
+    """Rounds without a law, in which all workers are delayed together: the mean has the uncertainty of few rounds."""
     luck = np.exp(np.random.default_rng(0).normal(0.0, 0.6, (60, 1)) * np.ones(12))
     rows = (each.typical * luck / np.median(luck) for each in known.recorded)
     recorded = tuple(
@@ -236,8 +240,8 @@ def test_what_a_recording_leaves_open_is_in_the_resampled_ones(known: ClusterPro
     assert spread([bare.fitted] * 3) < 1e-12
 
 
-def test_who_hands_on_counts(known: ClusterProfile) -> None:
-    """On full cores: of a ring's worker as much as of a star's, and in a tree one after another at the end."""
+def test_profile_counts_relays(known: ClusterProfile) -> None:
+    """On full cores, the worker of a ring counts like that of a star, and relays of a tree count one after another."""
     there = known.replace(hosts=(known.hosts[0].replace(cores=2),))
     problem = {"samples": 600, "features": 20}
     tree = {"children": 3, "layers": 2, "stragglers": 0}
@@ -249,7 +253,7 @@ def test_who_hands_on_counts(known: ClusterProfile) -> None:
     assert (star.relays, ring.relays, high.relays) == (0, 0, 1)
 
 
-def test_shared_cores_are_told(known: ClusterProfile) -> None:
+def test_profile_reports_shared_cores(known: ClusterProfile) -> None:
     host = known.hosts[0].replace(cores=2)
     crowded = known.replace(hosts=(host,))
     assert any("12 workers on 2 cores" in note for note in crowded.notes())
@@ -257,7 +261,7 @@ def test_shared_cores_are_told(known: ClusterProfile) -> None:
 
 
 @given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=4), workers=st.integers(1, 12))
-def test_workers_share_the_cores_of_their_own_host(
+def test_profile_workers_share_the_cores_of_their_host(
     known: ClusterProfile, slots: list[int], workers: int
 ) -> None:
     """The very workers that were measured are where they were; of other machines each has as many for its share."""
@@ -279,7 +283,7 @@ def test_workers_share_the_cores_of_their_own_host(
         assert abs(len(place) - host.ranks * workers / 12) < 1
 
 
-def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) -> None:
+def test_profile_workers_share_cores_by_their_demand(known: ClusterProfile) -> None:
     """Tasks that wait for something else all the time are as quick on two cores as on twelve."""
     shared, problem = known.hosts[0].replace(cores=2), {"samples": 600, "features": 20}
 
@@ -294,7 +298,7 @@ def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) ->
     assert mean(1.0, "UC-MMC", load=12) < mean(
         1.0, "GC", stragglers=11
     )  # parts that nobody wants are not begun
-    late = mean(0.0, "SGD", stragglers=3)  # whoever is late goes on to the end of its task
+    late = mean(0.0, "SGD", stragglers=3)  # a late worker finishes its task
     assert (
         known.forecast(truth(scheme="SGD", scheme_args={"stragglers": 3}, problem_args=problem), 50).mean
         < late
@@ -305,9 +309,7 @@ def test_workers_share_cores_by_what_they_take_of_them(known: ClusterProfile) ->
 @pytest.mark.parametrize(
     ("share", "counted", "off"), [(0.02, 1.0, 0.01), (0.14, 1.0, 0.05), (1.0, 1.0, 1e-3), (1.0, 0.95, 1e-3)]
 )
-def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
-    share: float, counted: float, off: float
-) -> None:
+def test_filled_finds_the_unshared_times_of_tasks(share: float, counted: float, off: float) -> None:
     alone = np.random.default_rng(0).exponential(1.0, (60, 12)) + 1.0
     none, shared = np.zeros((60, 12)), slowed(alone, 2 / share)
     crew, commit = ((np.arange(12), 2.0),), shared.max(axis=1)
@@ -318,7 +320,7 @@ def test_what_tasks_take_alone_is_found_from_what_they_take_of_the_cores(
 
 
 @pytest.mark.parametrize("patient", [0.0, 1.0])
-def test_on_full_cores_a_message_is_work_and_no_way(patient: float) -> None:
+def test_fit_all_counts_messages_as_work_on_full_cores(patient: float) -> None:
     """Tasks one after another on two cores; the master takes answers in when they come, or after all tasks."""
     tasks = np.random.default_rng(0).uniform(0.9e-3, 1.1e-3, (60, 12))
     done = np.cumsum(tasks.reshape(60, 6, 2), axis=1).reshape(60, 12)
@@ -336,7 +338,7 @@ def test_on_full_cores_a_message_is_work_and_no_way(patient: float) -> None:
     assert idle.port.latency + idle.port.overhead > 5e-5
 
 
-def test_clocks_that_differ_are_set_right() -> None:
+def test_on_one_clock_corrects_clock_offsets() -> None:
     """A worker's clock is an hour ahead; the way takes 1 ms up and down."""
     rng = np.random.default_rng(0)
     left = np.arange(20.0)[:, None] + np.zeros((20, 2))
@@ -355,7 +357,7 @@ def test_clocks_that_differ_are_set_right() -> None:
     np.testing.assert_allclose(right.came, seen.came, atol=1e-8)
 
 
-def test_scaling_keeps_all_but_the_times() -> None:
+def test_scaled_changes_only_the_times() -> None:
     for spec in ({"kind": "markov"}, {"kind": "pareto"}, {"kind": "two_part"}, {"kind": "heterogeneous"}):
         law = truth(delays=spec).delays
         draw = np.ones((2, 3))
@@ -371,7 +373,7 @@ def test_scaling_keeps_all_but_the_times() -> None:
         ("least_squares", {"samples": 500, "features": 40, "l2": 0.1}),
     ],
 )
-def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
+def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) -> None:
     """The same problem and model size, its uncoded load and more, nothing to download."""
     like = wb.Experiment(scheme="UMW", workers=5, problem=problem, problem_args=args)
     found = grid(5, like, 8)
@@ -393,14 +395,14 @@ def test_a_calibration_like_an_experiment(problem: str, args: dict[str, Any]) ->
         ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_starts(options: dict[str, Any], said: str) -> None:
+def test_profile_refuses_impossible_requests_before_starting(options: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         profile(**options)
 
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_real_calibration(tmp_path: Path) -> None:
+def test_profile_measures_real_ranks(tmp_path: Path) -> None:
     """Real processes on this machine: every time is there, and uncoded rounds are recalled."""
     found = profile("local", workers=4, rounds=10, resamples=3)
     assert (found.workers, sum(host.ranks for host in found.hosts)) == (4, 4)

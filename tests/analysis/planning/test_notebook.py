@@ -1,4 +1,4 @@
-"""The notebook that measures, plans and checks: top to bottom, on real processes."""
+"""The notebook that measures, plans and checks, executed on real processes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.lab import notebooks
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@turn("a dear notebook", 1, 3)
+@sampled_test("expensive notebooks", 1, 3)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_the_notebook_on_planning(tmp_path: Path) -> None:
+def test_planning_notebook_executes(tmp_path: Path) -> None:
     parameters = {
         "workers": 3,
         "problem": "least_squares",

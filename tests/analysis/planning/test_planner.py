@@ -1,4 +1,4 @@
-"""The planner: its forecasts against the event engine, its winner against all candidates, the papers' crossovers."""
+"""The planner: forecasts against the event engine, the winner against all candidates, published crossovers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import drawn, turn
+from tests.support.sampled_cases import sampled_indices, sampled_test
 from workbench.analysis.planning.advice import Advice, name_of
+from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory, plan
-from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.targets import OWN
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous
@@ -55,17 +56,21 @@ def engine_mean(e: wb.Experiment, rounds: int, seed: int = 7) -> float:
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "every"])
-def test_predictions_are_the_event_engines(count: int | None) -> None:
-    """Every choice, over other draws: within what so few rounds can tell."""
+def test_plan_predictions_equal_the_event_engine(count: int | None) -> None:
+    """Compare every choice with other draws, within the error of the few rounds."""
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=EXACT)
     assert {c.scheme for c in advice.choices} >= {"UMW", "GC", "CR", "RAR", "CEGC", "UC-MMC", "GC-MMC"}
-    chosen = range(len(advice.choices)) if count is None else drawn("choices", len(advice.choices), count)
+    chosen = (
+        range(len(advice.choices))
+        if count is None
+        else sampled_indices("choices", len(advice.choices), count)
+    )
     for choice in (advice.choices[i] for i in chosen):
         assert choice.per_round == pytest.approx(engine_mean(choice.experiment, 150), rel=0.12), choice.name
         assert choice.seconds == pytest.approx(choice.per_round * choice.rounds)
 
 
-@turn("the planner", 0, 4, 2)
+@sampled_test("the planner", 0, 4, 2)
 @settings(max_examples=max(2, settings().max_examples // 50))  # every scheme is planned and run in each
 @given(
     shift=st.floats(1e-5, 1e-3),
@@ -74,10 +79,10 @@ def test_predictions_are_the_event_engines(count: int | None) -> None:
     bandwidth=st.sampled_from([1e4, 1e6, 1e9]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_the_winner_wins_on_the_true_cluster(
+def test_plan_winner_wins_on_the_true_cluster(
     shift: float, spread: float, latency: float, bandwidth: float, seed: int
 ) -> None:
-    """All candidates on the cluster as it really is, by the event engine: none is much quicker than the winner."""
+    """All candidates run on the true cluster by the event engine: none is much faster than the winner."""
     rate = 1 / (shift * max(spread, 1e-6))
     truth: dict[str, Any] = {
         "delays": {"kind": "shifted_exponential", "shift": shift, "rate": rate},
@@ -98,7 +103,9 @@ def test_the_winner_wins_on_the_true_cluster(
     ],
     ids=["bandwidth", "latency", "nothing"],
 )
-def test_the_papers_crossovers(situation: tuple[str, float, float, int], winners: set[str]) -> None:
+def test_plan_reproduces_published_crossovers(
+    situation: tuple[str, float, float, int], winners: set[str]
+) -> None:
     """Among the schemes of paper 1, whose gradient coding has cyclic windows."""
     *cluster, samples = situation
     problem = {"samples": samples, "features": 50}
@@ -108,13 +115,13 @@ def test_the_papers_crossovers(situation: tuple[str, float, float, int], winners
     assert str(advice).startswith(f"Quickest: {advice.best.name}.")
 
 
-def test_groups_need_the_fewest_messages() -> None:
-    """Where the port is poor, gradient coding in groups goes on with one answer of each, which no window can."""
+def test_plan_prefers_groups_where_messages_are_expensive() -> None:
+    """Where the port is slow, gradient coding in groups needs one answer of each group, which no window allows."""
     problem = {"samples": 120, "features": 50}
     advice = advise(measured(12, "straggle", 2e-2, 1e4), problem_args=problem, schemes=["UMW", "GC", "CR"])
     assert advice.best.scheme == "GC"
     assert advice.best.messages == 1.0
-    # whoever waits for the quickest only is the quicker for stragglers: they are no share of its rounds
+    # a scheme that waits for the fastest only is faster with stragglers, so they have no share of its rounds
     odd = replace(advice.best, parts={"computing": 0.6, "stragglers": -0.5, "latency": 0.2, "transfers": 0.0})
     words = replace(advice, choices=(odd, *advice.choices[1:])).why
     assert (
@@ -122,7 +129,7 @@ def test_groups_need_the_fewest_messages() -> None:
     )
 
 
-def test_coding_pays_where_workers_are_slow_for_good() -> None:
+def test_plan_chooses_coding_for_persistently_slow_workers() -> None:
     delays = {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 20.0}
     profile = simulated(
         wb.Experiment(scheme="UMW", workers=12, delays=delays, link={"latency": 1e-4}, seed=1), 60
@@ -134,7 +141,7 @@ def test_coding_pays_where_workers_are_slow_for_good() -> None:
 
 
 @pytest.mark.parametrize("replay", [False, True])
-def test_the_very_workers_that_were_measured(replay: bool) -> None:
+def test_plan_for_the_same_machines(replay: bool) -> None:
     """Some of twelve are slow for good: as many must be borne, in the groups that they are in."""
     delays = {
         "kind": "heterogeneous",
@@ -162,8 +169,11 @@ def test_the_very_workers_that_were_measured(replay: bool) -> None:
         assert c.per_round == pytest.approx(there.mean, rel=0.1), c.name
 
 
-def test_other_machines_of_the_kind() -> None:
-    """Who is slow is drawn anew on them; they are what is planned for if there are more or fewer than were measured."""
+def test_plan_for_other_machines_of_the_kind() -> None:
+    """The slow workers are drawn again for other machines.
+
+    Other machines are planned for if there are more or fewer than measured.
+    """
     delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
 
@@ -184,8 +194,8 @@ def test_other_machines_of_the_kind() -> None:
         who(machines="old")
 
 
-def test_a_choice_is_forecast_for_whom_it_was_made() -> None:
-    """By the profile as it was measured, whatever the seed."""
+def test_plan_choice_is_forecast_for_the_planned_machines() -> None:
+    """By the profile as measured, whatever the seed."""
     delays = {"kind": "heterogeneous", "slow_straggles": 1.0, "active_straggles": 0.0}
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=1), 40, 8)
     best = advise(profile, schemes=["GC"]).best
@@ -193,7 +203,7 @@ def test_a_choice_is_forecast_for_whom_it_was_made() -> None:
     assert found == pytest.approx([best.per_round] * 5, rel=0.02)
 
 
-def test_nobody_is_slow_where_all_straggle_alike() -> None:
+def test_plan_names_no_slow_worker_where_all_straggle_alike() -> None:
     delays = {"kind": "heterogeneous", "slow": 0.0}
     profile = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=0), 60, 8)
     advice = advise(profile, schemes=["UMW"])
@@ -203,8 +213,8 @@ def test_nobody_is_slow_where_all_straggle_alike() -> None:
         advise(profile.here(12), schemes=["UMW"], machines="new")
 
 
-def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
-    """In few rounds a slow worker that straggles in half of them is not always told: resampled clusters differ."""
+def test_plan_slow_workers_are_as_uncertain_as_the_times() -> None:
+    """In few rounds, a slow worker that straggles in half of them is not always found, so resampled clusters differ."""
 
     def drawn(rounds: int, **chances: float) -> tuple[np.ndarray, np.ndarray]:
         delays = {"kind": "heterogeneous", "slow": 0.5, **chances}
@@ -223,7 +233,7 @@ def test_who_may_be_slow_is_as_uncertain_as_the_times_say() -> None:
     assert np.abs(unsure.mean(axis=0) - chances).max() < 4 * (0.25 / len(unsure)) ** 0.5
 
 
-def test_what_dominates_is_told() -> None:
+def test_plan_reports_the_dominating_cost() -> None:
     slow_port = advise(measured(12, "straggle", 1e-5, 1e4), schemes=["UMW", "CR"])
     far = advise(measured(12, "steady", 2e-2, 1e9), schemes=["UMW", "CR"])
     assert {c.scheme: c.dominant for c in slow_port.schemes}["UMW"] == "transfers"
@@ -236,7 +246,7 @@ def test_what_dominates_is_told() -> None:
 # ---------------------------------------------------------------- how sure
 
 
-def test_intervals_and_shares() -> None:
+def test_plan_intervals_and_win_shares() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5, 12), schemes=["UMW", "GC", "CR", "RAR"])
     assert sum(choice.sure for choice in advice.choices) == pytest.approx(1.0)
     for choice in advice.choices:
@@ -246,8 +256,8 @@ def test_intervals_and_shares() -> None:
     assert [c.seconds for c in advice.choices] == sorted(c.seconds for c in advice.choices)
 
 
-@turn("the planner", 1, 4, 2)
-def test_how_large_a_measurement_it_needs_is_said() -> None:
+@sampled_test("the planner", 1, 4, 2)
+def test_plan_reports_the_needed_size_of_a_measurement() -> None:
     """Twelve workers tell little of how many are slow for good, four times as many do; else is no doubt.
 
     Over several measurements: on one, choices may be as good on the true cluster, and stay in doubt.
@@ -268,7 +278,7 @@ def test_how_large_a_measurement_it_needs_is_said() -> None:
     assert lost(12, "constant", 1) == 0.0
 
 
-def test_the_same_seed_gives_the_same_advice() -> None:
+def test_plan_with_equal_seeds_gives_equal_advice() -> None:
     profile = measured(6, "straggle", 1e-3, 4e5, 12)
     once, twice = (advise(profile, schemes=["UMW", "CR"], seed=3) for _ in range(2))
     assert once == twice
@@ -277,7 +287,7 @@ def test_the_same_seed_gives_the_same_advice() -> None:
 # ---------------------------------------------------------------- rounds to a loss
 
 
-def test_approximate_schemes_are_simulated_to_the_same_loss() -> None:
+def test_plan_simulates_approximate_schemes_to_the_same_loss() -> None:
     options = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 1e9}
     advice = advise(measured(6, "straggle", 1e-3, 1e6), **options, schemes=["UMW", "SGD", "CADA", "BGC"])
     by_scheme = {c.scheme: c for c in advice.schemes}
@@ -302,18 +312,18 @@ def learnt(*schemes: str) -> Advice:
     return advise(measured(12, "straggle", 1e-4, 1e7), **LEARNT, schemes=list(schemes))
 
 
-def test_distributed_sgd_of_whole_shards_is_exact() -> None:
-    """It goes through the models of every exact scheme; with the full gradient, D-Adam still goes its own way."""
+def test_plan_treats_dsgd_of_whole_shards_as_exact() -> None:
+    """It goes through the models of every exact scheme. With the full gradient, D-Adam still differs."""
     by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
     assert {name for name, choice in by_scheme.items() if not choice.exact} == {"SGD"}
     assert by_scheme["D-SGD"].source == by_scheme["UMW"].source
     assert by_scheme["D-SGD"].step == by_scheme["UMW"].step
     assert by_scheme["D-SGD"].rounds == by_scheme["UMW"].rounds
     assert by_scheme["D-Adam"].source.startswith("simulated")
-    assert not wb.schemes.get("D-SGD")(batch=3).is_exact
+    assert not wb.schemes.get("D-SGD")(worker_batch=3).is_exact
 
 
-def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
+def test_plan_gives_every_scheme_a_step_and_an_optimiser() -> None:
     """SGD's sum of N-S of N answers takes about N/(N-S) times the exact step; CADA is defined with AMSGrad."""
     by_scheme = {c.scheme: c for c in learnt("UMW", "SGD", "D-SGD", "D-Adam").choices}
     exact = by_scheme["UMW"].experiment.optimiser_args["step"]
@@ -326,9 +336,9 @@ def test_every_scheme_has_a_step_and_an_optimiser_of_its_own() -> None:
     assert f"with {learnt('UMW', 'SGD', 'D-Adam').best.step}," in learnt("UMW", "SGD", "D-SGD", "D-Adam").why
 
 
-@turn("the planner", 2, 4, 2)
+@sampled_test("the planner", 2, 4, 2)
 @pytest.mark.parametrize("scheme", ["DiLoCo", "LocalSGD"])
-def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) -> None:
+def test_plan_compares_model_averages_at_their_own_tuned_step(scheme: str) -> None:
     """Their commits are differences of models, no gradients: of steps around the average's the quickest is taken."""
     profile = measured(6, "straggle", 1e-3, 1e6)
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
@@ -351,7 +361,7 @@ def test_averages_of_models_are_compared_at_their_own_tuned_step(scheme: str) ->
     assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN)
 
 
-def test_the_users_optimiser_and_step_are_honoured() -> None:
+def test_plan_keeps_the_users_optimiser_and_step() -> None:
     profile = measured(6, "straggle", 1e-3, 1e6)
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}, "effort": 1e9}
     step = {"optimiser_args": {"step": 2.0}}
@@ -364,23 +374,23 @@ def test_the_users_optimiser_and_step_are_honoured() -> None:
     assert len({c.step for c in chosen.choices}) > 1
 
 
-def test_inexact_schemes_are_marked() -> None:
+def test_plan_marks_inexact_schemes() -> None:
     advice = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert {c.marked[0] for c in advice.choices if not c.exact} == {"≈"}
     assert all(c.marked == c.name for c in advice.choices if c.exact)
     assert set(advice.table.loc[~advice.table["exact"], "scheme"]) == {"SGD"}
 
 
-@turn("the planner", 3, 4, 2)
-def test_the_first_choice_does_not_depend_on_who_else_is_asked() -> None:
+@sampled_test("the planner", 3, 4, 2)
+def test_plan_first_choice_is_independent_of_other_candidates() -> None:
     whole = learnt("UMW", "GC", "SGD", "CRC", "FRC", "D-Adam")
     for fewer in (learnt("UMW", "SGD", "D-SGD", "D-Adam"), learnt("SGD")):
         assert fewer.best.scheme == whole.best.scheme == "SGD"
         assert (fewer.best.experiment, fewer.best.seconds) == (whole.best.experiment, whole.best.seconds)
 
 
-def test_headline_order_and_wins_agree() -> None:
-    """Of choices one of which is quicker on average, the other more often, both are named."""
+def test_plan_headline_agrees_with_order_and_wins() -> None:
+    """If one choice is faster on average and another more often, both are named."""
     once = learnt("UMW", "SGD", "D-SGD", "D-Adam")
     assert once.headline == f"Quickest: {once.best.name}"
     first, second, *others = once.choices
@@ -391,7 +401,7 @@ def test_headline_order_and_wins_agree() -> None:
     assert split.why.startswith(split.headline)
 
 
-def test_a_target_of_the_users() -> None:
+def test_plan_with_a_user_defined_target() -> None:
     profile = measured(6, "straggle", 1e-3, 1e6)
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
     loss = wb.run(wb.Experiment(scheme="UMW", workers=6, rounds=40, **problem), events=False).columns["loss"]
@@ -406,7 +416,7 @@ def test_a_target_of_the_users() -> None:
 # ---------------------------------------------------------------- what does not fit
 
 
-def test_what_does_not_fit_is_refused_with_the_reason() -> None:
+def test_plan_lists_refused_candidates_with_the_reason() -> None:
     advice = advise(measured(7, "steady", 1e-4, 1e8), schemes=["UMW", "CR", "SGD"])
     reasons = {each.name: each.reason for each in advice.refusals}
     assert "tree" in reasons["CR"]
@@ -415,12 +425,12 @@ def test_what_does_not_fit_is_refused_with_the_reason() -> None:
     assert "encoded data" in {each.name: each.reason for each in logistic.refusals}["LCC"]
 
 
-def test_fewer_samples_than_parts() -> None:
+def test_plan_refuses_fewer_samples_than_parts() -> None:
     with pytest.raises(SettingError, match=r"^schemes: none can be ranked .*take more samples"):
         advise(measured(12, "steady", 1e-4, 1e8), problem_args={"samples": 5, "features": 3}, schemes=["UMW"])
 
 
-def test_too_little_memory() -> None:
+def test_check_memory_refuses_too_little_memory() -> None:
     profile = measured(6, "steady", 1e-4, 1e8)
     e = wb.Experiment(scheme="UMW", workers=6, problem_args={"samples": 10**6, "features": 10**4})
     check_memory(profile, e, 10**6 / 6)  # nobody knows how much there is
@@ -429,7 +439,7 @@ def test_too_little_memory() -> None:
         check_memory(small, e, 10**6 / 6)
 
 
-def test_a_field_that_the_planner_fills_in() -> None:
+def test_plan_refuses_fields_that_it_sets_itself() -> None:
     with pytest.raises(SettingError, match=r"^delays: the planner fills it in"):
         advise(measured(6, "steady", 1e-4, 1e8), delays={"kind": "constant"})
     for bad in ({"tolerance": 1.0}, {"tolerance": -1.0}, {"effort": -4.0}, {"schemes": []}):
@@ -440,7 +450,7 @@ def test_a_field_that_the_planner_fills_in() -> None:
         advise(measured(6, "steady", 1e-4, 1e8), schemes=["CX"])
 
 
-def test_notes_on_what_was_not_measured() -> None:
+def test_plan_notes_what_was_not_measured() -> None:
     profile = measured(6, "straggle", 1e-3, 4e5)
     advice = advise(profile, workers=12, schemes=["UMW"], problem="logistic")
     assert any("measured with 6 workers, planned for 12" in note for note in advice.notes)
@@ -452,7 +462,7 @@ def test_notes_on_what_was_not_measured() -> None:
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
 @pytest.mark.parametrize("workers", [1, 2, 6, 12, 13])
-def test_every_scheme_tells_candidates(scheme: str, workers: int) -> None:
+def test_candidates_of_every_scheme(scheme: str, workers: int) -> None:
     """Different ones, few enough to try, and where a scheme fits at all some of them do."""
     found = list(wb.schemes.get(scheme).candidates(workers))
     assert len({repr(sorted(args.items())) for args in found}) == len(found) <= 40
@@ -466,7 +476,7 @@ def test_every_scheme_tells_candidates(scheme: str, workers: int) -> None:
         assert fits
 
 
-def test_predicted_beside_measured() -> None:
+def test_plan_table_of_predicted_and_measured() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "CR"])
     traces = wb.compare([choice.experiment.replace(rounds=60) for choice in advice.schemes], events=False)
     table = advice.beside(traces)
@@ -478,7 +488,7 @@ def test_predicted_beside_measured() -> None:
         )
 
 
-def test_the_table_and_the_words() -> None:
+def test_plan_table_and_text() -> None:
     advice = advise(measured(6, "straggle", 1e-3, 4e5), schemes=["UMW", "GC", "CR"])
     table = advice.table
     assert list(table["scheme"].unique()) == [c.scheme for c in advice.schemes]
@@ -489,8 +499,8 @@ def test_the_table_and_the_words() -> None:
     assert isinstance(advice.best.experiment, wb.Experiment)
 
 
-def test_what_a_run_would_refuse_is_not_ranked() -> None:
-    """Of Lagrange codes on 84 workers some keep too few digits."""
+def test_plan_ranks_no_scheme_that_a_run_refuses() -> None:
+    """Some Lagrange codes on 84 workers keep too few digits."""
     profile = measured(6, "straggle", 1e-3, 4e5)
     args = {"samples": 1680, "features": 50}
     advice = advise(profile, schemes=["LCC"], workers=84, problem_args=args)

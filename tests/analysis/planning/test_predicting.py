@@ -1,4 +1,4 @@
-"""Resampled predictions: their intervals, and that rounds and seconds come from the same draws."""
+"""Predictions on resampled clusters: their intervals, and rounds and seconds from the same draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
 from workbench.analysis.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted, enough
@@ -48,7 +48,7 @@ def candidate(all_: Resampling, scheme: str, args: dict[str, Any]) -> Candidate:
 
 
 @pytest.mark.parametrize("kind", ["shifted_exponential", "heterogeneous"])
-def test_rounds_and_seconds_are_those_of_one_run(kind: str) -> None:
+def test_predicted_rounds_and_seconds_equal_a_run(kind: str) -> None:
     """Under every seed: when a run on that very cluster comes to the loss."""
     all_ = resampling(kind)
     c = all_.predicted(all_.learnt(candidate(all_, "SGD", {"stragglers": 1}), 4), 4)
@@ -62,7 +62,7 @@ def test_rounds_and_seconds_are_those_of_one_run(kind: str) -> None:
         assert seconds == pytest.approx(trace.columns["time"][there])
 
 
-def test_rounds_vary_with_who_is_slow_for_good() -> None:
+def test_predicted_rounds_vary_with_the_slow_workers() -> None:
     all_ = resampling("heterogeneous")
     c = all_.learnt(candidate(all_, "SGD", {"stragglers": 1}), 8)
     assert c.need is not None
@@ -70,8 +70,8 @@ def test_rounds_vary_with_who_is_slow_for_good() -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, SEEDS])
-def test_nine_in_ten_of_fresh_ones_lie_in_the_interval(count: int) -> None:
-    """Of logarithms drawn from a normal law: over many intervals, each with one more draw."""
+def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> None:
+    """Logarithms are drawn from a normal distribution: many intervals, each with one more draw."""
     all_ = resampling("shifted_exponential")
     blank = candidate(all_, "UMW", {})
     rng = np.random.default_rng(0)
@@ -83,20 +83,20 @@ def test_nine_in_ten_of_fresh_ones_lie_in_the_interval(count: int) -> None:
     assert inside / 1000 == pytest.approx(0.9, abs=0.03)
 
 
-def test_intervals_are_never_narrower_than_what_forecasts_are_off_by() -> None:
+def test_predicted_interval_is_at_least_the_forecast_error() -> None:
     all_ = resampling("shifted_exponential")
     c = Candidate(**{**vars(candidate(all_, "UMW", {})), "seconds": np.ones(SEEDS)})
     assert c.interval == pytest.approx((1 / 1.02, 1.02))
 
 
 def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
-    """One of known first rounds, where who is slow is slow for good; its runs are as these, unless given."""
+    """A candidate with known first rounds and persistently slow workers; its runs are the same, unless given."""
     blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
     runs = table.ravel("F")[:SEEDS] if seconds is None else seconds
     return Candidate(**{**blank, "seconds": runs, "table": table})
 
 
-def test_the_mean_is_that_of_many_first_rounds_unless_runs_differ_beyond_luck() -> None:
+def test_predicted_mean_is_of_first_rounds_unless_runs_differ() -> None:
     rng = np.random.default_rng(0)
     table = rng.exponential(1.0, (40, 48)) + 1.0
     first = table.ravel("F")[:SEEDS]
@@ -107,7 +107,7 @@ def test_the_mean_is_that_of_many_first_rounds_unless_runs_differ_beyond_luck() 
 
 @settings(max_examples=20)
 @given(spread=st.floats(0.08, 0.3), ahead=st.floats(0.0, 0.05), skew=st.floats(-2.0, 2.0))
-def test_a_doubt_asks_for_as_many_workers_as_mostly_end_it(spread: float, ahead: float, skew: float) -> None:
+def test_enough_workers_to_settle_a_doubt(spread: float, ahead: float, skew: float) -> None:
     """Whichever cluster it is: what is open around it falls with the root of the measurement's size."""
     normal = norm.ppf((np.arange(40) + 0.5) / 40)
 
@@ -124,7 +124,7 @@ def test_a_doubt_asks_for_as_many_workers_as_mostly_end_it(spread: float, ahead:
     assert np.mean([not open_(saved(middle, 1.1 * max(times, 1.0))) for middle in normal]) > 0.6
 
 
-def test_a_doubt_names_what_loses_least() -> None:
+def test_doubted_names_the_choice_with_least_regret() -> None:
     """The first is quicker on average, yet half as long again on some clusters; the other never is so far behind."""
     luck = np.random.default_rng(0).normal(0, 1e-3, (40, 48))
     first = np.where(np.arange(40)[:, None] % 4, 0.8, 1.5) + luck
@@ -166,14 +166,16 @@ def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -
     return float(np.mean(inside))
 
 
-@pytest.mark.parametrize("kind", few("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS]))
-def test_fresh_runs_lie_in_the_intervals(kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", sampled_cases("intervals", 1, ["shifted_exponential", "heterogeneous", OTHERS])
+)
+def test_predicted_intervals_hold_fresh_runs(kind: str) -> None:
     """Exact and inexact choices, on new draws of the cluster as it is; benchmarks/planner.py has more of it."""
     assert held(kind, workers=6, fresh=6, choices=4) >= 0.75
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", OTHERS, "markov"])
-def test_nine_in_ten_of_many_fresh_runs_do(kind: str) -> None:
-    """At least four in five, over three measurements; docs/evidence/planner.md says how far single ones are from the mean."""
+def test_predicted_intervals_hold_90_percent_of_many_runs(kind: str) -> None:
+    """At least four in five, over three measurements; docs/evidence/planner.md has single ones."""
     assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8

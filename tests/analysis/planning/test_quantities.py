@@ -1,4 +1,4 @@
-"""Times, bytes and counts in words."""
+"""Times, bytes and counts as text with units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.analysis.planning.quantities import quantity, quantity_of
         (12345.6, "12346 s"),
     ],
 )
-def test_times_are_written_in_the_unit_that_suits_them(seconds: float, text: str) -> None:
+def test_quantity_of_chooses_a_suitable_unit(seconds: float, text: str) -> None:
     assert quantity_of(seconds) == text
 
 
@@ -26,5 +26,5 @@ def test_times_are_written_in_the_unit_that_suits_them(seconds: float, text: str
     ("value", "x", "text"),
     [(0.5, "round", "0.5"), (1234, "messages", "1.23 k"), (5e9, "bytes", "5 GB"), (100.0, "time", "100 s")],
 )
-def test_a_place_on_an_axis_has_its_unit(value: float, x: str, text: str) -> None:
+def test_quantity_on_an_axis_has_its_unit(value: float, x: str, text: str) -> None:
     assert quantity(value, x) == text

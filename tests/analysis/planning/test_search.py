@@ -1,4 +1,4 @@
-"""The search for the best setting: every one is tried on the same stragglers, the best comes first."""
+"""The search for the best setting: every setting is tried on the same stragglers, the best is first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BASE = wb.Experiment(
 )
 
 
-def test_it_finds_what_trying_each_finds() -> None:
+def test_search_finds_the_best_of_all_settings() -> None:
     settings = list(SRSGC.settings(workers=5, longest=2, widest=5))
     found = search(BASE, settings)
     times = [
@@ -30,8 +30,8 @@ def test_it_finds_what_trying_each_finds() -> None:
     assert len(found) == len(settings)
 
 
-def test_a_load_costs_what_the_slope_says(tmp_path: Path) -> None:
-    """As in the authors' search; without one no load costs anything, and the least comes first of equals."""
+def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
+    """As in the authors' search: without a slope no load costs anything, and the smallest is first among equals."""
     table = tmp_path / "times.csv"
     table.write_text(
         "worker,iteration,seconds\n"
@@ -49,7 +49,7 @@ def test_a_load_costs_what_the_slope_says(tmp_path: Path) -> None:
     )
 
 
-def test_the_grids_are_the_papers() -> None:
+def test_search_grids_equal_the_papers() -> None:
     """As in its search: B divides W - 1; B < W and no job is later than `longest`."""
     selective = {tuple(s.values()) for s in SRSGC.settings(4, 3, 7)}
     assert selective == {
@@ -61,6 +61,6 @@ def test_the_grids_are_the_papers() -> None:
     }
 
 
-def test_where_nothing_fits_it_says_why() -> None:
+def test_search_without_a_feasible_setting_gives_the_reason() -> None:
     with pytest.raises(wb.SettingError, match=r"none fits the experiment .*does not divide"):
         search(BASE, [{"burst": 2, "window": 4}])

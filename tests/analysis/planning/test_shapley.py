@@ -10,7 +10,7 @@ from workbench.analysis.planning.shapley import shapley
 
 
 @given(st.lists(st.floats(-10, 10), min_size=8, max_size=8))
-def test_parts_add_up_and_do_not_depend_on_names(values: list[float]) -> None:
+def test_shapley_is_efficient_and_ignores_names(values: list[float]) -> None:
     def value(on: frozenset[str]) -> float:
         return values[sum(2**i for i, name in enumerate("abc") if name in on)]
 
@@ -19,5 +19,5 @@ def test_parts_add_up_and_do_not_depend_on_names(values: list[float]) -> None:
     assert shapley("cba", value) == pytest.approx(parts, abs=1e-9)
 
 
-def test_what_adds_nothing_gets_nothing() -> None:
+def test_shapley_gives_a_null_player_zero() -> None:
     assert shapley(["a", "b"], lambda on: float("a" in on))["b"] == 0.0

@@ -1,4 +1,4 @@
-"""Rounds to a loss: of exact schemes, and of those that are simulated."""
+"""Rounds to a target loss, for exact schemes and for those that are simulated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_target_is_what_an_exact_scheme_has_within_the_tolerance() -> None:
     assert loose.rounds == int(np.argmax(loss.columns["loss"] <= loose.loss)) + 1 < 30
 
 
-def test_exact_schemes_take_the_step_that_is_there_first() -> None:
+def test_stepped_chooses_the_fastest_step_of_exact_schemes() -> None:
     """Runs with each step of the grid, one by one: none comes to the target in fewer rounds."""
     target = reference(experiment(), 30, None, 0.02, EFFORT)
     took = []
@@ -68,7 +68,7 @@ def test_exact_schemes_take_the_step_that_is_there_first() -> None:
     assert target.rounds < untuned(30, 0.02).rounds
 
 
-def test_an_exact_scheme_needs_as_many_rounds_and_its_forecast_is_right() -> None:
+def test_trials_of_an_exact_scheme_need_the_reference_rounds() -> None:
     target = untuned(30, 0.05)
     need = Trials(target).need(seeds(experiment("GC", {"stragglers": 2})))
     assert set(need.rounds) == {target.rounds}
@@ -76,7 +76,7 @@ def test_an_exact_scheme_needs_as_many_rounds_and_its_forecast_is_right() -> Non
 
 
 @pytest.mark.parametrize("stragglers", [6, 3])
-def test_a_sum_of_fewer_answers_takes_a_step_that_makes_up_for_it(stragglers: int) -> None:
+def test_trials_rescale_the_step_of_sums_of_fewer_answers(stragglers: int) -> None:
     """SGD commits the plain sum of N-S of N answers: at the exact step it needs about N/(N-S) times the rounds."""
     e = experiment("SGD", {"stragglers": stragglers}, workers=12, problem_args={"data": "breast_cancer"})
     e = e.replace(delays={"kind": "shifted_exponential"})
@@ -90,12 +90,12 @@ def test_a_sum_of_fewer_answers_takes_a_step_that_makes_up_for_it(stragglers: in
     assert chosen.times >= 0.7 * factor
 
 
-def test_a_scheme_that_leaves_most_out_does_not_come_there() -> None:
+def test_trials_report_a_scheme_that_misses_the_target() -> None:
     need = Trials(untuned(30, 0.0)).need(seeds(experiment("SGD", {"stragglers": 5})))
     assert np.isnan(need.rounds).all()
 
 
-def test_rounds_are_those_of_the_runs_themselves() -> None:
+def test_trials_count_the_rounds_of_the_runs() -> None:
     """Under every seed: the round in which a run with the chosen step comes to the loss."""
     e = experiment("SGD", {"stragglers": 2})
     target = reference(e, 30, None, 0.05, EFFORT)
@@ -107,10 +107,10 @@ def test_rounds_are_those_of_the_runs_themselves() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "args", "share"), [("ASGD", {}, 1 / 6), ("FedBuff", {"buffer": 3}, 0.5)])
-def test_commits_of_few_answers_have_rounds_and_steps_of_their_size(
+def test_trials_stretch_rounds_and_steps_for_commits_of_few_answers(
     scheme: str, args: dict[str, Any], share: float
 ) -> None:
-    """So they come to the loss, with about as many answers."""
+    """They reach the loss with about as many answers."""
     e = experiment(scheme, args)
     target = reference(e, 30, None, 0.05, EFFORT)
     assert portion(e) == pytest.approx(share)
@@ -121,14 +121,14 @@ def test_commits_of_few_answers_have_rounds_and_steps_of_their_size(
     assert (need.rounds * share < LONGER * target.rounds).all()
 
 
-def test_lazy_schemes_have_shorter_rounds_than_their_forecast() -> None:
+def test_trials_of_lazy_schemes_have_shorter_rounds_than_the_forecast() -> None:
     target = untuned(30, 0.05)
     need = Trials(target).need(seeds(experiment("CADA", {"c": 2.0}), 2))
     assert (need.pace < 1.0).all()
     assert (need.rounds <= LONGER * target.rounds).all()
 
 
-def test_an_optimiser_with_a_step_of_its_own_is_tried_around_that() -> None:
+def test_trials_vary_an_optimisers_own_step_around_its_centre() -> None:
     e = experiment("CADA", optimiser="amsgrad")
     target = reference(experiment(), 30, None, 0.05, EFFORT)
     middle = centre(e, target)
@@ -138,15 +138,15 @@ def test_an_optimiser_with_a_step_of_its_own_is_tried_around_that() -> None:
     assert any(need.times == pytest.approx(middle * k) for k in [*LAZY, *(LAZY[-1] * k for k in LAZY)])
 
 
-def test_fewer_samples_take_workers_as_long() -> None:
-    """Who is late must not depend on how many samples are learnt from."""
+def test_reduced_samples_keep_the_times_of_workers() -> None:
+    """The late workers must not depend on the number of samples."""
     e = experiment("SGD", {"stragglers": 2}, problem_args={"samples": 2400, "features": 20}, rounds=5)
     few = reduced(e, 240)
     assert few.shape()[0] == 240
     np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
 
 
-def test_fewer_samples_where_there_are_many() -> None:
+def test_shortened_limits_the_cost_of_many_samples() -> None:
     e = experiment(problem_args={"samples": 10_000, "features": 100})
     few = shortened(e, rounds=100, effort=1e7)
     assert few.shape() == (1000, 100)
@@ -156,7 +156,7 @@ def test_fewer_samples_where_there_are_many() -> None:
     assert cost(experiment("CADA"), 240, 1) > cost(experiment("SGD"), 240, 1)
 
 
-def test_a_step_that_is_too_large_is_named() -> None:
+def test_reference_reports_a_step_that_is_too_large() -> None:
     wild = experiment(problem="least_squares", optimiser_args={"step": 1e9})
     with pytest.raises(SettingError, match=r"^optimiser_args = .*smaller"):
         reference(wild, 200, None, 0.0, EFFORT, tuned=False)

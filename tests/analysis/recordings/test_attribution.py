@@ -1,4 +1,4 @@
-"""Shares of what is lost, and when chance explains them."""
+"""Shares of the lost time, and p-values of late workers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binomtest, norm
 
+from tests.support.synthetic_times import bursts, remembering
 from workbench.analysis.recordings.attribution import excess_over_median, late_hosts, p_values, shapley_shares
 from workbench.core.base.types import Array
 
 
 @settings(max_examples=50, deadline=None)
 @given(arrays(float, (3, 5), elements=st.integers(1, 6).map(float)))
-def test_blame_is_the_shapley_value(times: Array) -> None:
-    """Against its definition: the mean gain of mending a worker, over all orders of mending."""
+def test_shapley_shares_equal_the_shapley_value(times: Array) -> None:
+    """Compare with the definition: the mean gain of fixing a worker, over all orders of fixing."""
     over = np.maximum(times - np.median(times, axis=1, keepdims=True), 0.0)
     wanted, orders = np.zeros_like(over), list(itertools.permutations(range(5)))
     for order in orders:
@@ -29,24 +30,6 @@ def test_blame_is_the_shapley_value(times: Array) -> None:
             left[:, worker] = 0.0
             wanted[:, worker] += (before - left.max(axis=1)) / len(orders)
     np.testing.assert_allclose(shapley_shares(excess_over_median(times)), wanted, atol=1e-12)
-
-
-def remembering(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Standard normal, correlated by exp(-1/memory) from step to step; nobody differs from another."""
-    r = np.exp(-1 / memory) if memory else 0.0
-    found = rng.normal(size=(steps, workers))
-    for t in range(1, steps):
-        found[t] = r * found[t - 1] + (1 - r**2) ** 0.5 * found[t]
-    return found
-
-
-def bursts(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """A tenth of the time everybody is three times as slow, for some steps in a row."""
-    late, leave = np.empty((steps + 1, workers), dtype=bool), 1 / max(memory, 1.0)
-    late[0] = rng.random(workers) < 0.1
-    for t in range(steps):
-        late[t + 1] = rng.random(workers) < np.where(late[t], 1 - leave, leave / 9)
-    return np.asarray(np.where(late[1:], 3.0, 1.0) * (1 + 0.05 * rng.exponential(size=(steps, workers))))
 
 
 HEALTHY: dict[str, Callable[[int, int, float, np.random.Generator], Array]] = {
@@ -64,7 +47,7 @@ FEW = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05), ("burs
     ("kind", "size", "part", "count"),
     [(*cell, 40) for cell in FEW] + [pytest.param(*cell, 300, marks=pytest.mark.slow) for cell in CELLS],
 )
-def test_nobody_is_blamed_where_none_differs_from_another(
+def test_p_values_of_equal_workers_are_rarely_small(
     kind: str, size: tuple[int, int], part: float, count: int
 ) -> None:
     """However long lateness remembers, up to a tenth of the recording: at most 5 % of healthy ones, at level 1 %."""
@@ -78,8 +61,8 @@ def test_nobody_is_blamed_where_none_differs_from_another(
 
 @pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("memory", [0.0, 3.0])
-def test_chance_is_blamed_as_seldom_as_it_says(memory: float, count: int) -> None:
-    """At 5 %, where six workers' lateness remembers, and where it does not."""
+def test_p_values_have_the_stated_false_alarm_rate(memory: float, count: int) -> None:
+    """At 5 %, with autocorrelated lateness of six workers, and without."""
     wrong = 0
     for number in range(count):
         rng = np.random.default_rng([number, 9])
@@ -88,7 +71,7 @@ def test_chance_is_blamed_as_seldom_as_it_says(memory: float, count: int) -> Non
     assert binomtest(wrong, count, 0.05, alternative="greater").pvalue > 0.01, wrong
 
 
-def test_one_burst_of_one_worker_among_many_is_no_habit() -> None:
+def test_p_values_ignore_a_single_burst() -> None:
     wrong = 0
     for number in range(10):
         rng = np.random.default_rng([number, 6])
@@ -102,7 +85,9 @@ def test_one_burst_of_one_worker_among_many_is_no_habit() -> None:
 @pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("steps", "workers"), [(30, 4), (30, 8), (60, 4), (200, 12)])
 @pytest.mark.parametrize("memory", [0.0, 3.0])
-def test_a_worker_a_fifth_slower_is_found(steps: int, workers: int, memory: float, count: int) -> None:
+def test_p_values_find_a_worker_that_is_a_fifth_slower(
+    steps: int, workers: int, memory: float, count: int
+) -> None:
     """Among others that vary by 5 %; at the level that is left where hosts and links are tried, too."""
     found = 0
     for number in range(count):
@@ -114,7 +99,7 @@ def test_a_worker_a_fifth_slower_is_found(steps: int, workers: int, memory: floa
 
 
 @pytest.mark.parametrize("lateness", ["often a little", "seldom but very"])
-def test_both_ways_of_being_late_are_found(lateness: str) -> None:
+def test_p_values_find_rare_long_and_frequent_short_lateness(lateness: str) -> None:
     rng = np.random.default_rng(1)
     times = np.exp(0.05 * rng.standard_t(1.5, size=(80, 8)).clip(-20, 20))
     late = rng.random(80) < 0.15
@@ -124,14 +109,14 @@ def test_both_ways_of_being_late_are_found(lateness: str) -> None:
 
 
 @pytest.mark.parametrize("late", [1, 2])
-def test_habits_that_begin_are_found_as_others_memory_tells_of_others(late: int) -> None:
+def test_p_values_account_for_autocorrelation_of_the_others(late: int) -> None:
     rng = np.random.default_rng(late)
     times = 1 + 0.1 * rng.exponential(size=(200, 12))
     times[90:, :late] *= 1.6
     assert (p_values(times, rng) <= 0.01).tolist() == [True] * late + [False] * (12 - late)
 
 
-def test_equal_times_blame_nobody() -> None:
+def test_p_values_and_late_hosts_of_equal_times_name_nobody() -> None:
     assert (p_values(np.ones((40, 5)), np.random.default_rng(0)) == 1.0).all()
     assert late_hosts(np.ones((40, 4)), {"a": [0, 1], "b": [2, 3]}, 0.01, np.random.default_rng(0)) == []
     assert late_hosts(np.ones((40, 2)), {"a": [0], "b": [1]}, 0.01, np.random.default_rng(0)) == []

@@ -1,4 +1,4 @@
-"""What a card says: shares, bursts, changes, and that it says nothing where there is nothing."""
+"""The card of a recording: shares, bursts, changes, and no statement without evidence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, public, recording
+from tests.support.synthetic_recordings import healthy, public, recording
 from workbench.analysis.planning.laws import Law
 from workbench.analysis.recordings import card as card_of
 from workbench.analysis.recordings.card import changes, shares, split
@@ -17,7 +17,7 @@ from workbench.core.contract.delays import delay_models
 
 
 @pytest.mark.parametrize("who", ["chronic", "together", "passing"])
-def test_the_variation_is_told_apart(who: str) -> None:
+def test_card_separates_the_sources_of_variation(who: str) -> None:
     rng = np.random.default_rng(0)
     times = np.ones((200, 12)) * (1 + 0.01 * rng.random((200, 12)))
     times *= {
@@ -30,14 +30,14 @@ def test_the_variation_is_told_apart(who: str) -> None:
     assert np.isclose(card.chronic + card.together + card.passing, 1.0)
 
 
-def test_shares_agree_with_what_was_put_in() -> None:
+def test_shares_recover_the_simulated_shares() -> None:
     rng = np.random.default_rng(1)
     own, step, rest = rng.normal(0, 1, 500), rng.normal(0, 2, (600, 1)), rng.normal(0, 3, (600, 500))
     found = shares(own + step + rest)
     np.testing.assert_allclose(found, np.array([1, 4, 9]) / 14, atol=0.05)
 
 
-def test_bursts_are_held_against_chance() -> None:
+def test_bursts_are_compared_with_chance() -> None:
     rng = np.random.default_rng(2)
     for p in (0.05, 0.3, 0.8):
         found, alone = bursts(rng.random((300, 40)) < p)
@@ -51,7 +51,7 @@ def test_bursts_are_held_against_chance() -> None:
     assert lengths(np.zeros((5, 2), bool)).size == 0
 
 
-def test_a_change_is_found_where_it_is() -> None:
+def test_changes_finds_the_step_of_a_change() -> None:
     rng = np.random.default_rng(3)
     ratio = 1 + 0.1 * rng.random((300, 6))
     ratio[120:, 4] *= 1.5
@@ -64,7 +64,7 @@ def test_a_change_is_found_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
-def test_chance_is_seldom_taken_for_a_change(correlation: float) -> None:
+def test_split_has_a_low_false_alarm_rate(correlation: float) -> None:
     rng = np.random.default_rng(4)
     wrong = 0
     for _ in range(200):
@@ -75,19 +75,19 @@ def test_chance_is_seldom_taken_for_a_change(correlation: float) -> None:
     assert wrong <= 20  # 10 are expected of 200 at most
 
 
-def test_nothing_fits_is_said() -> None:
+def test_card_reports_that_no_law_fits() -> None:
     rng = np.random.default_rng(5)
     times = np.where(rng.random((200, 10)) < 0.5, 1.0, 10.0) * (1 + np.arange(10))
     words = str(recording(times).card())
     assert "no law fits; the nearest is" in words
 
 
-def test_one_worker_is_refused() -> None:
+def test_card_refuses_a_single_worker() -> None:
     with pytest.raises(SettingError, match="has one worker only"):
         recording(np.ones((5, 1))).card()
 
 
-def test_missing_times_are_counted_and_left_out() -> None:
+def test_card_counts_and_excludes_missing_times() -> None:
     times = healthy(60, 5, np.random.default_rng(6))
     times[3, 2] = np.nan
     card = recording(times).card()
@@ -95,7 +95,7 @@ def test_missing_times_are_counted_and_left_out() -> None:
     assert card.steps == 60
 
 
-def test_cards_of_public_recordings_say_what_their_authors_say() -> None:
+def test_card_of_public_recordings_matches_their_papers() -> None:
     """Paper 4: some workers are slow for the whole run, most others within a few per cent."""
     card = wb.traces.load(public("ec2_traces.csv")).job("ec2-7").card()
     assert [worker for worker, _ in card.slow] == [1]
@@ -103,7 +103,7 @@ def test_cards_of_public_recordings_say_what_their_authors_say() -> None:
     assert card.law.delays.kind == "heterogeneous"  # type: ignore[attr-defined]
 
 
-def test_a_table_that_repeats_itself_has_no_variation() -> None:
+def test_card_of_a_repeated_table_has_no_variation() -> None:
     card = recording(np.ones((20, 3))).card()
     assert (card.chronic, card.late, card.burst) == (0.0, 0.0, 0.0)
 
@@ -112,7 +112,7 @@ LAWS = [k for k in sorted(delay_models()) if k != "replay" and "workbench." in d
 
 
 @pytest.mark.parametrize("kind", LAWS)
-def test_a_card_is_text_whatever_law_fits_best(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every law with its default parameters, and with those of a list or a nested law."""
     times = np.ones((30, 4)) + 0.1 * np.random.default_rng(0).random((30, 4))
     for more in (
@@ -136,7 +136,7 @@ def test_a_card_is_text_whatever_law_fits_best(kind: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "kind", ["shifted_exponential", "exponential", "pareto", "markov", "heterogeneous", "constant"]
 )
-def test_a_card_of_a_run_with_each_law(kind: str) -> None:
+def test_card_of_a_run_with_each_law(kind: str) -> None:
     e = wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={"kind": kind})
     job = wb.traces.load(wb.run(e))
     card = job.card()
@@ -145,7 +145,7 @@ def test_a_card_of_a_run_with_each_law(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("steps", "seeds"), [(15, 4), (30, 4)])
-def test_healthy_workers_are_not_said_to_be_late_in_most_steps(steps: int, seeds: int) -> None:
+def test_card_of_healthy_workers_reports_no_late_majority(steps: int, seeds: int) -> None:
     wrong, found = 0, 0
     for seed in range(seeds):
         times = 1 + np.random.default_rng(seed).pareto(2.5, size=(steps, 84))

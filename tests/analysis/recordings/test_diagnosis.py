@@ -1,4 +1,4 @@
-"""Who is to blame: the culprit is named, and nobody is where all are alike."""
+"""Diagnosis: the slow worker, link or host is named, and nobody is where all are alike."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from benchmarks.doctor import Injected
-from tests.analysis.recordings.made import healthy, public, recording
-from tests.analysis.recordings.test_attribution import remembering
-from tests.analysis.recordings.test_spells import slowed
-from workbench.analysis.recordings import diagnosis
+from tests.support.injected_faults import Injected
+from tests.support.synthetic_recordings import healthy, public, recording
+from tests.support.synthetic_times import remembering, slowed
+from workbench.analysis.recordings import Recording, diagnosis
 from workbench.analysis.recordings.sources.runs import processor_of
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
@@ -30,7 +29,7 @@ def named(times: Array, seed: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
-def test_somebody_a_fifth_slower_is_named_and_nobody_where_all_are_alike(count: int) -> None:
+def test_diagnose_names_a_slower_worker_and_nobody_in_healthy_runs(count: int) -> None:
     right, wolves = 0, 0
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -43,7 +42,7 @@ def test_somebody_a_fifth_slower_is_named_and_nobody_where_all_are_alike(count: 
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
-def test_bursts_of_all_are_nobodys_fault(count: int) -> None:
+def test_diagnose_names_nobody_for_bursts_of_all_workers(count: int) -> None:
     wolves = 0
     for seed in range(count):
         e = wb.Experiment(
@@ -57,7 +56,7 @@ def test_bursts_of_all_are_nobodys_fault(count: int) -> None:
     assert wolves <= 0.05 * count
 
 
-def test_two_share_what_neither_alone_would_give_back() -> None:
+def test_diagnose_shares_the_cost_of_two_slow_workers() -> None:
     times = np.ones((50, 6)) + 0.01 * np.random.default_rng(0).random((50, 6))
     times[:, 1] *= 2.0
     times[:, 4] *= 2.0
@@ -68,7 +67,7 @@ def test_two_share_what_neither_alone_would_give_back() -> None:
     assert np.isclose(sum(found.costs.values()), 1 - 1 / found.slowdown, rtol=1e-6)
 
 
-def test_it_says_since_when_and_whether_it_comes_and_goes() -> None:
+def test_diagnose_reports_onset_and_recurrence() -> None:
     rng = np.random.default_rng(1)
     times = 1 + 0.05 * rng.random((200, 6))
     times[90:, 2] *= 1.6
@@ -93,7 +92,7 @@ def test_it_says_since_when_and_whether_it_comes_and_goes() -> None:
         ([(0.0, 1.0)], None, "in most steps\n"),
     ],
 )
-def test_it_says_in_which_steps_a_worker_is_slow(
+def test_diagnose_reports_the_steps_of_a_spell(
     parts: list[tuple[float, float]], since: int | None, words: str
 ) -> None:
     times = slowed(np.exp(0.05 * np.random.default_rng(2).normal(size=(100, 12))), 4, *parts)
@@ -103,7 +102,20 @@ def test_it_says_in_which_steps_a_worker_is_slow(
     assert words in f"{found}\n"
 
 
-def test_a_run_says_since_when_by_the_same_rule() -> None:
+@pytest.mark.parametrize(("hosts", "each"), [(2, 4), (3, 3), (4, 2)])
+@pytest.mark.parametrize("part", [(0.8, 1.0), (0.6, 1.0), (0.3, 0.6), (0.0, 0.4)])
+def test_diagnose_names_a_host_that_is_slow_in_a_part_of_the_steps(
+    part: tuple[float, float], hosts: int, each: int
+) -> None:
+    times = np.exp(0.2 * np.random.default_rng([hosts, each]).normal(size=(100, hosts * each)))
+    for worker in range(each):
+        times = slowed(times, each + worker, part, factor=3.0)
+    made = recording(times)
+    frame = made.frame.assign(host=[f"h{int(worker) // each}" for worker in made.frame["worker"]])
+    assert [one.who for one in wb.diagnose(Recording.of_rows(frame, "hosts")).culprits] == ["host h1"]
+
+
+def test_diagnose_of_a_run_reports_the_same_onset_as_its_recording() -> None:
     law = {"kind": "changing", "before": {"kind": "shifted_exponential"}, "at": 60, "worker": 5}
     after = {"kind": "shifted_exponential", "shift": 2e-4, "rate": 5e3}
     trace = wb.run(wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={**law, "after": after}))
@@ -115,7 +127,7 @@ def test_a_run_says_since_when_by_the_same_rule() -> None:
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
-def test_bands_hold_the_cost_of_fresh_recordings(count: int) -> None:
+def test_diagnose_bands_hold_the_cost_of_fresh_recordings(count: int) -> None:
     held = 0
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -131,7 +143,7 @@ def test_bands_hold_the_cost_of_fresh_recordings(count: int) -> None:
 @pytest.mark.parametrize(
     ("name", "slowdown", "who"), [("AR", 1.9730, "worker 0 (stage 0)"), ("ST", 1.179, "stage 3")]
 )
-def test_public_jobs_slow_down_as_published(name: str, slowdown: float, who: str) -> None:
+def test_diagnose_public_jobs_as_published(name: str, slowdown: float, who: str) -> None:
     """ByteDance's result files say 1.973 and 1.179; nothing here was fitted to that."""
     path = public(f"bytedance_{name}.parquet")
     found, loaded = wb.diagnose(path), wb.traces.load(path)
@@ -142,7 +154,7 @@ def test_public_jobs_slow_down_as_published(name: str, slowdown: float, who: str
     assert [one.who for one in found.culprits] == [who]
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_diagnose_refuses_incomparable_times() -> None:
     with pytest.raises(SettingError, match="has one worker only; there is nobody to compare it with"):
         wb.diagnose(recording(np.ones((5, 1))))
     with pytest.raises(SettingError, match="has times of 0 s"):
@@ -161,33 +173,35 @@ def played(places: list[str] | None = None, scheme: str = "UMW", **law: Any) -> 
     return replace(trace, info={**trace.info, **({"places": places} if places else {})})
 
 
-def test_a_slow_link_is_named_as_a_link_in_a_run_and_in_its_recording() -> None:
+def test_diagnose_names_a_slow_link() -> None:
     trace = played(message=0.01, message_factor=1.5, victims=[2])
     (one,) = wb.diagnose(trace).culprits
     assert (one.who, one.what) == ("the link of worker 3", "link")
     (same,) = wb.diagnose(wb.traces.load(trace)).culprits
     assert (same.who, same.what) == ("worker 3", "link")
-    assert one.cost < same.cost < 2 * one.cost  # a recording's worker is mended as a whole
+    assert one.cost < same.cost < 2 * one.cost  # a recording's worker is fixed as a whole
     assert not wb.diagnose(played(message=0.01)).culprits
 
 
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize(("victims", "named"), [([2, 3], "host b"), ([3], "worker 4")])
-def test_a_host_is_named_only_where_all_of_it_is_late(victims: list[int], named: str, recorded: bool) -> None:
+def test_diagnose_names_a_host_only_where_all_its_workers_are_late(
+    victims: list[int], named: str, recorded: bool
+) -> None:
     trace = played(["head", "a", "a", "b", "b", "c", "c"], victims=victims, task_factor=1.2)
     found = wb.diagnose(wb.traces.load(trace) if recorded else trace)
     assert [one.who for one in found.culprits] == [named]
     assert "by computing" in str(found)
 
 
-def test_who_is_slow_is_named_though_an_all_reduce_makes_all_steps_equally_long() -> None:
+def test_diagnose_names_a_slow_worker_in_an_all_reduce() -> None:
     trace = played(scheme="RAR", victims=[1], task_factor=1.2)
     whole = wb.traces.load(trace).frame.groupby(["worker", "step"])["seconds"].sum().unstack("worker")
     assert (whole.std(axis=1) < 1e-9 * whole.mean(axis=1)).all()
     assert [one.who for one in wb.diagnose(trace).culprits] == ["worker 2"]
 
 
-def test_a_recording_of_a_run_names_its_port_and_decoding_too() -> None:
+def test_diagnose_a_recorded_run_names_port_and_decoding() -> None:
     link = {"bandwidth": 2e4}
     e = wb.Experiment(
         scheme="GC", workers=6, rounds=30, link=link, decode_rate=1e4, scheme_args={"stragglers": 0}
@@ -208,7 +222,7 @@ def test_a_recording_of_a_run_names_its_port_and_decoding_too() -> None:
 
 
 def computed(seed: int, slow: int = -1, busy: int = -1) -> wb.traces.Recording:
-    """Two hosts, of two workers each; cores wander by a tenth, one may be slow, beside one somebody may be busy."""
+    """Two hosts of two workers each: cores vary by a tenth, one may be slow, and one may have a busy neighbour."""
     rng = np.random.default_rng([seed, 43])
     host = np.array([0, 0, 1, 1])
     work = np.exp(0.1 * remembering(30, 2, 3.0, rng)[:, host] + 0.01 * rng.normal(size=(30, 4)))
@@ -222,14 +236,14 @@ def computed(seed: int, slow: int = -1, busy: int = -1) -> wb.traces.Recording:
 
 @pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("slow", "busy"), [(-1, -1), (0, -1), (-1, 1), (0, 1), (1, 1)])
-def test_a_busy_neighbour_is_told_from_a_slow_core(slow: int, busy: int, count: int) -> None:
+def test_diagnose_distinguishes_a_busy_neighbour_from_a_slow_core(slow: int, busy: int, count: int) -> None:
     wanted = {("host right", "waiting")} if busy >= 0 else set()
     wanted |= {(f"host {('left', 'right')[slow]}", "slower core")} if slow >= 0 else set()
     all_of_them, others, waiting = 0, 0, 0
     for seed in range(count):
         causes = _named(computed(seed, slow, busy))
         named = {who for who, _ in wanted} <= {who for who, _ in causes}
-        # Of one host with both a recording tells one cause.
+        # With both workers of one host, a recording has one cause.
         all_of_them += wanted <= causes if slow != busy else named and bool(causes & wanted or not wanted)
         others += bool({who for who, _ in causes} - {who for who, _ in wanted})
         waiting += any(what == "waiting" for _, what in causes - wanted)
@@ -242,14 +256,14 @@ def _named(job: wb.traces.Recording) -> set[tuple[str, str]]:
     return {(one.who, one.what) for one in wb.diagnose(job).culprits}
 
 
-def test_without_the_processors_time_computing_is_one() -> None:
+def test_diagnose_without_processor_times_has_one_computing_cause() -> None:
     job = computed(0, busy=1)
     found = wb.diagnose(replace(job, frame=job.frame.assign(processor_seconds=np.nan)))
     assert {(one.who, one.what) for one in found.culprits} == {("host right", "compute")}
 
 
 def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") -> wb.Trace:
-    """A run whose host b takes half as long again, with ranks' books that say this of a processor, s."""
+    """Make a run whose host b takes half as long again, with ledgers that attribute it to the processor."""
     trace = played(["head", "a", "a", "b", "b", "c", "c"], scheme, victims=[2, 3], task_factor=1.5)
     books = [Ledger(rank, 40) for rank in range(7)]
     for book in books[1:]:
@@ -262,7 +276,7 @@ def kept(folder: Path, spent: Array, name: str = "worked", scheme: str = "UMW") 
 
 
 @pytest.mark.parametrize("what", ["waiting", "slower core"])
-def test_a_run_and_its_recording_tell_both_apart_by_the_ranks_books(what: str, tmp_path: Path) -> None:
+def test_diagnose_uses_the_ledgers_of_ranks(what: str, tmp_path: Path) -> None:
     took = wb.traces.load(played(victims=[2, 3], task_factor=1.5)).table().to_numpy()
     even = np.where(np.isin(range(6), [2, 3]), took / 1.5, took)
     trace = kept(tmp_path, 0.5 * (even if what == "waiting" else took))
@@ -281,7 +295,7 @@ def test_a_run_and_its_recording_tell_both_apart_by_the_ranks_books(what: str, t
     assert bars.y[0] == one.label == f"host b ({what})"
 
 
-def test_books_are_believed_only_where_they_tell_of_computing(tmp_path: Path) -> None:
+def test_processor_of_ignores_ledgers_without_computing(tmp_path: Path) -> None:
     spent = np.full((40, 6), 0.01)
     assert processor_of(kept(tmp_path, spent)) == pytest.approx(spent)
     for name, scheme, known in (("busy", "UMW", True), ("busy", "RAR", False), ("worked", "RAR", True)):
@@ -289,19 +303,19 @@ def test_books_are_believed_only_where_they_tell_of_computing(tmp_path: Path) ->
     drawn = kept(tmp_path, spent)
     assert processor_of(replace(drawn, info={**drawn.info, "emulate": "all"})) is None
     assert processor_of(replace(drawn, folder=tmp_path / "gone")) is None
-    spent[3, 2] = 0.0  # a round that a resumed run's books do not have
+    spent[3, 2] = 0.0  # a round that the ledgers of a resumed run do not have
     assert processor_of(kept(tmp_path, spent)) is None
 
 
-def test_the_dearest_causes_are_kept_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = played(victims=[3], task_factor=1.5, message=0.01, message_factor=8.0)
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4", "worker 4"]
     monkeypatch.setattr(diagnosis, "MOST", 1)
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4"]
 
 
-class Elsewhere(UnitArgs):  # without names of their own: nobody else's tests find them
-    """Of somebody else."""
+class Elsewhere(UnitArgs):  # without a name, so that other tests do not find it
+    """A problem of another package."""
 
 
 class Here(UnitArgs):
@@ -311,9 +325,7 @@ class Here(UnitArgs):
 
 
 @pytest.mark.parametrize(("spec", "known"), [(UnitArgs, True), (Elsewhere, False), (Here, True)])
-def test_a_problem_of_ones_own_says_that_it_computes_on_a_processor(
-    spec: type[UnitArgs], known: bool, tmp_path: Path
-) -> None:
+def test_processor_of_a_user_defined_problem(spec: type[UnitArgs], known: bool, tmp_path: Path) -> None:
     trace = kept(tmp_path, np.full((40, 6), 0.01))
     vars(trace.experiment)["problem_spec"] = spec()
     assert (processor_of(trace) is not None) == known
@@ -328,6 +340,6 @@ def test_a_problem_of_ones_own_says_that_it_computes_on_a_processor(
         (-1, "seed = -1: take 0"),
     ],
 )
-def test_what_is_no_seed_is_one_sentence(seed: Any, says: str) -> None:
+def test_diagnose_refuses_an_invalid_seed(seed: Any, says: str) -> None:
     with pytest.raises(SettingError, match=f"^{says}"):
         wb.diagnose(recording(np.ones((4, 3))), seed=seed)

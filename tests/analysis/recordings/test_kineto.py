@@ -1,16 +1,13 @@
-"""Traces of PyTorch's profiler: whose they are, what counts as exchange, and sentences for files that are wrong."""
+"""Traces of PyTorch's profiler: their ranks, communication events, and errors for damaged files."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.recordings import Recording
+from tests.support.profiler_files import STEP, Event, event, events, four, rank, refused, seconds, write
 from workbench.analysis.recordings.sources.kineto.spans import Cover
 from workbench.analysis.recordings.sources.kineto.workers import _varying
-from workbench.core.base.settings import SettingError
 
-Event = dict[str, Any]
-STEP, PERIOD, SECOND = 1_000_000, 1_200_000, 1e6  # microseconds
 HOSTS = (
     "10.0.0.0",
     "10.0.0.1",
@@ -37,52 +31,6 @@ HOSTS = (
     "n-1",
     "vm",
 )
-
-
-def event(name: str, start: float, took: float, category: str = "user_annotation", **more: Any) -> Event:
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": took, **more}
-
-
-def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> list[Event]:
-    """Steps of one second, each with so many seconds of computing before an all-reduce."""
-    found = []
-    for place, seconds in enumerate(computing):
-        start, own = at + PERIOD * (first + place), round(seconds * SECOND)
-        found += [
-            event(f"ProfilerStep#{first + place}", start, STEP),
-            event("gloo:all_reduce", start + own, STEP - own),
-        ]
-    return found
-
-
-def write(path: Path, some: list[Any], **words: Any) -> Path:
-    text = json.dumps({"schemaVersion": 1, "traceEvents": some, **words}).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
-def rank(number: Any) -> dict[str, Any]:
-    return {"distributedInfo": {"backend": "gloo", "rank": number}}
-
-
-def seconds(found: Recording) -> dict[Any, list[float]]:
-    """Seconds that every worker computed, by its name."""
-    return {worker: times.round(4).tolist() for worker, times in found.table("compute").items()}
-
-
-def four(folder: Path, *more: Event) -> Path:
-    """Four ranks of which the third is slow."""
-    for r in range(4):
-        write(folder / f"n{r}_1.1.pt.trace.json", [*events([0.7 if r == 2 else 0.4] * 6), *more], **rank(r))
-    return folder
-
-
-def refused(path: Path, *words: str) -> None:
-    with pytest.raises(SettingError) as found:
-        wb.traces.load(path)
-    assert all(word in str(found.value) for word in words), str(found.value)
-    assert "\n" not in str(found.value)
 
 
 @st.composite
@@ -97,7 +45,7 @@ def runs(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], list[str], int, str, li
 
 
 @given(runs())
-def test_the_same_recording_whatever_files_are_called_and_in_whatever_order(
+def test_kineto_recording_is_independent_of_file_names_and_order(
     run: tuple[np.ndarray[Any, Any], list[str], int, str, list[int]],
 ) -> None:
     times, hosts, cut, how, order = run
@@ -142,7 +90,9 @@ WORDS = (
 @example(category="gpu_user_annotation", before="", word="nccl:all_reduce", after="")
 @example(category="user_annotation", before="", word="broadcast", after="_features")
 @example(category="user_annotation", before="", word="nccl", after=": setting up")
-def test_names_of_others_do_not_count_as_exchange(category: str, before: str, word: str, after: str) -> None:
+def test_kineto_events_of_other_libraries_are_not_communication(
+    category: str, before: str, word: str, after: str
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         other = event(f"{before}{word}{after}", 1.7e15, 1e5, category)
         found = wb.traces.load(four(Path(name), other))
@@ -166,14 +116,14 @@ def test_names_of_others_do_not_count_as_exchange(category: str, before: str, wo
         ("Kernel", "ncclAllReduceRingLLKernel_sum_f32(ncclColl)"),
     ],
 )
-def test_what_the_backends_record_counts_as_exchange(tmp_path: Path, category: str, name: str) -> None:
+def test_kineto_events_of_each_backend_are_communication(tmp_path: Path, category: str, name: str) -> None:
     some = events([0.5, 0.5, 0.5])
     some = [each | {"name": name, "cat": category} if each["name"][0] == "g" else each for each in some]
     write(tmp_path / "rank0.json", some)
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.5] * 3}
 
 
-def test_an_exchange_that_overlaps_computing_is_not_waited_for(tmp_path: Path) -> None:
+def test_kineto_overlapped_communication_is_not_waiting(tmp_path: Path) -> None:
     """A step of 1 s: its all-reduce runs in another thread from 0.2 s on, the backward pass from 0.1 to 0.8 s."""
     start = 1.7e15
     step = [event("ProfilerStep#0", start, STEP), event("gloo:all_reduce", start + 2e5, 8e5, tid=2)]
@@ -191,7 +141,7 @@ def test_an_exchange_that_overlaps_computing_is_not_waited_for(tmp_path: Path) -
     assert seconds(wb.traces.load(tmp_path / "gpu")) == {0: [0.5]}
 
 
-def test_layers_are_computed_without_the_exchange_in_them(tmp_path: Path) -> None:
+def test_kineto_layers_exclude_communication(tmp_path: Path) -> None:
     start = 1.7e15
     modules = [
         event("nn.Module: Net_0", start, 7e5, "python_function"),
@@ -207,7 +157,7 @@ def test_layers_are_computed_without_the_exchange_in_them(tmp_path: Path) -> Non
     assert phases == pytest.approx({"compute: Net_0": 0.4, "compute: Conv_0": 0.2})
 
 
-def test_ranks_come_from_numbers_in_names_and_not_from_their_order(tmp_path: Path) -> None:
+def test_kineto_ranks_are_read_from_numbers_in_file_names(tmp_path: Path) -> None:
     for style, name in enumerate(
         ("rank{}.1.pt.trace.json", "trace-rank_{}.json", "worker_{}.17.pt.trace.json", "w{}.json.gz")
     ):
@@ -220,7 +170,7 @@ def test_ranks_come_from_numbers_in_names_and_not_from_their_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [None, "1", 1.0])
-def test_ranks_that_are_null_or_text(tmp_path: Path, number: Any) -> None:
+def test_kineto_ranks_may_be_null_or_text(tmp_path: Path, number: Any) -> None:
     write(tmp_path / "rank1.json", events([0.5, 0.5]), **rank(number))
     write(tmp_path / "rank0.json", events([0.4, 0.4]), distributedInfo=None)
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.4] * 2, 1: [0.5] * 2}
@@ -230,7 +180,7 @@ def test_ranks_that_are_null_or_text(tmp_path: Path, number: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, "first", True, [0], {}, "1e3"])
-def test_ranks_that_are_not_numbers_are_refused(tmp_path: Path, number: Any) -> None:
+def test_kineto_refuses_ranks_that_are_not_numbers(tmp_path: Path, number: Any) -> None:
     refused(
         write(tmp_path / "rank1.json", events([0.5]), **rank(number)),
         "rank1.json",
@@ -250,7 +200,7 @@ def test_ranks_that_are_not_numbers_are_refused(tmp_path: Path, number: Any) -> 
         (("rank1.json", "rank2.json"), (0, None)),
     ],
 )  # fmt: skip
-def test_files_that_do_not_say_their_rank_are_refused(
+def test_kineto_refuses_files_without_a_rank(
     tmp_path: Path, names: tuple[str, ...], ranks: tuple[Any, ...]
 ) -> None:
     for name, number in zip(names, ranks, strict=True):
@@ -258,14 +208,14 @@ def test_files_that_do_not_say_their_rank_are_refused(
     refused(tmp_path, names[1], "no distributedInfo.rank", "rank0.json")
 
 
-def test_windows_of_one_process_are_one_worker(tmp_path: Path) -> None:
+def test_kineto_windows_of_one_process_are_one_worker(tmp_path: Path) -> None:
     for place, first in enumerate((20, 0, 10)):  # written in another order than their times
         write(tmp_path / f"vm_77.{place}.pt.trace.json", events([0.1 + first / 100] * 2, first))
     assert seconds(wb.traces.load(tmp_path)) == {0: [0.1, 0.1, 0.2, 0.2, 0.3, 0.3]}
     assert wb.traces.load(tmp_path).table().index.tolist() == [0, 1, 10, 11, 20, 21]
 
 
-def test_windows_that_count_from_the_beginning_follow_one_another(tmp_path: Path) -> None:
+def test_kineto_windows_that_restart_at_zero_are_consecutive(tmp_path: Path) -> None:
     for r in range(2):
         for epoch in range(3):
             write(
@@ -283,7 +233,7 @@ def test_windows_that_count_from_the_beginning_follow_one_another(tmp_path: Path
         refused(tmp_path / f"{short}", f"worker {whole} has 3 windows", f"worker {short} 2")
 
 
-def test_copies_and_other_runs_are_refused(tmp_path: Path) -> None:
+def test_kineto_refuses_copies_and_mixed_runs(tmp_path: Path) -> None:
     write(tmp_path / "vm_1.1.pt.trace.json", events([0.4] * 3), **rank(0))
     write(tmp_path / "copy" / "vm_1.1.pt.trace.json", events([0.4] * 3), **rank(0))
     shutil.copy(tmp_path / "vm_1.1.pt.trace.json", tmp_path / "copy" / "vm_1.2.pt.trace.json")
@@ -308,7 +258,7 @@ def test_copies_and_other_runs_are_refused(tmp_path: Path) -> None:
         lambda step, exchange: [step | {"dur": 20}],  # training ended before the next call of step()
     ],
 )
-def test_unfinished_steps_are_left_out_and_it_says_so(
+def test_kineto_skips_unfinished_steps_and_reports_it(
     tmp_path: Path, cut: Callable[..., list[Event]]
 ) -> None:
     for r in range(3):
@@ -323,146 +273,12 @@ def test_unfinished_steps_are_left_out_and_it_says_so(
         refused(tmp_path / "one", "rank0.json", "has no finished ProfilerStep")
 
 
-def test_a_step_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_kineto_refuses_a_repeated_step(tmp_path: Path) -> None:
     some = [*events([0.4, 0.4]), *events([0.4], at=2e15)]
     refused(
         write(tmp_path / "rank0.json", some),
         "ProfilerStep#0 is there twice, in traceEvents[0] and traceEvents[4]",
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"ts": None}, "ts = None"),
-        ({"ts": "noon"}, "ts = 'noon'"),
-        ({"ts": False}, "ts = False"),
-        ({"ts": float("nan")}, "ts = nan"),
-        ({"dur": "long"}, "dur = 'long'"),
-        ({"dur": -1}, "dur = -1: is negative"),
-        ({"dur": [1]}, "dur = [1]"),
-        ({"ts": 10**400}, "ts = 1000"),
-    ],
-)
-def test_times_that_are_not_numbers_are_refused_with_file_and_event(
-    tmp_path: Path, change: Event, words: str
-) -> None:
-    some = events([0.4, 0.4, 0.4])
-    for place in (2, 3):
-        wrong = [each | change if at == place else each for at, each in enumerate(some)]
-        file = write(tmp_path / "rank0.json", wrong)
-        refused(file, "rank0.json", f"traceEvents[{place}] ({some[place]['name']})", words)
-        refused(tmp_path, "rank0.json", f"traceEvents[{place}]", words)
-
-
-def test_numbers_as_text_events_without_names_and_other_phases_are_read(tmp_path: Path) -> None:
-    some: list[Any] = [each | {"ts": str(each["ts"]), "dur": str(each["dur"])} for each in events([0.4, 0.5])]
-    odd = [
-        None,
-        3,
-        {},
-        {"ph": "X"},
-        {"ph": "M", "name": None, "args": None},
-        {"ph": "?", "name": "ProfilerStep#7", "cat": None},
-    ]
-    odd += [{"ph": "X", "cat": "cpu_instant_event", "name": "[memory]", "ts": None, "args": None}]
-    write(tmp_path / "rank0.json", [*odd, *some])
-    assert seconds(wb.traces.load(tmp_path)) == {0: [0.4, 0.5]}
-
-
-TEXT = json.dumps({"traceEvents": events([0.4, 0.5])}, indent=1)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        TEXT.encode("utf-8-sig"),
-        TEXT.encode("utf-16"),
-        TEXT.replace('"schema', '"\x01schema')
-        .replace("gloo:all", "gloo:all")
-        .replace('"ph"', '"other": "a\x02\tb\nc", "ph"')
-        .encode(),
-        TEXT.replace('"ph"', '"other": "caf\xe9", "ph"').encode("latin-1"),
-        gzip.compress(TEXT.encode(), mtime=0),
-    ],
-    ids=["utf-8-sig", "utf-16", "control", "latin-1", "gzip"],
-)
-def test_files_that_can_be_read_nevertheless(tmp_path: Path, raw: bytes) -> None:
-    (tmp_path / "rank0.pt.trace.json").write_bytes(raw)
-    assert seconds(wb.traces.load(tmp_path)) == {0: [0.4, 0.5]}
-    (tmp_path / "rank0.pt.trace.json").rename(tmp_path / "rank0.json")
-    assert seconds(wb.traces.load(tmp_path / "rank0.json")) == {0: [0.4, 0.5]}
-
-
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        (b"", "is empty"),
-        (b" \n", "is empty"),
-        (TEXT.encode()[:300], "the file is cut off at its end"),
-        (gzip.compress(TEXT.encode(), mtime=0)[:-20], "its compressed data are damaged"),
-        (gzip.compress(TEXT.encode()[:-20], mtime=0), "the file is cut off at its end"),
-        (TEXT.replace("gloo", "C:\\data").encode(), "Invalid \\escape at line"),
-        (TEXT.replace("gloo", "C:\\data").encode(), "a backslash is written twice in JSON"),
-        (TEXT.replace('"dur"', "dur").encode(), "enclosed in double quotes at line 10, column 4"),
-        (b"[" * 100_000, "is not JSON"),
-        (b"[]", "has no traceEvents"),
-        (b'{"traceEvents": null}', "has no list of traceEvents"),
-        (b'{"traceEvents": []}', "has no ProfilerStep; give profile() a schedule"),
-        (b'{"traceEvents": [], "distributedInfo": 3}', "rank0.pt.trace.json"),
-    ],
-)
-def test_damaged_files_are_named_with_the_reason_and_the_place(
-    tmp_path: Path, raw: bytes, words: str
-) -> None:
-    write(tmp_path / "rank1.pt.trace.json", events([0.4]))
-    file = tmp_path / "rank0.pt.trace.json"
-    file.write_bytes(raw)
-    for path in (file, tmp_path):
-        refused(path, "rank0.pt.trace.json", words)
-
-
-@given(st.integers(0, len(TEXT.encode()) - 1), st.booleans())
-def test_a_file_that_is_cut_anywhere_is_named(length: int, packed: bool) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        file = Path(name) / "rank0.pt.trace.json"
-        raw = gzip.compress(TEXT.encode(), mtime=0) if packed else TEXT.encode()
-        file.write_bytes(raw[: length % len(raw)])
-        refused(file, "rank0.pt.trace.json")
-
-
-JUNK = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=5),
-    st.just([]),
-    st.just({}),
-    st.just([{}]),
-)
-
-
-@given(
-    key=st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid"]),
-    place=st.integers(0, 3),
-    junk=JUNK,
-    word=st.sampled_from(
-        ["traceEvents", "distributedInfo", "host_name", "baseTimeNanoseconds", "schemaVersion"]
-    ),
-    other=JUNK,
-)
-def test_any_other_value_gives_a_recording_or_a_sentence(
-    key: str, place: int, junk: Any, word: str, other: Any
-) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        some = events([0.4, 0.5])
-        some[place] |= {key: junk}
-        words = {"traceEvents": some, word: other}
-        for r in range(2):
-            (Path(name) / f"rank{r}.pt.trace.json").write_text(json.dumps(words))
-        with suppress(SettingError):
-            assert len(wb.traces.load(Path(name)).frame)
 
 
 def test_a_folder_of_sampled_files_is_read(tmp_path: Path) -> None:
@@ -478,14 +294,14 @@ def test_a_folder_of_sampled_files_is_read(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5))), st.integers(0, 26), st.integers(0, 26))
-def test_covers_measure_unions(spans: list[tuple[int, int]], a: int, b: int) -> None:
+def test_cover_measures_unions_of_intervals(spans: list[tuple[int, int]], a: int, b: int) -> None:
     start, end = sorted((a, b))
     covered = {moment for begin, took in spans for moment in range(begin, begin + took)}
     cover = Cover([(float(begin), float(begin + took)) for begin, took in spans])
     assert cover.within(start, end) == len(covered & set(range(start, end)))
 
 
-def test_numbers_that_differ_between_names() -> None:
+def test_varying_numbers_between_file_names() -> None:
     assert _varying(["a1b2", "a3b2"]) == [1, 3]
     assert _varying(["a1b2", "a3b4"]) == []
 
@@ -518,7 +334,7 @@ dist.barrier()
 
 
 @pytest.mark.slow
-def test_the_slow_rank_of_a_real_profile_is_named_whatever_the_script_is_called(tmp_path: Path) -> None:
+def test_kineto_diagnosis_names_the_slow_rank_of_a_real_profile(tmp_path: Path) -> None:
     """Three ranks over gloo, profiled in three windows, of which the last ends with the training."""
     pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
     script, out = tmp_path / "train_nccl.py", tmp_path / "out"

@@ -1,4 +1,4 @@
-"""Every source is told by its file, public ones by their name; nothing in a file is run."""
+"""Loading of recordings: a source is recognised by its file, a public one by name; no code in a file is executed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import public
+from tests.support.synthetic_recordings import public
 from workbench.analysis.planning.measuring import simulated
 from workbench.core.base.settings import SettingError
 
@@ -30,13 +30,15 @@ from workbench.core.base.settings import SettingError
         ("ec2_traces.csv", 15, 312, "a table of times"),
     ],
 )
-def test_public_recordings(name: str, workers: int, steps: int, source: str) -> None:
+def test_load_public_recordings(name: str, workers: int, steps: int, source: str) -> None:
     found = wb.traces.load(public(name))
     assert (found.frame["worker"].nunique(), found.steps) == (workers, steps)
     assert found.source["title"] == source
 
 
-def test_a_name_without_a_file_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_load_reports_where_to_download_a_missing_recording(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
     with pytest.raises(
@@ -57,7 +59,7 @@ def test_a_name_without_a_file_says_where_to_get_it(monkeypatch: pytest.MonkeyPa
     assert wb.traces.load("alibaba_job_1").table().to_numpy().tolist() == [[476.0, 509.0]]
 
 
-def test_advice_names_the_files_that_are_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_load_names_the_published_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
     for name, words in {
@@ -73,7 +75,7 @@ def test_advice_names_the_files_that_are_published(monkeypatch: pytest.MonkeyPat
             wb.traces.load(name)
 
 
-def test_the_times_of_ec2_are_read_as_they_are_published(tmp_path: Path) -> None:
+def test_load_the_published_ec2_times(tmp_path: Path) -> None:
     """Each line is HOST_SECONDS, in some files after its number or before a further one; hosts may be missing."""
     (tmp_path / "data4.txt").write_text(
         "   1 ip-10-0-1-2_2.5\n   2 _9\n   3 ip-10-0-1-1_3.5\n   4 ip-10-0-1-2_2.25"
@@ -95,7 +97,7 @@ def test_the_times_of_ec2_are_read_as_they_are_published(tmp_path: Path) -> None
         wb.traces.load(tmp_path / "data10.txt")
 
 
-def test_a_table_of_the_users_own_is_of_no_public_place(tmp_path: Path) -> None:
+def test_load_a_users_own_table(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("worker,step,seconds\na,0,0.5\nb,0,0.7\n")
     assert "where" not in wb.traces.load(tmp_path / "mine.csv").source
     assert "isBasedOn" not in wb.traces.load(tmp_path / "mine.csv").croissant()
@@ -124,7 +126,7 @@ class _Bomb:
         return os.mkdir, (str(self.target),)
 
 
-def test_pickles_are_read_and_nothing_in_them_is_run(tmp_path: Path) -> None:
+def test_load_pickles_without_executing_code(tmp_path: Path) -> None:
     found = wb.traces.load(profile(tmp_path / "w3-n2-l0.pkl"))
     assert found.table().to_numpy().tolist() == [[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]]
     armed = profile(tmp_path / "armed.pkl", _Bomb(tmp_path / "gone off"))
@@ -134,7 +136,7 @@ def test_pickles_are_read_and_nothing_in_them_is_run(tmp_path: Path) -> None:
     assert (tmp_path / "gone off").exists()  # it was armed
 
 
-def test_other_pickles_are_refused(tmp_path: Path) -> None:
+def test_load_refuses_other_pickles(tmp_path: Path) -> None:
     (tmp_path / "other.pkl").write_bytes(pickle.dumps({"loss": [1, 2]}))
     with pytest.raises(SettingError, match="is no profile of Lambda workers"):
         wb.traces.load(tmp_path / "other.pkl")
@@ -173,7 +175,7 @@ def kineto(path: Path, rank: int) -> None:
     path.write_bytes(gzip.compress(json.dumps(words).encode()))
 
 
-def test_profiles_of_pytorch(tmp_path: Path) -> None:
+def test_load_pytorch_profiles(tmp_path: Path) -> None:
     for rank in (1, 0):
         kineto(tmp_path / f"host{rank}_77.{rank}.pt.trace.json.gz", rank)
     found = wb.traces.load(tmp_path)
@@ -186,7 +188,7 @@ def test_profiles_of_pytorch(tmp_path: Path) -> None:
 
 
 def profiled(worker: int, slow: float, folder: Path) -> None:
-    """PyTorch's own profile of a worker with two linear layers, of which the second takes longer by some seconds."""
+    """Write a profile of PyTorch: a worker with two linear layers, the second of which is slower."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; it makes the profile")
 
     def forward(self: Any, x: Any) -> Any:
@@ -207,8 +209,8 @@ def profiled(worker: int, slow: float, folder: Path) -> None:
             prof.step()
 
 
-def test_the_slowed_layer_of_a_real_profile_is_named(tmp_path: Path) -> None:
-    """Of three workers, made by PyTorch here and now."""
+def test_load_a_real_profile_and_diagnose_its_slow_layer(tmp_path: Path) -> None:
+    """Make profiles of three workers with PyTorch."""
     for worker in range(3):
         profiled(worker, 0.05 if worker == 1 else 0.001, tmp_path)
     found = wb.traces.load(tmp_path)
@@ -217,7 +219,7 @@ def test_the_slowed_layer_of_a_real_profile_is_named(tmp_path: Path) -> None:
     assert (one.who, one.what) == ("worker 1", "layer Second_0")
 
 
-def test_our_own_runs_and_profiles(tmp_path: Path) -> None:
+def test_load_runs_and_cluster_profiles(tmp_path: Path) -> None:
     e = wb.Experiment(scheme="UMW", workers=4, rounds=8)
     trace = wb.run(e)
     trace.save(tmp_path / "run")
@@ -230,7 +232,7 @@ def test_our_own_runs_and_profiles(tmp_path: Path) -> None:
     assert measured.job(measured.names[0]).table().shape[1] == 4
 
 
-def test_columns_can_be_named_and_wrong_ones_are_refused(tmp_path: Path) -> None:
+def test_load_with_named_columns(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("who,when,took,step\na,0,0.5,x\nb,0,0.7,y\n")
     found = wb.traces.load(file, worker="who", step="when", seconds="took")

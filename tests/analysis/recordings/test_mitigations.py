@@ -1,4 +1,4 @@
-"""What would help: chosen on one half of the steps, judged on the other, and checked by running it."""
+"""Mitigations: chosen on one half of the steps, judged on the other, and checked by a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.mitigations import Steps, mitigations
 
 LAWS: list[dict[str, Any]] = [
@@ -27,8 +27,8 @@ def experiment(scheme: str, law: dict[str, Any], seed: int, **more: Any) -> wb.E
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law["kind"])
 @pytest.mark.parametrize("link", [{}, {"bandwidth": 1e6, "latency": 1e-4}])
-def test_what_it_promises_is_what_running_it_saves(law: dict[str, Any], link: dict[str, float]) -> None:
-    """The same stragglers again (the same seed): who is slow for good stays who it is."""
+def test_mitigation_saves_what_it_predicts(law: dict[str, Any], link: dict[str, float]) -> None:
+    """With the same seed, the stragglers and the persistently slow workers are the same."""
     e = experiment("UMW", law, 1, link=link)
     run = wb.run(e)
     found = [one for one in wb.diagnose(run).mitigations or () if not one.what.startswith("leaving")]
@@ -40,7 +40,7 @@ def test_what_it_promises_is_what_running_it_saves(law: dict[str, Any], link: di
     assert abs(saved - found[0].saving) < 0.08
 
 
-def test_a_worker_that_is_slow_for_good_is_left_out() -> None:
+def test_mitigation_leaves_out_a_persistently_slow_worker() -> None:
     times = healthy(90, 10, np.random.default_rng(0), spread=0.02)
     times[:, 4] *= 3.0
     best = wb.diagnose(recording(times)).mitigations
@@ -50,7 +50,7 @@ def test_a_worker_that_is_slow_for_good_is_left_out() -> None:
     assert abs(best[0].saving - (1 - left / times.max(axis=1).mean())) < 0.05
 
 
-def test_what_rounds_take_besides_stays() -> None:
+def test_mitigation_keeps_the_other_costs_of_rounds() -> None:
     """Real rounds take longer than their scheme's rule says of the workers' times: no remedy saves that."""
     run = wb.run(experiment("UMW", LAWS[0], 1))
     longer = run.columns["time"] + 0.5 * run.columns["time"][-1] * np.arange(1, 301) / 300
@@ -61,15 +61,15 @@ def test_what_rounds_take_besides_stays() -> None:
     assert "66.7% of the run, and the rest is taken to stay" in str(wb.diagnose(slower))
 
 
-def test_nothing_to_gain_is_said() -> None:
+def test_mitigations_report_that_nothing_can_be_gained() -> None:
     times = 1 + 0.02 * np.random.default_rng(1).random((90, 10))
     found = wb.diagnose(recording(times))
     assert found.mitigations == ()
     assert "there is nothing to gain" in str(found)
 
 
-def test_praise_by_chance_is_rare() -> None:
-    """Where nothing helps, the best of many would look better than it is if it were judged by what it was chosen by."""
+def test_mitigations_rarely_predict_a_gain_by_chance() -> None:
+    """Where nothing helps, the best of many looks better than it is if it is judged by the steps that chose it."""
     promised = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -79,6 +79,6 @@ def test_praise_by_chance_is_rare() -> None:
     assert sum(promised) <= 3
 
 
-def test_runs_whose_work_was_cut_off_promise_nothing() -> None:
+def test_mitigations_of_runs_with_cancelled_work_predict_nothing() -> None:
     run = wb.run(experiment("GC", LAWS[0], 1, scheme_args={"stragglers": 3}))
     assert wb.diagnose(run).mitigations is None

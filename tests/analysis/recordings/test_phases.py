@@ -1,4 +1,4 @@
-"""What the steps of a recording consist of, and how the parts share what is lost."""
+"""Phases of the steps of a recording, and their shares of the lost time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recorded(**phases: Array) -> Recording:
 
 @settings(max_examples=12, deadline=None)
 @given(TIMES, TIMES, TIMES, TIMES)
-def test_shares_add_up_to_what_is_lost(compute: Array, send: Array, wait: Array, decode: Array) -> None:
+def test_phases_shares_sum_to_the_total(compute: Array, send: Array, wait: Array, decode: Array) -> None:
     parts = Phases.of(recorded(compute=compute, send=send, wait=wait, decode=decode))
     even = parts.even_without(())
     workers, port, decoding = parts.shares(excess_over_median(parts.own), even)
@@ -44,7 +44,7 @@ def test_shares_add_up_to_what_is_lost(compute: Array, send: Array, wait: Array,
     assert parts.hosts == {"a": [0, 2], "b": [1]}
 
 
-def test_what_was_not_recorded_is_said() -> None:
+def test_phases_refuse_what_was_not_recorded() -> None:
     ones = np.ones((3, 2))
     assert Phases.of(recorded(compute=ones)).left_out.startswith("links and ports and decoding")
     assert "links" not in Phases.of(recorded(compute=ones, send=ones)).left_out
@@ -56,7 +56,7 @@ def test_what_was_not_recorded_is_said() -> None:
     ("factors", "what"),
     [((1.0, 3.0, 1.0), "layer b"), ((1.5, 1.5, 1.5), "compute"), ((1.0, 1.0, 3.0), "compute")],
 )
-def test_a_layer_is_named_where_it_alone_takes_longer(factors: tuple[float, ...], what: str) -> None:
+def test_phases_name_the_layer_that_is_slow(factors: tuple[float, ...], what: str) -> None:
     """Layer b makes up for most of the time; what belongs to no layer is computing."""
     rng = np.random.default_rng(0)
     times = [level * (1 + 0.05 * rng.random((40, 6))) for level in (0.2, 0.6, 0.2)]

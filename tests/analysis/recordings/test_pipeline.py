@@ -1,4 +1,4 @@
-"""Steps of a pipelined job: against what can be counted by hand."""
+"""Steps of a pipelined job, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError
 def job(
     stages: int, batches: int, forward: float = 1.0, backward: float = 2.0, replicas: int = 2
 ) -> pd.DataFrame:
-    """All forward computations, then all backward ones, without transfers: recorded as they would run."""
+    """All forward computations, then all backward ones, without transfers."""
     rows = []
     for step in range(2):
         for replica in range(replicas):
@@ -27,14 +27,14 @@ def job(
 
 
 @pytest.mark.parametrize(("stages", "batches"), [(1, 1), (1, 4), (3, 1), (4, 8)])
-def test_an_even_pipeline_takes_what_its_bubbles_and_batches_take(stages: int, batches: int) -> None:
+def test_pipeline_time_of_equal_stages(stages: int, batches: int) -> None:
     """GPipe: (m + p - 1) forward and as many backward computations."""
     made = Pipeline.of(job(stages, batches))
     np.testing.assert_allclose(made.seconds(made.durations), (batches + stages - 1) * 3.0)
     np.testing.assert_allclose(made.seconds(made.even()), (batches + stages - 1) * 3.0)
 
 
-def test_a_slow_replica_holds_up_all_and_a_long_stage_its_pipeline() -> None:
+def test_pipeline_is_limited_by_a_slow_replica_or_a_long_stage() -> None:
     made = Pipeline.of(job(2, 4))
     slow = {k: d.copy() for k, d in made.durations.items()}
     for key in slow:
@@ -44,14 +44,14 @@ def test_a_slow_replica_holds_up_all_and_a_long_stage_its_pipeline() -> None:
     np.testing.assert_allclose(made.seconds(long), 1 + 4 * 2 + 4 * 4 + 2)
 
 
-def test_waiting_for_others_is_no_transfer() -> None:
+def test_pipeline_waiting_is_not_a_transfer() -> None:
     rows = job(1, 1)
     ends = [(s, r, 0, "grads-reduce-scatter", 0, 3.0 + r, 6.0) for s in range(2) for r in range(2)]
     made = Pipeline.of(pd.concat([rows, pd.DataFrame(ends, columns=rows.columns)]))
     np.testing.assert_allclose(made.durations["grads-reduce-scatter", 0, 0], 2.0)
 
 
-def test_what_is_not_modelled_is_refused() -> None:
+def test_pipeline_refuses_unsupported_schedules() -> None:
     with pytest.raises(SettingError, match="stages hold several chunks"):
         Pipeline.of(job(2, 2).assign(mc=1))
     with pytest.raises(SettingError, match="every step has to have it once"):

@@ -1,4 +1,4 @@
-"""The schema: what is refused, and what replays keep."""
+"""The format of a recording: what is refused, and what replays keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, public, recording
+from tests.support.synthetic_recordings import healthy, public, recording
 from workbench.analysis.recordings import Recording
 from workbench.analysis.recordings.spells import lengths
 from workbench.core.base.settings import SettingError
@@ -40,7 +40,7 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
         (GOOD.drop(columns="seconds"), r"lacks columns \['seconds'\]; it has \['worker', 'step'\]"),
     ],
 )
-def test_bad_rows_are_refused_in_a_sentence(rows: pd.DataFrame, words: str) -> None:
+def test_recording_refuses_bad_rows(rows: pd.DataFrame, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Recording.of_rows(rows, "mine")
 
@@ -52,7 +52,7 @@ JOB = pd.DataFrame(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_one_bad_value_anywhere_is_named_with_its_file_and_line(data: st.DataObject) -> None:
+def test_recording_reports_file_and_line_of_a_bad_value(data: st.DataObject) -> None:
     """Negative, missing, no number, a point in time, a clock that was set: whatever row it is."""
     place = data.draw(st.integers(0, len(JOB) - 1))
     value = data.draw(
@@ -71,7 +71,7 @@ def test_one_bad_value_anywhere_is_named_with_its_file_and_line(data: st.DataObj
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 4), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
-def test_a_worker_in_other_units_is_named(worker: int, factor: float) -> None:
+def test_recording_detects_a_worker_in_other_units(worker: int, factor: float) -> None:
     rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["worker"] == worker, factor, 1.0))
     with pytest.raises(SettingError, match=rf"row {worker + 1}: seconds = .*Bring all to one unit"):
         Recording.of_rows(rows, "mine")
@@ -79,8 +79,8 @@ def test_a_worker_in_other_units_is_named(worker: int, factor: float) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 11), st.sampled_from([1e3, 1e-3, 1e6, 1e-6]))
-def test_other_units_from_a_step_on_are_named(step: int, factor: float) -> None:
-    """Not where that is three steps at most: a job is held up once in a while, or compiles first."""
+def test_recording_detects_a_change_of_units(step: int, factor: float) -> None:
+    """Up to three steps are accepted: a job is delayed sometimes, or compiles first."""
     rows = JOB.assign(seconds=JOB["seconds"] * np.where(JOB["step"] >= step, factor, 1.0))
     if 3 <= step <= 9:
         with pytest.raises(SettingError, match=rf"row {5 * step + 1}: .*before.*Bring all to one unit"):
@@ -89,8 +89,8 @@ def test_other_units_from_a_step_on_are_named(step: int, factor: float) -> None:
         assert Recording.of_rows(rows, "mine").steps == 12
 
 
-def test_who_waits_from_a_step_on_has_no_other_units() -> None:
-    """Somebody becomes slow halfway: until then the others wait for next to nothing."""
+def test_recording_takes_no_waiting_for_a_change_of_units() -> None:
+    """A worker becomes slow halfway; until then the others wait for almost nothing."""
     slow = (JOB["worker"] == 3) & (JOB["step"] >= 5)
     work = JOB.assign(phase="compute", seconds=JOB["seconds"] + slow)
     late = (JOB["step"] >= 5) & (JOB["worker"] != 3)
@@ -100,12 +100,12 @@ def test_who_waits_from_a_step_on_has_no_other_units() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.floats(1e-6, 1e5), st.floats(1.0, 100.0))
-def test_slow_ones_and_other_scales_are_let_through(scale: float, slow: float) -> None:
+def test_recording_accepts_slow_workers_and_scaled_times(scale: float, slow: float) -> None:
     seconds = JOB["seconds"] * scale * np.where(JOB["worker"] == 3, slow, 1.0)
     assert Recording.of_rows(JOB.assign(seconds=seconds), "mine").steps == 12
 
 
-def test_several_jobs_are_told_apart() -> None:
+def test_recording_separates_several_jobs() -> None:
     both = Recording.of_rows(pd.concat([GOOD.assign(recording=name) for name in ("a", "b")]), "two")
     assert both.names == ["a", "b"]
     assert both.job("b").table().shape == (1, 2)
@@ -113,7 +113,7 @@ def test_several_jobs_are_told_apart() -> None:
         both.table()
 
 
-def test_the_table_is_of_what_workers_do_themselves() -> None:
+def test_recording_table_is_of_one_phase() -> None:
     rows = pd.concat([GOOD.assign(phase="compute"), GOOD.assign(phase="exchange", seconds=[9.0, 8.0])])
     found = Recording.of_rows(rows, "two phases")
     assert found.table().to_numpy().tolist() == [[1.0, 2.0]]
@@ -129,7 +129,7 @@ def replayed(made: Recording, how: str, rounds: int, workers: int, seed: int = 0
 
 
 @pytest.mark.parametrize("workers", [1, 4, 9])
-def test_replayed_times_are_recorded_ones_in_recorded_order(workers: int) -> None:
+def test_recording_replay_keeps_the_recorded_order(workers: int) -> None:
     times = np.random.default_rng(0).random((30, 4)) + 1.0
     found = replayed(recording(times), "recorded", 45, workers)
     for column in found.T:
@@ -141,7 +141,7 @@ def test_replayed_times_are_recorded_ones_in_recorded_order(workers: int) -> Non
         assert any(matches)
 
 
-def test_blocks_keep_short_bursts_and_forget_long_ones() -> None:
+def test_recording_replay_in_blocks_keeps_short_bursts() -> None:
     rng = np.random.default_rng(1)
     times = np.ones((400, 6))
     for worker in range(6):
@@ -158,7 +158,7 @@ def test_blocks_keep_short_bursts_and_forget_long_ones() -> None:
         assert np.isclose(replayed(made, how, 400, 6).max(axis=1).mean(), times.max(axis=1).mean(), rtol=0.1)
 
 
-def test_a_fitted_law_replays_on_any_number_of_workers() -> None:
+def test_recording_fitted_law_replays_on_any_number_of_workers() -> None:
     rng = np.random.default_rng(2)
     made = recording(1.0 + rng.exponential(0.5, (200, 8)))
     law = made.delays("fitted", samples=1000 / 12)
@@ -166,14 +166,14 @@ def test_a_fitted_law_replays_on_any_number_of_workers() -> None:
     wb.run(wb.Experiment(scheme="GC", workers=12, rounds=5, delays=law))
 
 
-def test_what_is_written_is_what_was_recorded(tmp_path: Path) -> None:
+def test_recording_save_and_load_round_trip(tmp_path: Path) -> None:
     made = recording(healthy(20, 5, np.random.default_rng(3)))
     for ending in (".csv", ".parquet"):
         back = wb.traces.load(made.write(tmp_path / f"times{ending}"))
         np.testing.assert_allclose(back.table().to_numpy(), made.table().to_numpy(), rtol=1e-15)
 
 
-def test_recorded_ec2_times_run() -> None:
+def test_recording_of_ec2_times_runs() -> None:
     made = wb.traces.load(public("ec2_traces.csv")).job("ec2-6")
     law = made.delays("blocks")
     trace = wb.run(
@@ -182,7 +182,7 @@ def test_recorded_ec2_times_run() -> None:
     assert trace.columns["time"][0] >= 20.0
 
 
-def test_replays_say_what_they_keep_and_lose() -> None:
+def test_recording_replay_states_what_it_keeps() -> None:
     """Bursts of all at once, and slow workers: kept as recorded; the fitted law keeps what it can say."""
     rng = np.random.default_rng(5)
     times = 1 + 0.1 * rng.exponential(size=(300, 6))
@@ -195,7 +195,7 @@ def test_replays_say_what_they_keep_and_lose() -> None:
     assert found.loc["fitted", "maximum"] != found.loc["as it was", "maximum"]
 
 
-def test_its_metadata_are_croissant(tmp_path: Path) -> None:
+def test_recording_metadata_are_croissant(tmp_path: Path) -> None:
     made = recording(healthy(20, 5, np.random.default_rng(3)))
     told = made.croissant("times.csv")
     (file,) = told["distribution"]
@@ -228,7 +228,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("given", ODD, ids=lambda value: f"{type(value).__name__} {value}"[:20])
-def test_what_is_not_a_table_of_times_is_one_sentence(given: Any) -> None:
+def test_recording_refuses_what_is_not_a_table_of_times(given: Any) -> None:
     for make, field in (
         (lambda: Recording(given), "frame"),
         (lambda: Recording.of_rows(given, "mine"), "rows"),
@@ -241,7 +241,7 @@ def test_what_is_not_a_table_of_times_is_one_sentence(given: Any) -> None:
     "column", ["worker", "step", "seconds", "host", "phase", "recording", "processor_seconds"]
 )
 @pytest.mark.parametrize("given", ODD, ids=lambda value: f"{type(value).__name__} {value}"[:20])
-def test_an_odd_value_is_refused_or_a_recording_that_works(column: str, given: Any) -> None:
+def test_recording_accepts_or_refuses_odd_values(column: str, given: Any) -> None:
     frame = Recording.of_rows(TABLE, "mine").frame.astype(object)
     frame.at[1, column] = given
     for make in (lambda: Recording(frame), lambda: Recording.of_rows(frame, "mine")):
@@ -276,7 +276,7 @@ def test_an_odd_value_is_refused_or_a_recording_that_works(column: str, given: A
         ),
     ],
 )
-def test_tables_of_the_wrong_shape_are_refused(frame: pd.DataFrame, says: str) -> None:
+def test_recording_refuses_tables_of_the_wrong_shape(frame: pd.DataFrame, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         Recording(frame)
 
@@ -295,8 +295,6 @@ def test_tables_of_the_wrong_shape_are_refused(frame: pd.DataFrame, says: str) -
         (lambda job: job.croissant(5), "file = 5"),
     ],
 )
-def test_arguments_of_a_recording_that_do_not_work_are_one_sentence(
-    call: Callable[[Recording], Any], says: str
-) -> None:
+def test_recording_refuses_invalid_arguments(call: Callable[[Recording], Any], says: str) -> None:
     with pytest.raises(SettingError, match=f"^{says}"):
         call(Recording.of_rows(TABLE, "mine"))

@@ -1,4 +1,4 @@
-"""Rounds of a run, again and with something mended: by the scheme's own rule."""
+"""Rounds of a run, repeated with something fixed, by the scheme's own rule."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ def run(scheme: str, **more: Any) -> wb.Trace:
     ],
 )
 @pytest.mark.parametrize("link", [{}, {"bandwidth": 1e5, "latency": 1e-4}])
-def test_its_own_times_give_its_own_rounds(scheme: str, args: dict[str, int], link: dict[str, float]) -> None:
-    """Of work that was cut off only the least is known, which changes no round: nobody had waited for it."""
+def test_rounds_of_measured_times_equal_the_run(
+    scheme: str, args: dict[str, int], link: dict[str, float]
+) -> None:
+    """Only a lower bound of cancelled work is known. It changes no round, since nobody waited for it."""
     trace = run(scheme, scheme_args=args, link=link, decode_rate=None if scheme == "RAR" else 1e7)
     again = Rounds.of(trace).lasting()
     np.testing.assert_allclose(again, np.diff(trace.columns["time"], prepend=0.0), rtol=1e-6)
 
 
-def test_what_is_mended_is_what_the_run_would_be_without() -> None:
+def test_rounds_without_a_cause_equal_a_run_without_it() -> None:
     link = {"bandwidth": 1e5}
     found = Rounds.of(run("UMW", link=link, decode_rate=1e6))
     free = Rounds.of(run("UMW"))
@@ -63,8 +65,8 @@ def test_what_is_mended_is_what_the_run_would_be_without() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(arrays(float, (2, 4, 3), elements=st.floats(0.5, 2.0)))
-def test_waiting_and_the_processors_work_make_up_computing(drawn: Array) -> None:
-    """With both mended of all nobody is later than the median of both; and nothing is lost in between."""
+def test_rounds_computing_is_waiting_plus_processor_time(drawn: Array) -> None:
+    """With both causes fixed for all, nobody is later than the median of both, and nothing is lost in between."""
     waits, work = drawn
     found = split(waits * work, work)
     np.testing.assert_allclose(
@@ -79,7 +81,7 @@ def test_waiting_and_the_processors_work_make_up_computing(drawn: Array) -> None
     np.testing.assert_allclose(rounds.lasting(both[:1]), (usual[0] * work).max(axis=1))
 
 
-def test_shapley_values_add_up_and_treat_equals_alike() -> None:
+def test_rounds_shapley_values_are_efficient_and_symmetric() -> None:
     found = Rounds.of(run("UMW", link={"bandwidth": 1e5}))
     causes = [*(Cause(COMPUTE, (i,)) for i in (0, 4, 5, 7)), PORT]
     values = found.shapley(causes)
@@ -87,7 +89,7 @@ def test_shapley_values_add_up_and_treat_equals_alike() -> None:
     np.testing.assert_allclose(sum(values.values()), total, atol=1e-12)
 
 
-def test_a_code_does_without_who_is_slow() -> None:
+def test_rounds_of_a_coded_run_do_not_blame_tolerated_workers() -> None:
     uncoded, coded = wb.diagnose(run("UMW")), wb.diagnose(run("GC", scheme_args={"stragglers": 4}))
     slow = {one.who for one in uncoded.culprits}
     assert len(slow) == 3
@@ -97,14 +99,14 @@ def test_a_code_does_without_who_is_slow() -> None:
     assert uncoded.slowdown > 5 > 1.2 > coded.slowdown
 
 
-def test_the_port_and_decoding_are_named_where_they_cost() -> None:
+def test_diagnose_names_port_and_decoding_of_a_run() -> None:
     (port,) = wb.diagnose(run("UMW", delays={"kind": "constant"}, link={"bandwidth": 1e5})).culprits
     assert port.who == "the port"
     (decoding,) = wb.diagnose(run("GC", delays={"kind": "constant"}, decode_rate=1e3)).culprits
     assert decoding.who == "decoding"
 
 
-def test_what_is_not_a_schemes_own_round_is_refused() -> None:
+def test_diagnose_refuses_runs_without_a_round_model() -> None:
     with pytest.raises(SettingError, match="cannot be told from its draws alone"):
         wb.diagnose(run("CADA", rounds=10))
     with pytest.raises(SettingError, match="answer several times a round"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, kstest
 
-from tests.analysis.recordings.test_attribution import bursts
+from tests.support.synthetic_times import bursts, slowed
 from workbench.analysis.recordings.attribution import p_values, spells_of
-from workbench.analysis.recordings.spells import burst_p_value, gap_p_value
+from workbench.analysis.recordings.spells import (
+    _likelihoods,
+    _mean_likelihood,
+    _ranks,
+    burst_p_value,
+    gap_p_value,
+    spell_p_values,
+)
 from workbench.core.base.types import Array
 
 LAWS: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
@@ -23,18 +31,10 @@ LAWS: dict[str, Callable[[int, int, np.random.Generator], Array]] = {
 PARTS = [(0.9, 1.0), (0.8, 1.0), (0.6, 1.0), (0.4, 1.0), (0.2, 1.0), (0.0, 1.0), (0.0, 0.4), (0.3, 0.6)]
 
 
-def slowed(times: Array, worker: int, *parts: tuple[float, float], factor: float = 4.0) -> Array:
-    """The same times, one worker slower in some parts of the steps."""
-    times, steps = times.copy(), len(times)
-    for first, last in parts:
-        times[round(first * steps) : round(last * steps), worker] *= factor
-    return times
-
-
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_worker_that_is_slow_in_a_part_of_the_steps_is_found(
+def test_p_values_find_a_worker_slow_in_a_part_of_the_steps(
     law: str, part: tuple[float, float], count: int
 ) -> None:
     found = 0
@@ -45,14 +45,14 @@ def test_a_worker_that_is_slow_in_a_part_of_the_steps_is_found(
     assert found >= int(0.8 * count)
 
 
-def test_two_of_many_that_become_slow_at_different_steps_are_both_found() -> None:
+def test_p_values_find_two_workers_with_different_onsets() -> None:
     for seed in range(2):
         rng = np.random.default_rng([seed, 2])
         times = slowed(slowed(LAWS["shifted exponential"](100, 32, rng), 3, (0.8, 1.0)), 20, (0.7, 1.0))
         assert np.flatnonzero(p_values(times, rng) <= 0.005).tolist() == [3, 20]
 
 
-def test_a_worker_of_four_is_found_when_it_slows_down_late() -> None:
+def test_p_values_find_a_late_onset_among_four_workers() -> None:
     found = 0
     for seed in range(5):
         rng = np.random.default_rng([seed, 3])
@@ -61,13 +61,35 @@ def test_a_worker_of_four_is_found_when_it_slows_down_late() -> None:
     assert found >= 4
 
 
+@pytest.mark.parametrize("part", [(0.9, 1.0), (0.6, 1.0), (0.4, 1.0), (0.0, 0.4), (0.3, 0.6)])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("count", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_worker_of_four_that_is_slow_in_a_part_of_the_steps_is_found(
+    law: str, part: tuple[float, float], count: int
+) -> None:
+    found = 0
+    for seed in range(count):
+        times = slowed(LAWS[law](100, 4, np.random.default_rng([seed, 9])), seed % 4, part)
+        found += spell_p_values(times)[seed % 4] <= 0.2 * 0.01
+    assert found >= int(0.7 * count)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=6, max_size=6))
+def test_the_likelihood_ratio_of_ranks_is_at_most_one_on_average(values: list[int]) -> None:
+    """Over all orders of six times, equal or not: where no step or worker differs, its inverse is a p-value."""
+    orders = np.array(list(permutations(values)), dtype=float).reshape(-1, 3, 2)
+    found = [np.exp(_mean_likelihood(_likelihoods(_ranks(each)))) for each in orders]
+    assert np.mean(found) <= 1 + 1e-9
+
+
 @pytest.mark.parametrize(
     ("size", "count"),
     [((12, 60), 20)]
     + [pytest.param(size, 200, marks=pytest.mark.slow) for size in [(4, 100), (32, 100), (84, 60)]],
 )
 @pytest.mark.parametrize("law", [*LAWS, "bursts"])
-def test_nobody_is_named_where_all_are_alike(law: str, size: tuple[int, int], count: int) -> None:
+def test_p_values_of_identical_workers_name_nobody(law: str, size: tuple[int, int], count: int) -> None:
     wrong, (workers, steps) = 0, size
     for seed in range(count):
         rng = np.random.default_rng([seed, 4])
@@ -80,7 +102,7 @@ def test_nobody_is_named_where_all_are_alike(law: str, size: tuple[int, int], co
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(15, 105), st.sampled_from(sorted(LAWS)), st.integers(0, 10**6))
-def test_the_onset_is_found_within_a_few_steps(onset: int, law: str, seed: int) -> None:
+def test_spells_of_finds_the_onset_within_a_few_steps(onset: int, law: str, seed: int) -> None:
     times = LAWS[law](120, 8, np.random.default_rng(seed))
     _, ((first, last),) = spells_of(slowed(times, 3, (onset / 120, 1.0)), [3])
     assert abs(first - onset) <= 6
@@ -88,7 +110,7 @@ def test_the_onset_is_found_within_a_few_steps(onset: int, law: str, seed: int) 
 
 
 @pytest.mark.parametrize("factor", [1.6, 4.0])
-def test_several_spells_are_told_apart_and_a_lasting_one_has_no_onset(factor: float) -> None:
+def test_spells_of_separates_spells(factor: float) -> None:
     times = np.exp(0.05 * np.random.default_rng(5).normal(size=(200, 6)))
     for parts, wanted in (
         ([(0.2, 0.4), (0.6, 0.8)], [(40, 80), (120, 160)]),
@@ -100,7 +122,7 @@ def test_several_spells_are_told_apart_and_a_lasting_one_has_no_onset(factor: fl
         assert np.abs(np.subtract(spells, wanted)).max() <= 2
 
 
-def test_a_level_that_rises_again_has_the_first_onset() -> None:
+def test_spells_of_a_second_rise_keeps_the_first_onset() -> None:
     times = np.exp(0.05 * np.random.default_rng(6).normal(size=(200, 6)))
     times[80:, 2] *= 2.0
     times[150:, 2] *= 2.0
@@ -115,7 +137,7 @@ def test_gaps_of_exponential_values_have_uniform_p_values() -> None:
         assert kstest(p, "uniform").pvalue > 0.001
 
 
-def test_bursts_of_others_explain_a_spell_and_single_late_steps_do_not() -> None:
+def test_burst_p_value_compares_with_the_bursts_of_others() -> None:
     rng = np.random.default_rng(8)
     assert burst_p_value(bursts(200, 11, 20.0, rng) > 2, 25) > 0.05
     assert burst_p_value(rng.random((200, 11)) < 0.05, 25) == 0.0

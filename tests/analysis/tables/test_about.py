@@ -1,4 +1,4 @@
-"""Runs with a name: kept, described, put away, deleted after a question and never by mistake."""
+"""Saved runs: named, described, archived, and deleted after a question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names(root: Path) -> list[str]:
     return sorted(wb.runs(root).table["run"]) if root.is_dir() else []
 
 
-def test_a_kept_run_comes_back_whole(trace: wb.Trace, tmp_path: Path) -> None:
+def test_keep_saves_a_complete_run(trace: wb.Trace, tmp_path: Path) -> None:
     folder = keep(trace, tmp_path, "First: a try!", "with a note", ["tree ", "", "x"])
     assert folder == tmp_path / "first-a-try"
     (row,) = wb.runs(tmp_path).table.to_dict("records")
@@ -34,23 +34,23 @@ def test_a_kept_run_comes_back_whole(trace: wb.Trace, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "!?/.."])
-def test_a_run_needs_a_name(trace: wb.Trace, tmp_path: Path, name: str) -> None:
+def test_keep_requires_a_name(trace: wb.Trace, tmp_path: Path, name: str) -> None:
     with pytest.raises(wb.SettingError, match="name = "):
         keep(trace, tmp_path, name)
     assert names(tmp_path) == []
 
 
-def test_letters_of_any_script_make_a_folders_name(trace: wb.Trace, tmp_path: Path) -> None:
+def test_keep_accepts_names_in_any_script(trace: wb.Trace, tmp_path: Path) -> None:
     found = [keep(trace, tmp_path, name).name for name in ("Größe 2", "木の数", "Δ" * 90)]
     assert found == ["grosse-2", "木の数", "δ" * 40]
     assert names(tmp_path) == sorted(found)
 
 
-def test_names_stay_below_the_folder(trace: wb.Trace, tmp_path: Path) -> None:
+def test_keep_writes_only_below_its_folder(trace: wb.Trace, tmp_path: Path) -> None:
     assert keep(trace, tmp_path / "runs", "../../etc/passwd").parent == tmp_path / "runs"
 
 
-def test_a_second_run_of_a_name_is_refused(trace: wb.Trace, tmp_path: Path) -> None:
+def test_keep_refuses_a_used_name(trace: wb.Trace, tmp_path: Path) -> None:
     keep(trace, tmp_path, "One")
     with pytest.raises(wb.SettingError, match="choose another"):
         keep(trace, tmp_path, "one")
@@ -64,7 +64,7 @@ WORDS = st.fixed_dictionaries(
 
 @given(changes=st.lists(WORDS, max_size=4))
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_said_is_read_back_and_what_is_not_given_stays(tmp_path: Path, changes: list[dict]) -> None:
+def test_describe_updates_only_the_given_fields(tmp_path: Path, changes: list[dict]) -> None:
     (tmp_path / ABOUT).unlink(missing_ok=True)
     expected = describe(tmp_path, name="One", when="2020-01-01T00:00:00")
     for change in changes:
@@ -77,7 +77,7 @@ def test_what_is_said_is_read_back_and_what_is_not_given_stays(tmp_path: Path, c
         expected = found
 
 
-def test_a_name_without_a_letter_is_refused_and_changes_nothing(trace: wb.Trace, tmp_path: Path) -> None:
+def test_describe_refuses_a_name_without_letters(trace: wb.Trace, tmp_path: Path) -> None:
     folder = keep(trace, tmp_path, "One")
     with pytest.raises(wb.SettingError, match="name = "):
         describe(folder, name="?", note="new")
@@ -86,14 +86,14 @@ def test_a_name_without_a_letter_is_refused_and_changes_nothing(trace: wb.Trace,
         describe(tmp_path / "gone", note="x")
 
 
-def test_deleting_removes_the_folder_and_nothing_else(trace: wb.Trace, tmp_path: Path) -> None:
+def test_delete_removes_only_the_folder_of_the_run(trace: wb.Trace, tmp_path: Path) -> None:
     folder = keep(trace, tmp_path, "One")
     keep(trace, tmp_path, "Two")
     delete(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["two"]
 
 
-def test_what_is_no_run_folder_is_never_deleted(trace: wb.Trace, tmp_path: Path) -> None:
+def test_delete_refuses_a_folder_that_is_not_a_run(trace: wb.Trace, tmp_path: Path) -> None:
     precious = tmp_path / "thesis"
     precious.mkdir()
     (precious / "chapter.tex").write_text("text")
@@ -103,9 +103,7 @@ def test_what_is_no_run_folder_is_never_deleted(trace: wb.Trace, tmp_path: Path)
     assert (precious / "chapter.tex").exists()
 
 
-def test_what_is_left_of_a_run_can_be_deleted_but_not_under_somebodys_hands(
-    trace: wb.Trace, tmp_path: Path
-) -> None:
+def test_delete_accepts_partial_runs_but_not_locked_ones(trace: wb.Trace, tmp_path: Path) -> None:
     folder = trace.save(tmp_path / "half")
     (folder / "run.json").unlink()
     lock = Lock(folder / ".lock")
@@ -117,7 +115,7 @@ def test_what_is_left_of_a_run_can_be_deleted_but_not_under_somebodys_hands(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_of_a_sweep_is_not_deleted(trace: wb.Trace, tmp_path: Path) -> None:
+def test_delete_refuses_a_run_of_a_sweep(trace: wb.Trace, tmp_path: Path) -> None:
     folder = trace.save(tmp_path / "job" / "trace")
     (tmp_path / "job" / "status.json").write_text(json.dumps({"state": "done"}))
     for each in (folder, folder.parent):

@@ -1,18 +1,20 @@
-"""What other programs read: MLflow's file store by its layout, RO-Crate by its rules."""
+"""What other programs read: MLflow and RO-Crate by their own readers."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-import yaml
 
 import workbench as wb
-from workbench.analysis.tables.about import keep
+from workbench.analysis.tables.about import describe, keep
 from workbench.analysis.tables.table import Runs
+from workbench.core.base.errors import MissingLayer
 
 
 @pytest.fixture(scope="module")
@@ -25,40 +27,86 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return wb.runs(root)
 
 
-def test_mlflows_layout(runs: Runs, tmp_path: Path) -> None:
-    store = runs.export(tmp_path / "mlruns", "mlflow")
-    assert yaml.safe_load((store / "0" / "meta.yaml").read_text())["experiment_id"] == "0"
-    homes = [path for path in (store / "0").iterdir() if path.is_dir()]
-    assert len(homes) == 3
-    assert all(re.fullmatch("[0-9a-f]{32}", home.name) for home in homes)
-    (home,) = (h for h in homes if (h / "tags" / "mlflow.runName").read_text() == "UMW")
-    meta = yaml.safe_load((home / "meta.yaml").read_text())
-    assert (meta["run_id"], meta["status"], meta["lifecycle_stage"]) == (home.name, 3, "active")
-    assert (home / "params" / "workers").read_text() == "4"
-    assert (home / "tags" / "tag y z").read_text() == "true"
-    trace = wb.Trace.load(runs.root / "umw") if runs.root else None
-    assert trace is not None
-    lines = [line.split() for line in (home / "metrics" / "rounds" / "loss").read_text().splitlines()]
-    assert [float(value) for _, value, _ in lines] == trace.columns["loss"].tolist()
-    assert [int(step) for _, _, step in lines] == [0, 1, 2, 3, 4]
+def mlflow_client(folder: Path) -> Any:
+    """MLflow's own client of an exported database."""
+    mlflow = pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    return mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder / 'mlflow.db'}")
 
 
-@pytest.mark.slow
-def test_mlflow_reads_it(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # newer ones keep it only for those who ask
-    store = runs.export(tmp_path / "mlruns", "mlflow")
-    client = mlflow.MlflowClient(tracking_uri=store.as_uri())
-    found = {run.info.run_name: run for run in client.search_runs(["0"])}
-    assert {"UMW", "SGD", "half"} <= set(found)
+def mlflow_runs(client: Any) -> dict[str, Any]:
+    """Runs by name, those put away as well."""
+    (experiment,) = (e for e in client.search_experiments() if e.name == "straggler-workbench")
+    return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id], run_view_type=3)}
+
+
+def test_export_mlflow_runs_have_settings_and_notes(runs: Runs, tmp_path: Path) -> None:
+    client = mlflow_client(runs.export(tmp_path / "mlruns", "mlflow"))
+    found = mlflow_runs(client)
+    assert set(found) == {"UMW", "SGD", "half"}
+    assert {name: run.info.status for name, run in found.items()} == {
+        "UMW": "FINISHED",
+        "SGD": "FINISHED",
+        "half": "KILLED",
+    }
     run, trace = found["SGD"], runs.where(scheme="SGD").traces()[0]
-    assert run.data.params["scheme"] == "SGD"
+    assert (run.data.params["scheme"], run.data.params["workers"]) == ("SGD", "4")
+    assert run.data.tags["tag y z"] == "true"
+    assert run.data.tags["mlflow.note.content"] == "a note"
     assert run.data.metrics["time"] == trace.columns["time"][-1]
-    history = client.get_metric_history(run.info.run_id, "rounds/loss")
-    assert [point.value for point in history] == trace.columns["loss"].tolist()
 
 
-def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Path) -> None:
+def test_export_mlflow_curves_have_every_point(runs: Runs, tmp_path: Path) -> None:
+    client = mlflow_client(runs.export(tmp_path / "mlruns", "mlflow"))
+    found = mlflow_runs(client)
+    for trace in runs.traces():
+        for name, column in trace.columns.items():
+            points = client.get_metric_history(found[trace.label].info.run_id, f"rounds/{name}")
+            points = sorted(points, key=lambda point: point.step)
+            assert [point.step for point in points] == list(range(5))
+            np.testing.assert_array_equal([point.value for point in points], column)
+
+
+def test_export_mlflow_of_long_curves_and_archived_runs(tmp_path: Path) -> None:
+    trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1203, problem_args={"samples": 20}))
+    folder = keep(trace, tmp_path / "runs", "long", "", [f"t{i}" for i in range(130)])
+    describe(folder, archived=True)
+    client = mlflow_client(wb.runs(tmp_path / "runs").export(tmp_path / "mlruns", "mlflow"))
+    (run,) = mlflow_runs(client).values()
+    assert run.info.lifecycle_stage == "deleted"
+    assert sum(name.startswith("tag t") for name in run.data.tags) == 130
+    points = client.get_metric_history(run.info.run_id, "rounds/loss")
+    assert [p.value for p in sorted(points, key=lambda p: p.step)] == trace.columns["loss"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("form", "package", "extra"), [("mlflow", "mlflow", "mlflow"), ("ro-crate", "rocrate", "metadata")]
+)
+def test_export_names_a_missing_extra(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, package: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith((package, "workbench.analysis.tables."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(
+        MissingLayer, match=rf"needs {package}.* pip install 'straggler-workbench\[{extra}\]'"
+    ):
+        runs.export(tmp_path / "out", form)
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_crate_is_read_by_rocrate(runs: Runs, tmp_path: Path) -> None:
+    reader = pytest.importorskip("rocrate.rocrate", reason="the extra metadata is not installed")
+    crate = reader.ROCrate(runs.export(tmp_path / "crate", "ro-crate"))
+    made = crate.get_by_type("CreateAction")
+    assert sorted(run["name"] for run in crate.root_dataset["hasPart"] if run.type == "Dataset") == [
+        "SGD",
+        "UMW",
+    ]
+    assert {action["object"]["name"] for action in made} == {"spec.json"}
+    assert {pair["value"] for pair in crate.get_by_type("PropertyValue") if pair["name"] == "rounds"} == {5}
+
+
+def test_export_crate_lists_exactly_its_files(runs: Runs, tmp_path: Path) -> None:
     folder = runs.export(tmp_path / "crate", "ro-crate")
     crate = json.loads((folder / "ro-crate-metadata.json").read_text())
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
@@ -82,7 +130,7 @@ def test_a_crate_says_what_lies_in_it_and_nothing_else(runs: Runs, tmp_path: Pat
     assert [t.label for t in wb.runs(folder).traces()] == ["SGD", "UMW"]
 
 
-def test_what_is_there_is_not_written_over(runs: Runs, tmp_path: Path) -> None:
+def test_export_overwrites_nothing(runs: Runs, tmp_path: Path) -> None:
     for form in ("mlflow", "ro-crate"):
         with pytest.raises(wb.SettingError, match="exists already"):
             runs.export(tmp_path, form)
@@ -107,7 +155,7 @@ def odd(root: Path, tmp_path: Path) -> Runs:
 
 
 @pytest.mark.parametrize("form", ["mlflow", "ro-crate", "csv", "parquet"])
-def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp_path: Path) -> None:
+def test_export_writes_only_inside_the_target(form: str, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     runs = odd(tmp_path / "runs", tmp_path)
     before = set(tmp_path.rglob("*"))
@@ -116,13 +164,14 @@ def test_nothing_is_written_outside_the_target_whatever_names_are(form: str, tmp
     assert outside == before
     assert not Path("/x/y").exists()
     if form == "mlflow":
-        (home,) = (path for path in (target / "0").iterdir() if path.is_dir())
-        kept = [path for path in (home / "metrics" / "rounds").iterdir() if path.read_text().count("\n") == 3]
-        assert len(kept) >= len(NAMES) + 1 + 3
-        assert all(len(path.name.encode()) <= 250 for path in home.rglob("*"))
+        client = mlflow_client(target)
+        (run,) = mlflow_runs(client).values()
+        curves = [name for name in run.data.metrics if name.startswith("rounds/")]
+        assert len(curves) >= len(NAMES) + 1 + 3
+        assert all(len(client.get_metric_history(run.info.run_id, name)) == 3 for name in curves)
 
 
-def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path: Path) -> None:
+def test_export_columns_of_user_files_do_not_replace_built_in_ones(tmp_path: Path) -> None:
     trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3))
     for name in ("state", "folder", "run", "workers", "note"):
         trace.columns[name] = trace.columns["loss"]
@@ -132,7 +181,7 @@ def test_columns_of_a_file_cannot_stand_for_what_the_table_says_itself(tmp_path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes")
-def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
+def test_export_crate_skips_links_and_pipes(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("secret of mine")
@@ -155,7 +204,7 @@ def test_a_crate_follows_no_links_and_takes_no_pipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links")
-def test_a_run_whose_own_file_is_a_link_is_refused_by_the_crate(tmp_path: Path) -> None:
+def test_export_crate_refuses_a_run_whose_own_file_is_a_link(tmp_path: Path) -> None:
     folder = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=3)).save(tmp_path / "runs" / "run")
     (folder / "model.npy").rename(tmp_path / "model.npy")
     (folder / "model.npy").symlink_to(tmp_path / "model.npy")

@@ -1,4 +1,4 @@
-"""Which settings decide: shares of variance that are known in advance."""
+"""Importance of settings: shares of variance that are known in advance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(count: int, seed: int, weights: tuple[float, ...]) -> Runs:
 
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.tuples(st.floats(0.2, 5), st.floats(0.2, 5)))
-def test_a_sum_of_independent_settings_is_shared_by_their_variances(
+def test_importance_of_independent_settings_is_their_variance(
     seed: int, weights: tuple[float, float]
 ) -> None:
     found = importance(table(2000, seed, weights)).set_index("setting")["share"]
@@ -35,14 +35,14 @@ def test_a_sum_of_independent_settings_is_shared_by_their_variances(
     assert "seed" not in found
 
 
-def test_chance_is_taken_off_where_groups_are_small() -> None:
+def test_importance_is_corrected_for_small_groups() -> None:
     shares = [
         importance(table(30, seed, (0.0,))).set_index("setting")["share"]["delays.s0"] for seed in range(20)
     ]
     assert np.mean(shares) < 0.15  # the plain ratio of ten groups of three is 9 / 29
 
 
-def test_too_few_runs_and_other_columns_are_refused() -> None:
+def test_importance_refuses_too_few_runs() -> None:
     with pytest.raises(SettingError, match=r"of = 'time': 2 runs have it, and three are needed"):
         importance(table(2, 0, (1.0,)))
     with pytest.raises(SettingError, match=r"of = 'delays.none': is no column of numbers"):

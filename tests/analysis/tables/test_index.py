@@ -1,4 +1,4 @@
-"""The index is a cache: with it, without it, damaged or old, the table is what the folders say."""
+"""The index of runs is a cache: with it, without it, damaged or old, the table equals the folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables import index, rows
 from workbench.analysis.tables.about import describe
 from workbench.analysis.tables.index import file_of
@@ -43,12 +43,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def fresh(root: Path) -> pd.DataFrame:
-    """The table as somebody sees it who has no index."""
+    """Return the table as read without an index."""
     file_of().unlink(missing_ok=True)
     return wb.runs(root).table
 
 
-def test_what_was_read_is_not_read_again(root: Path, reads: list[str]) -> None:
+def test_index_avoids_repeated_reading(root: Path, reads: list[str]) -> None:
     first = wb.runs(root).table
     assert reads == ["a", "b", "c"]
     pd.testing.assert_frame_equal(wb.runs(root).table, first)
@@ -78,9 +78,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", list(CHANGES))
-def test_only_what_changed_is_read_and_the_table_is_that_of_the_folders(
-    root: Path, reads: list[str], what: str
-) -> None:
+def test_index_reads_only_changed_runs(root: Path, reads: list[str], what: str) -> None:
     wb.runs(root)
     change, expected = CHANGES[what]
     change(root)
@@ -90,7 +88,7 @@ def test_only_what_changed_is_read_and_the_table_is_that_of_the_folders(
     pd.testing.assert_frame_equal(found, fresh(root))
 
 
-def test_damaged_and_unfinished_runs_are_read_every_time(root: Path, reads: list[str]) -> None:
+def test_index_reads_damaged_and_unfinished_runs_again(root: Path, reads: list[str]) -> None:
     (root / "a" / "rounds.parquet").write_text("PAR1")
     for _ in range(2):
         reads.clear()
@@ -98,9 +96,7 @@ def test_damaged_and_unfinished_runs_are_read_every_time(root: Path, reads: list
         assert "a" in reads
 
 
-def test_other_targets_are_other_columns_of_the_same_rows(
-    root: Path, trace: wb.Trace, reads: list[str]
-) -> None:
+def test_index_keeps_rows_for_other_targets(root: Path, trace: wb.Trace, reads: list[str]) -> None:
     losses = trace.columns["loss"]
     for target in (float(losses[1]), float(losses[3]), float(losses[1])):
         for _ in range(2):
@@ -109,7 +105,7 @@ def test_other_targets_are_other_columns_of_the_same_rows(
     assert reads == ["a", "b", "c"]  # settings and results do not depend on it
 
 
-def test_rounds_that_could_not_be_read_are_said_and_tried_again(
+def test_index_retries_rounds_that_could_not_be_read(
     root: Path, trace: wb.Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wb.runs(root)
@@ -127,7 +123,7 @@ def test_rounds_that_could_not_be_read_are_said_and_tried_again(
     assert again["error"].tolist() == [""] * 3
 
 
-def test_what_was_read_is_known_in_folders_above_and_below(root: Path, reads: list[str]) -> None:
+def test_index_is_shared_by_nested_folders(root: Path, reads: list[str]) -> None:
     wb.runs(root)
     reads.clear()
     assert wb.runs(root.parent).table["run"].tolist() == ["runs/a", "runs/b", "runs/c"]
@@ -135,7 +131,7 @@ def test_what_was_read_is_known_in_folders_above_and_below(root: Path, reads: li
     assert reads == []
 
 
-def test_who_reads_no_further_has_not_read_in_vain(root: Path, reads: list[str]) -> None:
+def test_index_keeps_rows_of_an_interrupted_read(root: Path, reads: list[str]) -> None:
     found = index.rows(root)
     next(found)
     found.close()  # type: ignore[attr-defined]
@@ -143,8 +139,10 @@ def test_who_reads_no_further_has_not_read_in_vain(root: Path, reads: list[str])
     assert reads == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("damage", few("damage", 2, ["text", "no table", "odd rows", "locked", "a folder"]))
-def test_a_damaged_index_costs_time_and_nothing_else(root: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", sampled_cases("damage", 2, ["text", "no table", "odd rows", "locked", "a folder"])
+)
+def test_index_is_rebuilt_if_damaged(root: Path, damage: str) -> None:
     before, file = wb.runs(root).table, file_of()
     assert file.is_file()
     base = sqlite3.connect(file)

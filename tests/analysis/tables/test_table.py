@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -12,19 +13,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.few import few
+from tests.support.foreign_folders import forged
+from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.tables.about import delete
+from workbench.analysis.tables.exports import export
+from workbench.analysis.tables.importance import importance
 from workbench.analysis.tables.rows import settings_of
 from workbench.analysis.tables.status import Status
 from workbench.analysis.tables.table import Runs
+from workbench.cli.main import cli
 from workbench.core.base.intervals import band
 from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError
+from workbench.lab.figures.speedups import speedups
 
 CASES = [
     {"scheme": "UMW"},
@@ -53,7 +61,7 @@ def runs(folder: Path) -> Runs:
     return wb.runs(folder)
 
 
-def test_results_are_the_traces_own(runs: Runs, traces: list[wb.Trace]) -> None:
+def test_runs_results_equal_the_traces(runs: Runs, traces: list[wb.Trace]) -> None:
     assert list(runs.table["run"]) == [f"some/{i}" for i in range(9)]
     for row, trace in zip(runs.table.to_dict("records"), traces, strict=True):
         rounds = trace.rounds
@@ -76,13 +84,13 @@ def test_every_setting_has_a_column_with_its_own_type(runs: Runs) -> None:
     assert runs.table["delays.kind"].unique().tolist() == ["shifted_exponential"]
 
 
-def test_only_what_a_user_varied_differs(runs: Runs) -> None:
+def test_runs_varied_columns_are_the_users(runs: Runs) -> None:
     assert runs.differing == ["scheme", "seed", "scheme_args.stragglers"]
     assert "scheme_args.code" not in runs.short()
     assert runs.where(scheme="UMW").differing == ["seed"]
 
 
-def test_where(runs: Runs) -> None:
+def test_runs_where_filters_rows(runs: Runs) -> None:
     assert len(runs.where(scheme="GC")) == 6
     assert len(runs.where({"scheme_args.stragglers": [1, 2]}, seed=0)) == 2
     assert len(runs.where(seed=lambda seed: seed > 0)) == 6
@@ -118,7 +126,7 @@ def test_means_and_bands_over_seeds(runs: Runs) -> None:
         runs.mean("scheme")
 
 
-def test_time_to_a_target_and_never(folder: Path, traces: list[wb.Trace]) -> None:
+def test_runs_time_to_target(folder: Path, traces: list[wb.Trace]) -> None:
     target = float(np.median([trace.columns["loss"][2] for trace in traces]))
     table = wb.runs(folder, target=target).table
     expected = [trace.time_to(target) for trace in traces]
@@ -141,7 +149,7 @@ def test_export_and_traces(runs: Runs, traces: list[wb.Trace], tmp_path: Path) -
     assert "UMW" in runs._repr_html_()
 
 
-def test_what_is_not_done_has_a_state_and_no_results(tmp_path: Path, traces: list[wb.Trace]) -> None:
+def test_runs_table_lists_unfinished_runs_without_results(tmp_path: Path, traces: list[wb.Trace]) -> None:
     spec = wb.Experiment(rounds=7).model_dump(mode="json")
     for state in ("failed", "interrupted", "running"):
         (tmp_path / state).mkdir()
@@ -175,8 +183,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize(("sums", "name"), few("odd files", 3, product([True, False], ODD)))
-def test_one_odd_file_takes_nothing_from_the_others(
+@pytest.mark.parametrize(("sums", "name"), sampled_cases("odd files", 3, product([True, False], ODD)))
+def test_runs_table_with_one_unreadable_file(
     tmp_path: Path, traces: list[wb.Trace], name: str, sums: bool
 ) -> None:
     for label in ("a", "z"):
@@ -185,7 +193,7 @@ def test_one_odd_file_takes_nothing_from_the_others(
         folder = traces[1].save(tmp_path / f"odd{i}")
         (folder / name).write_text(text)
         if not sums:
-            (folder / "SHA256SUMS").unlink()
+            forged(folder)
     (tmp_path / "sweep.json").write_text('{"runs": [["a"], 3, {"x": 1}, "z"]}')
     runs = wb.runs(tmp_path, target=0.1)
     table = runs.table.set_index("run")
@@ -232,7 +240,7 @@ def rows(table: pd.DataFrame, names: list[str], columns: list[str]) -> list[dict
 
 @given(cuts=CUTS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_done_to_a_folder_it_has_a_row_and_the_others_are_as_they_were(
+def test_runs_table_has_a_row_for_any_damaged_folder(
     folder: Path, traces: list[wb.Trace], tmp_path: Path, cuts: dict[str, Any]
 ) -> None:
     shutil.rmtree(tmp_path / "b", ignore_errors=True)
@@ -245,13 +253,13 @@ def test_whatever_is_done_to_a_folder_it_has_a_row_and_the_others_are_as_they_we
     table = wb.runs(tmp_path, target=0.5).table
     assert rows(table, ["a", "c"], list(before)) == rows(before, ["a", "c"], list(before))
     files = [name for name in FILES[:5] if (tmp_path / "b" / name).is_file()]
-    # Less than two is no run's folder any more.
+    # With fewer than two files it is not a run folder.
     assert table["run"].tolist() == (["a", "b", "c"] if len(files) > 1 else ["a", "c"])
     for row in table[table["run"] == "b"].to_dict("records"):
         assert row["state"] == "done" or (row["state"], bool(row["error"])) == ("damaged", True)
 
 
-def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: list[wb.Trace]) -> None:
+def test_runs_table_has_a_row_for_a_folder_in_place_of_a_file(tmp_path: Path, traces: list[wb.Trace]) -> None:
     traces[0].save(tmp_path / "a")
     for name in ("rounds.parquet", "SHA256SUMS"):
         folder = traces[1].save(tmp_path / f"odd-{name}")
@@ -259,15 +267,13 @@ def test_a_folder_in_the_place_of_a_file_is_a_row_too(tmp_path: Path, traces: li
         (folder / name).mkdir()
     pipe = traces[1].save(tmp_path / "pipe") / "rounds.parquet"
     pipe.unlink()
-    os.mkfifo(pipe)  # whoever reads it waits for ever
+    os.mkfifo(pipe)  # a reader of it waits for ever
     table = wb.runs(tmp_path).table.set_index("run")
     assert table["state"].tolist() == ["done", "damaged", "damaged", "damaged"]
     assert "rounds.parquet is missing" in table["error"]["pipe"]
 
 
-def test_a_link_to_a_run_is_a_row_and_no_other_link_is_followed(
-    tmp_path: Path, traces: list[wb.Trace]
-) -> None:
+def test_runs_table_follows_links_to_runs_only(tmp_path: Path, traces: list[wb.Trace]) -> None:
     traces[0].save(tmp_path / "elsewhere" / "deep" / "a")
     traces[1].save(tmp_path / "here" / "b")
     for name, place in (
@@ -288,9 +294,7 @@ def test_a_link_to_a_run_is_a_row_and_no_other_link_is_followed(
     assert (tmp_path / "elsewhere" / "deep" / "a" / "spec.json").exists()
 
 
-def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(
-    tmp_path: Path, traces: list[wb.Trace]
-) -> None:
+def test_runs_table_has_one_row_for_a_partial_run_folder(tmp_path: Path, traces: list[wb.Trace]) -> None:
     half = traces[0].save(tmp_path / "half")
     (half / "run.json").unlink()
     traces[1].save(half / "below")
@@ -301,7 +305,7 @@ def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(
     begun.mkdir()
     traces[2].experiment.write(begun / "spec.json")
     (begun / "task.json").write_text("{}")
-    traces[0].experiment.write(tmp_path / "spec.json")  # what somebody means to run is no run
+    traces[0].experiment.write(tmp_path / "spec.json")  # an experiment file without a run
     (tmp_path / "mlruns" / "0").mkdir(parents=True)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: another program's")
     table = wb.runs(tmp_path).table.set_index("run")
@@ -321,7 +325,7 @@ def test_half_a_runs_folder_is_one_row_and_what_lies_below_is_not_lost(
     lock.release()
 
 
-def test_a_folder_that_cannot_be_read_is_a_row(
+def test_runs_table_has_a_row_for_an_unreadable_folder(
     tmp_path: Path, traces: list[wb.Trace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traces[0].save(tmp_path / "good")
@@ -339,7 +343,7 @@ def test_a_folder_that_cannot_be_read_is_a_row(
     assert "Permission denied" in table.loc["locked", "error"]
 
 
-def test_derived_columns(runs: Runs, traces: list[wb.Trace]) -> None:
+def test_runs_table_derived_columns(runs: Runs, traces: list[wb.Trace]) -> None:
     for row, trace in zip(runs.table.to_dict("records"), traces, strict=True):
         late = trace.experiment.scheme_args.get("stragglers", 0)
         assert (row["straggler_fraction"] == late / 4) if late else np.isnan(row["straggler_fraction"])
@@ -348,7 +352,7 @@ def test_derived_columns(runs: Runs, traces: list[wb.Trace]) -> None:
     assert not {"load", "straggler_fraction"} & set(runs.settings)
 
 
-def test_a_diff_names_all_that_differs_and_nothing_else(runs: Runs) -> None:
+def test_runs_diff_names_all_differences(runs: Runs) -> None:
     found = runs.diff("some/0", "some/4")
     assert {"scheme", "seed", "scheme_args.stragglers", "time"} <= set(found.index)
     for name in [*runs.settings, "time", "loss", "stale"]:
@@ -361,7 +365,7 @@ def test_a_diff_names_all_that_differs_and_nothing_else(runs: Runs) -> None:
         runs.diff("some/99", 0)
 
 
-def test_a_notebook_gets_the_widget_and_a_table_that_stays(runs: Runs) -> None:
+def test_runs_table_in_a_notebook_is_a_widget_with_a_static_table(runs: Runs) -> None:
     bundle = runs._repr_mimebundle_()
     assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= set(bundle)
     assert "UMW" in bundle["text/html"]
@@ -370,7 +374,7 @@ def test_a_notebook_gets_the_widget_and_a_table_that_stays(runs: Runs) -> None:
     assert len(repr(many).splitlines()) < 70
 
 
-def test_folders_without_runs(tmp_path: Path) -> None:
+def test_runs_refuses_folders_without_runs(tmp_path: Path) -> None:
     assert len(wb.runs(tmp_path)) == 0
     assert "no runs" in repr(wb.runs(tmp_path))
     (tmp_path / "other.json").write_text(json.dumps({}))
@@ -380,7 +384,7 @@ def test_folders_without_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [2**60 + 1, 2**63 + 5])
-def test_whole_numbers_keep_all_digits_beside_a_damaged_run(tmp_path: Path, seed: int) -> None:
+def test_runs_table_keeps_all_digits_of_whole_numbers(tmp_path: Path, seed: int) -> None:
     e = wb.Experiment(scheme="UMW", workers=2, rounds=2, problem="unit", seed=seed)
     wb.run(e).save(tmp_path / "a")
     wb.run(e.replace(seed=3, delays={"kind": "shifted_exponential", "rate": 1e19})).save(tmp_path / "b")
@@ -390,3 +394,51 @@ def test_whole_numbers_keep_all_digits_beside_a_damaged_run(tmp_path: Path, seed
     assert found["seed"].tolist()[:2] == [seed, 3]
     assert found["seed"].isna().tolist() == [False, False, True]
     assert found["delays.rate"].tolist()[:2] == [2e4, 1e19]
+
+
+def cells(page: str) -> list[list[str]]:
+    """Texts of a page's table, row by row, with those of its head."""
+    rows = re.findall(r"<tr.*?>(.*?)</tr>", page, re.DOTALL)
+    return [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+
+
+def test_no_exit_of_the_table_has_a_column_for_the_numbers_of_rows(tmp_path: Path) -> None:
+    for seed in range(4):
+        e = wb.Experiment(scheme=("UMW", "GC")[seed % 2], rounds=4, seed=seed // 2)
+        wb.run(e).save(tmp_path / "runs" / f"{seed}")
+    runs = wb.runs(tmp_path / "runs")
+    some = runs.where(scheme="GC")
+    shown = [
+        runs.mean("time", by=["scheme"]),
+        runs.mean(),
+        importance(runs),
+        some.table,
+        some.done,
+        runs.short(),
+    ]
+    shown += [runs.done.sort_values("time").tail(2), speedups(runs.traces(), 0.7)]
+    for frame in shown:
+        head, *rows = cells(frame._repr_html_())
+        names = head if "..." in head else list(frame)
+        assert head == names
+        assert len(rows) == len(frame)
+        assert all(len(row) == len(head) for row in rows)
+        assert repr(frame).split()[0] == frame.columns[0]
+    head, *rows = cells(runs._repr_html_())
+    assert (head, len(rows)) == (list(runs.short()), 4)
+    assert repr(runs).split()[0] == "run"
+    for table in (some.table, runs.mean()):
+        csv = export(table, tmp_path / "t.csv")
+        assert csv.read_text().splitlines()[0].split(",") == list(table)
+        assert pq.read_schema(export(table, tmp_path / "t.parquet")).names == list(table)
+    for words in ([], ["--by", "scheme"], ["--of", "time"]):
+        found = CliRunner().invoke(cli, ["runs", str(tmp_path / "runs"), *words])
+        assert found.output.split()[0] in ("run", "scheme"), found.output
+
+
+def test_names_of_rows_are_shown_where_there_are_any(tmp_path: Path) -> None:
+    for seed in range(2):
+        wb.run(wb.Experiment(rounds=4, seed=seed)).save(tmp_path / f"{seed}")
+    runs = wb.runs(tmp_path)
+    assert "seed" in str(runs.diff(0, 1)).split()
+    assert {"count", "mean", "max"} <= set(str(runs.table.describe()).split())

@@ -1,4 +1,4 @@
-"""Functions that say which argument is not of its kind, and hide no fault of their own."""
+"""Checked functions: they name the argument of a wrong type, and keep their own errors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def longest(
         ((["a"], None, "up"), "side = 'up': is of the wrong kind; give 'l' or 'r'"),
     ],
 )
-def test_the_argument_is_named_with_what_would_work(args: tuple[Any, ...], says: str) -> None:
+def test_checked_function_names_the_wrong_argument(args: tuple[Any, ...], says: str) -> None:
     with pytest.raises(SettingError) as caught:
         longest(*args)
     assert str(caught.value).startswith(says)
 
 
-def test_its_own_faults_and_missing_arguments_stay_what_they_are() -> None:
+def test_checked_function_keeps_other_errors() -> None:
     assert longest(["a", "bc"]) == longest({"x": "ab"}) == 2
     assert longest({"a", "bc"}) == 2  # type: ignore[arg-type]  # of another kind, but it works
     with pytest.raises(KeyError, match="fault"):
@@ -49,3 +49,12 @@ def test_its_own_faults_and_missing_arguments_stay_what_they_are() -> None:
     with pytest.raises(TypeError, match="missing 1 required"):
         longest()  # type: ignore[call-arg]
     assert (longest.__name__, longest.__doc__) == ("longest", "Length.")
+
+
+def test_a_fault_is_not_hidden_by_an_argument_of_any_kind() -> None:
+    @kinds_checked
+    def first(value: Any, settings: Mapping[str, Any]) -> Any:
+        return settings[value]
+
+    with pytest.raises(KeyError, match="x"):
+        first("x", {"a": 1})

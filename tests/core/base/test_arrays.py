@@ -1,4 +1,4 @@
-"""Arrays as bytes and back."""
+"""Conversion of arrays to bytes and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ held = st.dictionaries(
 
 
 @given(held)
-def test_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray[Any, Any]]) -> None:
+def test_to_bytes_and_from_bytes_round_trip(arrays: dict[str, np.ndarray[Any, Any]]) -> None:
     for whole in (joined(arrays), to_bytes(arrays)):
         found = from_bytes(whole)
         assert found.keys() == arrays.keys()
@@ -34,7 +34,7 @@ def test_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray[Any, Any]]) 
 
 
 @given(st.data())
-def test_what_was_damaged_on_the_way_is_not_taken(data: st.DataObject) -> None:
+def test_from_bytes_refuses_damaged_data(data: st.DataObject) -> None:
     whole = joined({"rank": 3, "times": np.arange(9.0), "reason": ["too late"]})
     place = data.draw(st.integers(0, len(whole) - 1))
     torn = whole[:place] + bytes([whole[place] ^ data.draw(st.integers(1, 255))]) + whole[place + 1 :]

@@ -1,4 +1,4 @@
-"""A bar that nobody wants costs nothing; one that is wanted counts up and says what is going on, in notebooks too."""
+"""Progress bars: no cost if not wanted; otherwise they count and show the current step, in notebooks too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from workbench.core.base.bar import Bar
 
 
-def test_a_bar_that_is_not_wanted_does_not_even_load_one() -> None:
+def test_bar_that_is_not_wanted_imports_no_library() -> None:
     code = (
         "import sys\nfrom workbench.core.base.bar import Bar\n"
         "with Bar('x', 'y', 3, False) as bar:\n    bar.update(1), bar.note('z')\nprint('tqdm' in sys.modules)"
@@ -19,7 +19,7 @@ def test_a_bar_that_is_not_wanted_does_not_even_load_one() -> None:
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
-def test_one_that_is_wanted_counts() -> None:
+def test_bar_counts() -> None:
     with Bar("x", "y", 3, True) as bar:
         bar.update(2)
         bar.note("under way")
@@ -39,7 +39,7 @@ class Output:
 
 
 @pytest.mark.parametrize("leave", [True, False])
-def test_in_a_notebook_one_output_of_plain_text_is_replaced(
+def test_bar_in_a_notebook_replaces_one_plain_text_output(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], leave: bool
 ) -> None:
     outputs: list[Output] = []
@@ -64,12 +64,12 @@ def test_in_a_notebook_one_output_of_plain_text_is_replaced(
     assert capfd.readouterr().err == ""
 
 
-def test_nobody_sees_a_bar_in_a_file() -> None:
+def test_bar_is_not_written_to_a_file() -> None:
     with Bar("x", "y", 3, None) as bar:
         assert bar.bar is None
 
 
-def test_what_is_over_within_a_second_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_is_not_shown_within_a_second(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("x", "y", 15, True) as bar:
         bar.update(8)
         bar.note("round 8 of 15")
@@ -77,7 +77,7 @@ def test_what_is_over_within_a_second_shows_nothing(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == ""
 
 
-def test_what_was_shown_ends_with_all_that_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_ends_at_the_total(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("x", "y", 15, True) as bar:
         bar.bar.start_t -= 2  # longer ago than a bar waits
         bar.note("round 8 of 15")

@@ -1,4 +1,4 @@
-"""One thread where many would wait for one another."""
+"""The limit of BLAS threads to one where threads would wait for each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def threads() -> list[int]:
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_every_library_takes_one_thread_meanwhile() -> None:
+def test_one_thread_limits_every_library() -> None:
     with threadpoolctl.threadpool_limits(2):
         before = threads()
         with one_thread():
@@ -22,7 +22,7 @@ def test_every_library_takes_one_thread_meanwhile() -> None:
         assert threads() == before
 
 
-def test_few_numbers_are_let_alone() -> None:
+def test_one_thread_ignores_small_arrays() -> None:
     with threadpoolctl.threadpool_limits(2):
         before = threads()
         with one_thread(ALONE):

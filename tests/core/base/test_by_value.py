@@ -1,4 +1,4 @@
-"""Classes of a cell or a loose file by value, in another process; what cannot go is named."""
+"""Classes of a cell or a loose file, sent by value to another process; errors name what cannot be sent."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.base.test_user_code import FILE, module_of
+from tests.support.user_modules import FILE, module_of
 from workbench.core.base import by_value
 from workbench.core.base.by_value import received, sent
 from workbench.core.base.settings import SettingError
 
 
-def test_a_file_by_value_in_another_process(tmp_path: Path) -> None:
+def test_sent_file_is_received_in_another_process(tmp_path: Path) -> None:
     half = module_of(tmp_path / "mine.py").Half
     (tmp_path / "mine.py").unlink()  # nothing is left that could be imported
     program = (
@@ -27,14 +27,14 @@ def test_a_file_by_value_in_another_process(tmp_path: Path) -> None:
     assert told.stdout.split() == ["9", "Half"], told.stderr
 
 
-def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
+def test_sent_names_what_cannot_be_sent(tmp_path: Path) -> None:
     text = FILE.replace("LATE = 3", "import threading\nLOCK = threading.Lock()\nLATE = 3")
     text = text.replace("return max(", "LOCK.acquire(); return max(")
     with pytest.raises(SettingError, match=r"Half: cannot be sent .* variable 'LOCK' of waits holds a lock"):
         sent([module_of(tmp_path / "locked.py", text).Half])
 
 
-def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_names_what_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_value, "MOST", 2**20)
     text = FILE.replace("LATE = 3", "LATE = np.ones(300_000)").replace(
         "workers - LATE", "workers - len(LATE)"
@@ -43,7 +43,7 @@ def test_what_is_too_large_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         sent([module_of(tmp_path / "large.py", text).Half])
 
 
-def test_what_is_sent_comes_back_here_too(tmp_path: Path) -> None:
+def test_sent_and_received_in_the_same_process(tmp_path: Path) -> None:
     half = module_of(tmp_path / "mine.py").Half
     (again,) = received(sent([half]))
     assert again is not half or again.__name__ == "Half"

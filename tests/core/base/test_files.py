@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all."""
+"""Atomic writes of files and folders, and private folders."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ def interrupted(_: object, error: type[BaseException]) -> None:
 
 
 @given(content=st.binary(max_size=2000))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_atomic_write_is_read_back(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("write") / "file"
     with atomic_write(path) as file:
         file.write(content)
@@ -36,13 +36,13 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, conte
     assert sha256(path) == hashlib.sha256(content).hexdigest()
 
 
-def test_text_is_utf8(tmp_path: Path) -> None:
+def test_atomic_write_encodes_as_utf8(tmp_path: Path) -> None:
     with atomic_write(tmp_path / "text", "w") as file:
         file.write("α\n")
     assert (tmp_path / "text").read_bytes() == b"\xce\xb1\n"
 
 
-def test_nothing_shows_before_the_end(tmp_path: Path) -> None:
+def test_atomic_write_shows_nothing_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     with atomic_write(path, "w") as file:
@@ -54,7 +54,7 @@ def test_nothing_shows_before_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_failure_leaves_the_old_file_and_no_rubbish(tmp_path: Path, error: type[BaseException]) -> None:
+def test_atomic_write_failure_keeps_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     with pytest.raises(error), atomic_write(path) as file:
@@ -64,13 +64,13 @@ def test_failure_leaves_the_old_file_and_no_rubbish(tmp_path: Path, error: type[
 
 
 @pytest.mark.parametrize("mode", ["a", "r", "r+b", "x"])
-def test_only_whole_files_are_written(tmp_path: Path, mode: str) -> None:
+def test_atomic_write_makes_only_complete_files(tmp_path: Path, mode: str) -> None:
     with pytest.raises(ValueError, match=r"mode: .* use 'wb' or 'w'"), atomic_write(tmp_path / "file", mode):
         pass
     assert names(tmp_path) == []
 
 
-def test_a_file_gets_the_usual_permissions(tmp_path: Path) -> None:
+def test_atomic_write_uses_the_umask(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     with atomic_write(tmp_path / "atomic"):
         pass
@@ -78,7 +78,7 @@ def test_a_file_gets_the_usual_permissions(tmp_path: Path) -> None:
     assert len(modes) == 1
 
 
-def test_a_folder_gets_its_name_at_the_end(tmp_path: Path) -> None:
+def test_atomic_folder_is_renamed_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with atomic_folder(path) as temporary:
         (temporary / "deep").mkdir()
@@ -90,13 +90,13 @@ def test_a_folder_gets_its_name_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_failed_folder_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+def test_atomic_folder_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     with pytest.raises(error), atomic_folder(tmp_path / "folder") as temporary:
         interrupted((temporary / "file").touch(), error)
     assert names(tmp_path) == []
 
 
-def test_the_first_folder_stays(tmp_path: Path) -> None:
+def test_atomic_folder_keeps_the_first_folder(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with atomic_folder(path) as slow:
         (slow / "slow").touch()
@@ -106,7 +106,7 @@ def test_the_first_folder_stays(tmp_path: Path) -> None:
     assert names(tmp_path) == ["folder"]
 
 
-def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
+def test_atomic_folder_refuses_a_file_in_its_place(tmp_path: Path) -> None:
     path = tmp_path / "taken"
     path.write_text("mine")
     with pytest.raises(OSError, match="taken"), atomic_folder(path):
@@ -115,7 +115,7 @@ def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
     assert names(tmp_path) == ["taken"]
 
 
-def test_of_many_writers_one_wins(tmp_path: Path) -> None:
+def test_atomic_folder_with_concurrent_writers(tmp_path: Path) -> None:
     together = Barrier(4)
 
     def fill(path: Path, mark: int) -> None:
@@ -132,8 +132,8 @@ def test_of_many_writers_one_wins(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 20
 
 
-def test_caches_are_for_this_user_alone_those_of_older_versions_too(tmp_path: Path) -> None:
-    """Data and run folders: `user_cache_path` looks at XDG_CACHE_HOME, so in a process of its own."""
+def test_cache_is_private_also_if_an_older_version_made_it(tmp_path: Path) -> None:
+    """Check data and run folders. `user_cache_path` reads XDG_CACHE_HOME, so the test runs in a separate process."""
     for name in ("straggler-workbench/runs", "workbench/data"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(0o755)
@@ -154,7 +154,7 @@ def test_caches_are_for_this_user_alone_those_of_older_versions_too(tmp_path: Pa
     assert [stat.S_IMODE(place.stat().st_mode) for place in places] == [0o700] * 3
 
 
-def test_a_cache_that_the_user_shares_stays_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_with_shared_permissions_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "data").mkdir()
     (tmp_path / "data").chmod(0o775)
@@ -169,7 +169,7 @@ root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="anoth
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
-def test_private_folders_and_those_above_are_private_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+def test_private_folder_and_its_parents_are_0700(umask: int, tmp_path: Path) -> None:
     before = os.umask(umask)
     try:
         private_folder(tmp_path / "cache" / "straggler-workbench" / "compiled")
@@ -181,7 +181,7 @@ def test_private_folders_and_those_above_are_private_whatever_the_umask(umask: i
 
 @root
 @pytest.mark.parametrize("how", ["folder", "link", "link to another's"])
-def test_another_users_folder_is_refused(how: str, tmp_path: Path) -> None:
+def test_private_folder_refuses_another_users_folder(how: str, tmp_path: Path) -> None:
     path, other = tmp_path / "compiled", tmp_path / "other"
     (path if how == "folder" else other).mkdir(mode=0o777)
     if how == "folder":
@@ -194,7 +194,7 @@ def test_another_users_folder_is_refused(how: str, tmp_path: Path) -> None:
 
 
 @root
-def test_a_folder_that_anybody_may_replace_is_refused(tmp_path: Path) -> None:
+def test_private_folder_refuses_a_replaceable_folder(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(SettingError, match="where anybody may replace it"):
@@ -204,7 +204,7 @@ def test_a_folder_that_anybody_may_replace_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
-def test_compiled_code_is_kept_where_nobody_else_can_put_any(tmp_path: Path) -> None:
+def test_bytecode_cache_of_ranks_is_private(tmp_path: Path) -> None:
     """Python runs a .pyc that lies there: what others may have left goes."""
     script = """
 import os, sys
@@ -233,5 +233,5 @@ print(folder, *sorted(path.name for path in folder.iterdir()), oct(folder.stat()
     if os.geteuid() == 0:
         os.chown(planted.parent, 0, 0)
         os.chown(planted, 12345, 12345)
-        assert told() == [str(planted), "0o700"]  # made again, and root's own
+        assert told() == [str(planted), "0o700"]  # made again, and owned by root
         assert planted.stat().st_uid == 0

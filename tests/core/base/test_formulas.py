@@ -1,4 +1,4 @@
-"""Text that a spreadsheet would compute: written as text, and read back as it was."""
+"""Text that a spreadsheet would evaluate: escaped on writing, restored on reading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMULAS = [
 
 
 @given(st.text(st.sampled_from("=+-@'\t\r\n,\"1a.e "), max_size=6))
-def test_no_text_begins_as_a_formula_and_all_come_back(text: str) -> None:
+def test_escaped_text_is_never_a_formula_and_is_restored(text: str) -> None:
     written = escaped(text)
     assert restored(written) == text
     assert not written.startswith(tuple(STARTS)) or _is_number(text)
@@ -47,7 +47,7 @@ def _is_number(text: str) -> bool:
 
 
 @pytest.mark.parametrize("value", [-1.5, -3, float("-inf"), True, None, "-1.5", "+2", "-1e-3", "plain"])
-def test_numbers_and_plain_text_stay(value: Any) -> None:
+def test_escaped_keeps_numbers_and_plain_text(value: Any) -> None:
     assert escaped(value) is value
 
 
@@ -55,14 +55,14 @@ def cells(content: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(content.decode(), newline="")))
 
 
-def test_names_of_columns_are_text_too() -> None:
+def test_to_csv_escapes_names_of_columns() -> None:
     frame = pd.DataFrame([[-1.5, "=1", -2]], columns=["=cmd", "b", "c"])
     assert cells(to_csv(frame)) == [["'=cmd", "b", "c"], ["-1.5", "'=1", "-2"]]
     back = pd.read_csv(io.BytesIO(to_csv(frame))).rename(columns=restored).map(restored)
     pd.testing.assert_frame_equal(back, frame)
 
 
-def test_the_table_of_runs_holds_no_formula(tmp_path: Path) -> None:
+def test_runs_table_exports_no_formula(tmp_path: Path) -> None:
     experiment = wb.Experiment(scheme="UMW", workers=4, rounds=2)
     for i, text in enumerate(FORMULAS):
         name = f"{text.strip()} {i}"
@@ -79,7 +79,7 @@ def test_the_table_of_runs_holds_no_formula(tmp_path: Path) -> None:
     assert {row[header.index("note")].lstrip("'") for row in rows} == set(table.table["note"])
 
 
-def test_a_recording_comes_back_with_its_names(tmp_path: Path) -> None:
+def test_recording_names_round_trip_despite_escaping(tmp_path: Path) -> None:
     names = [*FORMULAS[:4], "-1", "w"]
     rows = [(name, step, 1.0 + step + i / 10) for i, name in enumerate(names) for step in range(3)]
     recording = Recording.of_rows(pd.DataFrame(rows, columns=["worker", "step", "seconds"]), "=job")

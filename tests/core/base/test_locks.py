@@ -1,4 +1,4 @@
-"""Locks: one holder, across threads and processes, and gone with it."""
+"""Locks: one holder, across threads and processes, released when it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.core.base.settings import SettingError
 pytest.importorskip("fcntl")
 
 
-def test_of_many_who_take_it_at_once_one_can(tmp_path: Path) -> None:
+def test_lock_is_taken_by_one_of_many(tmp_path: Path) -> None:
     together = Barrier(6)
 
     def take(path: Path) -> Lock | None:
@@ -35,7 +35,7 @@ def test_of_many_who_take_it_at_once_one_can(tmp_path: Path) -> None:
             assert not Lock(tmp_path / str(turn)).held
 
 
-def test_a_lock_is_gone_with_a_holder_that_is_killed(tmp_path: Path) -> None:
+def test_lock_is_released_when_its_holder_is_killed(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\nfrom workbench.core.base.locks import Lock\n"
         "lock = Lock(pathlib.Path(sys.argv[1]))\nprint(lock.take(), flush=True)\ntime.sleep(600)\n"
@@ -51,7 +51,7 @@ def test_a_lock_is_gone_with_a_holder_that_is_killed(tmp_path: Path) -> None:
     assert Lock(tmp_path / "lock").take()
 
 
-def test_a_fork_that_lives_on_does_not_keep_it(tmp_path: Path) -> None:
+def test_lock_is_not_held_by_a_fork(tmp_path: Path) -> None:
     lock, (read, write) = Lock(tmp_path / "lock"), os.pipe()
     assert lock.take()
     if not (child := os.fork()):  # it has the file open, too, and does nothing
@@ -63,7 +63,7 @@ def test_a_fork_that_lives_on_does_not_keep_it(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
 
-def test_a_folder_that_may_only_be_read_can_be_asked(tmp_path: Path) -> None:
+def test_lock_of_a_read_only_folder_can_be_queried(tmp_path: Path) -> None:
     assert not Lock(tmp_path / "lock").held
     assert not (tmp_path / "lock").exists()
 
@@ -77,7 +77,7 @@ def reading(path: Path, script: str = "import fcntl, sys\nfile = open(sys.argv[1
     return holder
 
 
-def test_a_read_lock_is_told_at_once_and_holds_no_run(tmp_path: Path) -> None:
+def test_lock_query_does_not_block_a_run(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     path.touch()
     holder = reading(path)
@@ -93,7 +93,7 @@ def test_a_read_lock_is_told_at_once_and_holds_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
-def test_the_file_is_the_users_alone_whatever_the_umask(umask: int, tmp_path: Path) -> None:
+def test_lock_file_is_private_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     path, before = tmp_path / ".lock", os.umask(umask)
     try:
         lock = Lock(path)
@@ -108,7 +108,7 @@ def test_the_file_is_the_users_alone_whatever_the_umask(umask: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_what_is_no_file_is_no_lock_and_nothing_is_made_elsewhere(kind: str, tmp_path: Path) -> None:
+def test_lock_refuses_what_is_not_a_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     if kind == "link":
         path.symlink_to(tmp_path / "elsewhere")
@@ -122,7 +122,7 @@ def test_what_is_no_file_is_no_lock_and_nothing_is_made_elsewhere(kind: str, tmp
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_another_user_sees_who_holds_what_he_cannot_open(tmp_path: Path) -> None:
+def test_lock_holder_is_listed_for_another_user(tmp_path: Path) -> None:
     if not Path("/proc/locks").is_file():
         pytest.skip("no list of locks")
     lock = Lock(tmp_path / ".lock")

@@ -1,4 +1,4 @@
-"""Names that no file can have, wherever a path is typed: one sentence that can be printed."""
+"""Impossible file names, wherever a path is typed: one sentence that can be printed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ TYPED: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("where", TYPED)
-def test_a_name_that_no_file_can_have_is_one_sentence(
+def test_user_path_refuses_an_impossible_name(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -86,7 +86,7 @@ def test_a_name_that_no_file_can_have_is_one_sentence(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes")
-def test_a_folder_whose_name_is_no_text_is_shown_and_the_others_are_read(tmp_path: Path) -> None:
+def test_runs_shows_folders_whose_names_are_not_text(tmp_path: Path) -> None:
     saved = wb.run(SPEC).save(tmp_path / "good")
     saved.rename(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     wb.run(SPEC).save(tmp_path / "good")
@@ -101,9 +101,7 @@ def test_a_folder_whose_name_is_no_text_is_shown_and_the_others_are_read(tmp_pat
         runs.export(tmp_path / form, form)
 
 
-def test_a_working_directory_that_was_removed_is_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_reports_a_removed_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

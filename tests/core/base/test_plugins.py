@@ -1,4 +1,4 @@
-"""Somebody else's package adds a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
+"""Plug-in packages add a scheme, a delay model, a problem, an optimiser, a kind of cluster and a command.
 
 The package is a module and what pip writes beside it, in a folder that other processes find: nothing of ours is edited.
 """
@@ -97,7 +97,7 @@ optimiser: tiny_descent
 
 
 def install(folder: Path, name: str, source: str, points: dict[str, str]) -> Path:
-    """What pip does."""
+    """Install a package as pip does."""
     (folder / f"{name}.py").write_text(source)
     info = folder / f"{name}-0.1.dist-info"
     info.mkdir()
@@ -117,7 +117,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def python(folder: Path, *words: str) -> str:
-    """What another process says that finds the packages in a folder."""
+    """Return the output of another process that finds the packages in a folder."""
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -130,8 +130,8 @@ def python(folder: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_look_imports_nothing_of_it(tiny: Path) -> None:
-    """What is forked afterwards must not have threads of somebody else's."""
+def test_plugins_are_listed_without_an_import(tiny: Path) -> None:
+    """A process that is forked later must not have threads of a plug-in."""
     script = """
 import sys
 from workbench.mpi.launch.rank.main import imported
@@ -146,7 +146,7 @@ print(len(list(__import__("pathlib").Path("/proc/self/task").iterdir())), "threa
     assert python(tiny, "-c", script).endswith("1 thread\n")
 
 
-def test_everything_that_it_adds_is_found_by_name(tiny: Path) -> None:
+def test_plugins_are_found_by_name(tiny: Path) -> None:
     script = """
 import workbench as wb
 from workbench.core.contract.delays import delay_models
@@ -168,7 +168,7 @@ assert wb.forecast(e).mean == 0.06
     assert python(tiny, "-W", "error", "-c", script) == ""
 
 
-def test_the_command_line_has_it_as_well(tiny: Path) -> None:
+def test_plugins_are_available_on_the_command_line(tiny: Path) -> None:
     calls = {
         "--help": "tiny       Say hello from far away.",
         "tiny": "hello",
@@ -192,7 +192,7 @@ for words in {list(calls)!r}:
     assert len(told) == len(calls) + 1
 
 
-def test_what_is_installed_while_a_kernel_runs_is_found(tmp_path: Path) -> None:
+def test_plugins_installed_while_a_kernel_runs_are_found(tmp_path: Path) -> None:
     (tmp_path / "later").mkdir()
     install(tmp_path / "later", "tiny", TINY, POINTS)
     script = """
@@ -213,7 +213,7 @@ assert "TINY" in wb.schemes.names()
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_real_ranks_import_it_themselves(tiny: Path) -> None:
+def test_plugins_are_imported_by_real_ranks(tiny: Path) -> None:
     script = """
 import numpy as np
 import workbench as wb
@@ -225,7 +225,7 @@ print(real.info["measured"], real.columns["time"][-1] >= 4 * 0.06)
     assert python(tiny, "-c", script) == "True True\n"
 
 
-def test_a_broken_package_is_one_sentence_and_all_else_goes_on(tiny: Path) -> None:
+def test_plugins_that_are_broken_are_reported_and_skipped(tiny: Path) -> None:
     install(
         tiny, "lame", "import nothing_there", {"schemes": "LAME = lame:Lame", "commands": "lame = lame:lame"}
     )
@@ -243,7 +243,7 @@ def test_a_broken_package_is_one_sentence_and_all_else_goes_on(tiny: Path) -> No
     )
 
 
-def test_a_name_of_ours_cannot_be_taken(tmp_path: Path) -> None:
+def test_plugins_cannot_replace_built_in_names(tmp_path: Path) -> None:
     thief = TINY.replace('"TINY"', '"GC"').replace('"steps"', '"pareto"')
     install(tmp_path, "thief", thief, {"schemes": "GC = thief:Scheme", "delays": "pareto = thief:Steps"})
     script = """
@@ -260,11 +260,11 @@ print(wb.schemes.get("GC").__module__, type(wb.Experiment(delays={"kind": "paret
         assert sentence in said
 
 
-def test_nobody_reads_entry_points_before_somebody_asks_for_a_name(tmp_path: Path) -> None:
+def test_plugins_entry_points_are_read_lazily(tmp_path: Path) -> None:
     script = """
 import importlib.metadata as metadata, sys
 entry_points, asked = metadata.entry_points, []
-def told(**which):  # pydantic asks for its own group, we for all at once
+def told(**which):  # pydantic requests its own group, we request all at once
     asked.append(which.get("group"))
     return entry_points(**which)
 metadata.entry_points = told
@@ -272,7 +272,8 @@ import workbench as wb
 from workbench.core.base import plugins
 points, looked = plugins.points, []
 plugins.points = lambda group: looked.append(group) or points(group)
-from workbench.core.experiment import Experiment, Fault
+from workbench.core.contract.faults import Fault
+from workbench.core.experiment import Experiment
 import workbench.core.contract.delays, workbench.mpi.clusters, workbench.core.problems
 Fault(worker=1, round=2)
 assert not [name for name in sys.modules if name.startswith(("workbench.core.schemes.", "workbench_"))]
@@ -295,7 +296,7 @@ FILES = {  # package -> base class, body, how an experiment asks for it
 
 
 @pytest.mark.parametrize("package", FILES)
-def test_one_more_file_of_ours_is_found_where_it_lies(tmp_path: Path, package: str) -> None:
+def test_catalogue_finds_a_new_file_of_the_package(tmp_path: Path, package: str) -> None:
     base, body, fields = FILES[package]
     module, _, name = base.rpartition(".")
     head = f"from __future__ import annotations\nfrom typing import ClassVar\nfrom workbench.{module} import {name}\n"
@@ -309,7 +310,7 @@ print(wb.Experiment(**{{"scheme": "UMW", **{fields!r}}}).model_dump_json())
     assert '"mine"' in python(tmp_path, "-c", script)
 
 
-def test_who_is_interrupted_while_names_are_looked_for_finds_them_the_next_time(tmp_path: Path) -> None:
+def test_catalogue_lookup_can_be_interrupted_and_repeated(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("raise KeyboardInterrupt")
     script = f"""
 import workbench.core.schemes as room
@@ -328,7 +329,7 @@ print(len(room.names()) > 10)
 @pytest.mark.parametrize(
     ("base", "name"), [(LeastSquaresArgs, "width"), (UMW, "epochs_per_round"), (DelayModel, "expected")]
 )
-def test_a_field_that_an_attribute_hides_is_refused(base: type, name: str) -> None:
+def test_field_hidden_by_an_attribute_is_refused(base: type, name: str) -> None:
     body = {"__annotations__": {name: int}, name: 3, "__module__": __name__}
     with pytest.raises(SettingError, match=f"^Mine.{name}: .* has a '{name}' of its own.*own_{name}"):
         type(base)("Mine", (base,), body)

@@ -1,4 +1,4 @@
-"""Readers of files that others wrote: regular files only, and nothing that takes more memory than the limit."""
+"""Readers of foreign files: regular files only, and bounded memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.skipif(os.name != "posix", reason="named pipes")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device", "link to a pipe", "loop"])
-def test_what_is_no_regular_file_is_refused_at_once(reader: str, kind: str, tmp_path: Path) -> None:
+def test_reading_refuses_what_is_not_a_regular_file(reader: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "about.json"
     os.mkfifo(tmp_path / "pipe")
     if kind == "folder":
@@ -68,7 +68,7 @@ def test_what_is_no_regular_file_is_refused_at_once(reader: str, kind: str, tmp_
 
 
 def bombs(folder: Path) -> dict[str, Path]:
-    """Small files that stand for 80 MB or more."""
+    """Small files that decompress to 80 MB or more."""
     rows = 10**7
     pq.write_table(pa.table({"seconds": pa.array(np.zeros(rows))}), folder / "numbers.parquet")
     word = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1000, np.int32)), pa.array(["x" * 10**5]))
@@ -106,9 +106,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_with_size_and_limit_before_memory_is_taken(
-    name: str, packed: dict[str, Path], limit: int
-) -> None:
+def test_reading_refuses_decompression_bombs_early(name: str, packed: dict[str, Path], limit: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(
         SettingError, match=rf"{name}: takes .* of memory.* the limit is 1 MB; set WORKBENCH_MAX"
@@ -127,15 +125,15 @@ def loaded(path: Path) -> object:
 @pytest.mark.parametrize(
     "name", ["numbers.parquet", "text.parquet", "zeros.npz", "zeros.json.gz", "fields.csv"]
 )
-def test_bombs_are_refused_wherever_they_are_given(name: str, packed: dict[str, Path], limit: int) -> None:
+def test_reading_refuses_bombs_in_every_format(name: str, packed: dict[str, Path], limit: int) -> None:
     with pytest.raises((wb.SettingError, DataError), match=rf"{name}: takes .* the limit is 1 MB") as caught:
         loaded(packed[name])
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of a process's memory")
-def test_a_pickle_of_a_few_bytes_takes_no_gigabytes(tmp_path: Path) -> None:
-    """The reader in C makes room for as many objects, or bytes, as the file says."""
+def test_reading_a_small_pickle_uses_little_memory(tmp_path: Path) -> None:
+    """The reader in C allocates as many objects, or bytes, as the file claims."""
     script = (
         "import resource, sys\nimport workbench as wb\nresource.setrlimit(resource.RLIMIT_AS, (6 * 2**30,) * 2)\n"
         "for path in sys.argv[1:]:\n    try:\n        wb.traces.load(path)\n"
@@ -154,14 +152,14 @@ def test_a_pickle_of_a_few_bytes_takes_no_gigabytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["much", "-1", "0", "nan", "inf", ""])
-def test_a_limit_that_is_none_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_limit_must_be_a_size(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(reading.MAX_FILE_BYTES, text)
     (tmp_path / "a").write_text("x")
     with pytest.raises(SettingError, match=r"WORKBENCH_MAX_FILE_BYTES = .*: is not a number of bytes"):
         reading.read_bytes(tmp_path / "a")
 
 
-def test_headers_that_promise_more_than_there_is_are_refused(tmp_path: Path) -> None:
+def test_reading_refuses_headers_that_exceed_the_file(tmp_path: Path) -> None:
     header = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
     with (tmp_path / "long.npy").open("wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
@@ -183,7 +181,7 @@ def test_headers_that_promise_more_than_there_is_are_refused(tmp_path: Path) -> 
     ),
     st.booleans(),
 )
-def test_arrays_come_back(arrays: list[Any], mapped: bool) -> None:
+def test_reading_arrays_round_trip(arrays: list[Any], mapped: bool) -> None:
     folder = Path("/dev/shm" if Path("/dev/shm").is_dir() else ".")
     path = folder / f"reading-{os.getpid()}.npz"
     try:
@@ -201,7 +199,7 @@ def test_arrays_come_back(arrays: list[Any], mapped: bool) -> None:
         path.with_suffix(".npy").unlink(missing_ok=True)
 
 
-def test_tables_are_those_of_pandas(tmp_path: Path) -> None:
+def test_reading_tables_equals_pandas(tmp_path: Path) -> None:
     frame = pd.DataFrame({"kind": ["compute", None, "send"], "time": [0.1, 2.0, np.nan], "n": [1, 2, 3]})
     frame.index = pd.Index(["a", "b", "c"], name="row")
     frame.to_parquet(tmp_path / "t.parquet")
@@ -212,7 +210,7 @@ def test_tables_are_those_of_pandas(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(reading.read_table(tmp_path / "t.csv"), pd.read_csv(tmp_path / "t.csv"))
 
 
-def test_gzip_of_several_parts_comes_back_and_one_that_is_cut_does_not(tmp_path: Path) -> None:
+def test_reading_gzip_members_and_refusing_truncated_ones(tmp_path: Path) -> None:
     whole = gzip.compress(b"one") + gzip.compress(b"two" * 10**6)
     path = tmp_path / "x.gz"
     path.write_bytes(whole)
@@ -239,9 +237,7 @@ ODD: dict[str, str | bytes] = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_odd_json_and_yaml_are_one_sentence_that_names_the_file(
-    name: str, suffix: str, tmp_path: Path
-) -> None:
+def test_read_json_and_read_yaml_name_a_bad_file(name: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"odd.{suffix}"
     content = ODD[name]
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -252,13 +248,13 @@ def test_odd_json_and_yaml_are_one_sentence_that_names_the_file(
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\ud800"}', 'a: "\\ud800"', 'a: "\\udfff"'])
-def test_half_of_a_surrogate_pair_is_refused_where_it_is_typed(text: str) -> None:
+def test_parse_refuses_half_a_surrogate_pair(text: str) -> None:
     with pytest.raises(YAMLError, match=r"surrogate|escape|unacceptable"):
         parse(text)
     assert parse('{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
 
 
-def test_aliases_that_stand_for_billions_are_refused(tmp_path: Path) -> None:
+def test_read_yaml_refuses_exponential_aliases(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     (tmp_path / "laughs.yaml").write_text("\n".join(lines))
@@ -330,7 +326,7 @@ def around(source: str) -> list[str]:
     return found
 
 
-def test_every_reader_opens_its_files_here() -> None:
+def test_reading_is_the_only_module_that_opens_user_files() -> None:
     root = Path(wb.__file__).parent
     found = {path.relative_to(root).as_posix(): around(path.read_text()) for path in root.rglob("*.py")}
     assert not {name: lines for name, lines in found.items() if lines and name not in OWN}

@@ -1,4 +1,4 @@
-"""What help shows of settings: the fields, with meaning, unit and range, and none of pydantic's machinery."""
+"""Help of settings: the fields with meaning, unit and range, without pydantic's internals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(settings: type[Settings]) -> str:
     return pydoc.render_doc(settings, renderer=pydoc.plaintext)
 
 
-def test_a_field_is_described_with_kind_range_default_and_unit() -> None:
+def test_setting_signature_has_kind_range_default_and_unit() -> None:
     assert inspect.getdoc(Vessel) == (
         "A thing that is filled.\n\nParameters\n----------\n"
         "volume : float > 0 and <= 50\n    how much it holds [l]\n"
@@ -39,7 +39,7 @@ def test_a_field_is_described_with_kind_range_default_and_unit() -> None:
 @pytest.mark.parametrize(
     "settings", [wb.Experiment, wb.Fault, Pareto, Link, wb.schemes.get("CR"), wb.batch.Sweep]
 )
-def test_help_shows_the_fields_and_no_machinery(settings: type[Settings]) -> None:
+def test_settings_help_shows_only_fields(settings: type[Settings]) -> None:
     text = shown(settings)
     for field in settings.fields():
         assert field["name"] in inspect.signature(settings).parameters
@@ -49,13 +49,13 @@ def test_help_shows_the_fields_and_no_machinery(settings: type[Settings]) -> Non
         assert word not in text
 
 
-def test_own_methods_are_still_listed() -> None:
+def test_settings_help_lists_own_methods() -> None:
     assert {"replace", "fields", "read", "write", "plan", "load"} <= set(dir(wb.Experiment))
     assert "Read a .json, .yaml or .yml file" in shown(wb.Experiment)
 
 
 @pytest.mark.parametrize("words", ["wb.Experiment?", "e?"])
-def test_a_question_mark_in_jupyter_shows_them(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_help_in_jupyter(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell = InteractiveShell()
     shell.user_ns.update(wb=wb, e=wb.Experiment())
     told: list[Any] = []

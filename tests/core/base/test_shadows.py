@@ -1,4 +1,4 @@
-"""A file beside a script that has the name of another module: one sentence that names the file."""
+"""A file beside a script that shadows a module: one sentence names the file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SCRIPT = "import workbench as wb\nprint(len(wb.run(wb.Experiment(scheme='UMW', w
 
 
 def last_line(*command: str, folder: Path) -> str:
-    """What a process says last."""
+    """Return the last line of a process's output."""
     env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     return (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", ["numpy", "yaml", "random", "struct", "pydantic"])
-def test_a_file_that_is_imported_in_the_place_of_another_is_named(tmp_path: Path, name: str) -> None:
+def test_shadowed_module_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text("mine = 1\n")
     (tmp_path / "script.py").write_text(SCRIPT.format(engine=""))
     said = last_line(sys.executable, "script.py", folder=tmp_path)
@@ -30,7 +30,7 @@ def test_a_file_that_is_imported_in_the_place_of_another_is_named(tmp_path: Path
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_file_that_a_run_imports_later_is_named_too(tmp_path: Path) -> None:
+def test_shadowed_module_imported_during_a_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "psutil.py").write_text("mine = 1\n")
     (tmp_path / "script.py").write_text(
         SCRIPT.format(engine="), engine='mpi'").replace("rounds=3)", "rounds=3", 1)
@@ -38,14 +38,14 @@ def test_a_file_that_a_run_imports_later_is_named_too(tmp_path: Path) -> None:
     assert f"{tmp_path}/psutil.py: has the name" in last_line(sys.executable, "script.py", folder=tmp_path)
 
 
-def test_files_in_the_current_folder_hide_nothing_from_the_command_line(tmp_path: Path) -> None:
+def test_shadowing_files_do_not_affect_the_command_line(tmp_path: Path) -> None:
     for name in ("numpy", "yaml", "random", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong file')\n")
     words = ("-m", "workbench", "run", "--scheme", "UMW", "--workers", "3", "--rounds", "3")
     assert last_line(sys.executable, *words, folder=tmp_path).startswith("UMW: 3 rounds")
 
 
-def test_another_error_stays_as_it_is(tmp_path: Path) -> None:
+def test_shadows_keep_other_import_errors(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import workbench as wb\nwb.nothing")
     assert last_line(sys.executable, "script.py", folder=tmp_path) == (
         "AttributeError: module 'workbench' has no attribute 'nothing'"

@@ -1,4 +1,4 @@
-"""A class's source comes with all of the user's own that it uses, and its hash changes with just that."""
+"""The source of a class: it includes the user's code that it uses, and its hash changes with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.base.test_user_code import module_of
+from tests.support.user_modules import module_of
 from workbench.core.base.by_value import received, sent
 from workbench.core.base.settings import SettingError
 from workbench.core.base.sources import BESIDE, digest_in, source_of
@@ -74,7 +74,7 @@ CHANGES = {  # what is changed: is it another definition?
 
 
 @pytest.mark.parametrize("old", CHANGES)
-def test_the_hash_changes_with_what_the_class_uses(tmp_path: Path, old: str) -> None:
+def test_digest_in_changes_with_what_the_class_uses(tmp_path: Path, old: str) -> None:
     new, other = CHANGES[old]
     before = source_of(module_of(tmp_path / "a.py", FILE).Half)
     after = source_of(module_of(tmp_path / "b.py", FILE.replace(old, new)).Half)
@@ -93,7 +93,9 @@ def test_the_hash_changes_with_what_the_class_uses(tmp_path: Path, old: str) -> 
         (lambda m: m.WHO.update(n=2), False),
     ],
 )
-def test_what_lists_and_dicts_hold_counts(tmp_path: Path, change: Callable[[Any], Any], other: bool) -> None:
+def test_source_of_includes_contents_of_lists_and_dicts(
+    tmp_path: Path, change: Callable[[Any], Any], other: bool
+) -> None:
     """Other than in the text: in a cell, say, that ran later."""
     module = module_of(tmp_path / "a.py", FILE)
     before = source_of(module.Half)
@@ -103,7 +105,7 @@ def test_what_lists_and_dicts_hold_counts(tmp_path: Path, change: Callable[[Any]
     assert (source_of(module.Half).digest != before.digest) == other
 
 
-def test_a_counter_that_runs_is_the_same_definition(tmp_path: Path) -> None:
+def test_source_of_ignores_running_counters(tmp_path: Path) -> None:
     module = module_of(tmp_path / "a.py", FILE)
     before = source_of(module.Half)
     module.Half().waits_for(8)
@@ -116,7 +118,7 @@ Cells = Callable[[str], ModuleType]
 
 @pytest.fixture
 def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
-    """Runs cells one after the other, as a notebook does: all in one module, each text under a name of its own."""
+    """Run cells one after the other, as a notebook does: all in one module, each text under a separate name."""
     module = ModuleType("own_notebook")
     monkeypatch.setitem(sys.modules, "own_notebook", module)
     vars(module)["In"] = []
@@ -145,7 +147,7 @@ HALF = "class Half:\n    def waits_for(self, workers):\n        return waits(wor
         ("# nothing new\ndef waits(workers):\n    return workers - late(workers)  # as it was", False),
     ],
 )
-def test_what_other_cells_define_is_kept_and_counts(cells: Cells, cell: str, other: bool) -> None:
+def test_source_of_includes_definitions_of_other_cells(cells: Cells, cell: str, other: bool) -> None:
     cells("TIMES = 2\ndef late(workers):\n    return 1")
     cells("def waits(workers):\n    return workers - late(workers)")
     module = cells(HALF)
@@ -155,13 +157,13 @@ def test_what_other_cells_define_is_kept_and_counts(cells: Cells, cell: str, oth
     assert "TIMES = 2" in below
     assert "return workers - late(workers)" in below
     again: dict[str, Any] = {}
-    exec(before.text, again)  # it can be run as it stands
+    exec(before.text, again)  # it can be executed unchanged
     assert again["Half"]().waits_for(4) == module.Half().waits_for(4) == 6
     cells(cell)
     assert (source_of(module.Half).digest != before.digest) == other
 
 
-def test_base_classes_closures_wrapped_functions_and_modules_of_ones_own_count(
+def test_source_of_includes_base_classes_closures_and_modules(
     cells: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "helping.py").write_text("def least():\n    return 1\ndef unused():\n    return 1\n")
@@ -184,13 +186,13 @@ def test_base_classes_closures_wrapped_functions_and_modules_of_ones_own_count(
     assert source_of(module.make(3)).digest == before
 
 
-def test_a_class_of_numbers_alone_is_found_in_the_newest_cell(cells: Cells) -> None:
+def test_source_of_a_class_is_from_the_newest_cell(cells: Cells) -> None:
     cells("class Half:\n    share = 1")
     module = cells("class Half:\n    share = 2")
     assert "share = 2" in source_of(module.Half).text
 
 
-def test_the_source_comes_along_by_value(cells: Cells) -> None:
+def test_source_of_what_was_sent_by_value(cells: Cells) -> None:
     cells(
         "DEFAULT = 0.5\nfrom workbench.core.base.settings import setting\n"
         "from workbench.core.schemes.uncoded import UMW"
@@ -203,7 +205,7 @@ def test_the_source_comes_along_by_value(cells: Cells) -> None:
     assert source_of(came) == told
 
 
-def test_a_class_without_text_says_so() -> None:
+def test_source_of_refuses_a_class_without_text() -> None:
     space: dict[str, type] = {}
     exec("class Lost:\n    def program(self):\n        pass\n", space)
     with pytest.raises(SettingError, match="Lost: its source is not to be had"):

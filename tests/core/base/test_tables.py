@@ -1,4 +1,4 @@
-"""Tables in text: what Python's own writer wrote is read field by field, with the line of each row."""
+"""Tables in text: read field by field as written by Python's csv module, with the line of each row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def written(rows: list[list[str]], ends: str, **dialect: str | int) -> list[str]
 
 
 @given(data=st.data())
-def test_what_is_written_is_read_with_its_lines(folder: Path, data: st.DataObject) -> None:
+def test_read_texts_returns_rows_with_line_numbers(folder: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True))
     field = st.sampled_from(NASTY) | st.text("ab,;\t\"\n#'é ", max_size=4)
     rows = data.draw(st.lists(st.lists(field, min_size=len(names), max_size=len(names)), max_size=6))
@@ -109,9 +109,7 @@ def test_what_is_written_is_read_with_its_lines(folder: Path, data: st.DataObjec
         ("a,b\n1,\0\n", "line 2: is not text in UTF-8 (it holds a NUL character)"),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_refused_with_its_line(
-    tmp_path: Path, content: str, says: str
-) -> None:
+def test_read_texts_refuses_ambiguous_rows(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(content, newline="")
     with pytest.raises(TableError) as told:
@@ -121,7 +119,7 @@ def test_what_can_be_read_in_two_ways_is_refused_with_its_line(
     assert "\n" not in str(told.value)
 
 
-def test_other_encodings_and_damaged_packages_are_named(tmp_path: Path) -> None:
+def test_read_texts_names_other_encodings_and_damaged_archives(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes("a,b\n1,2\n1,ü\n".encode("latin-1"))
     with pytest.raises(TableError, match=r"^line 3: is not text in UTF-8"):
         read_texts(tmp_path / "latin.csv")
@@ -137,14 +135,14 @@ def test_other_encodings_and_damaged_packages_are_named(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from([each for each in NASTY if each.strip() == each != ""]), min_size=1))
-def test_names_stay_as_they_are_written(names: list[str]) -> None:
+def test_identifiers_keep_the_spelling(names: list[str]) -> None:
     """Different texts are different names, whatever number they look like."""
     found = identifiers(pd.Series(names, dtype=object))
     assert found.astype(str).tolist() == names
     assert (found.dtype == "int64") == all(re.fullmatch("0|-?[1-9][0-9]*", name) for name in names)
 
 
-def test_names_in_other_types() -> None:
+def test_identifiers_of_other_types() -> None:
     large = [2**53, 2**53 + 1]
     assert identifiers(pd.Series(large)).tolist() == large
     assert identifiers(pd.Series([2**64 - 1, 2**64 - 2], dtype="uint64")).tolist() == [
@@ -178,7 +176,7 @@ def test_what_is_not_a_number(text: str) -> None:
     assert whole_number(text) is None
 
 
-def test_names_are_sorted_as_people_do() -> None:
+def test_in_order_sorts_numbers_naturally() -> None:
     assert in_order(["w10", "w2", "w1", "w02"]) == ["w1", "w02", "w2", "w10"]
     assert in_order([10, 2]) == [2, 10]
     assert in_order(["9" * 5000 + "1", "9" * 5000]) == ["9" * 5000, "9" * 5000 + "1"]

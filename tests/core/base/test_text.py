@@ -1,4 +1,4 @@
-"""YAML as people mean it."""
+"""Parsing of YAML and JSON in files and on the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from workbench.mpi import clusters
         ("'1'", "1"),
     ],
 )
-def test_scalars(text: str, value: object) -> None:
+def test_parse_scalars(text: str, value: object) -> None:
     found = parse(f"a: {text}")["a"]
     assert found == value
     assert isinstance(found, bool) == isinstance(value, bool)
@@ -50,14 +50,14 @@ ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.none() | ASCII)
-def test_json_is_read_as_json_is_meant(value: object) -> None:
+def test_parse_reads_json(value: object) -> None:
     assert parse(json.dumps({"a": [value]})) == {"a": [value]}
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e-3", 1e-3), ("no", "no")]
 )
-def test_what_looks_like_json_is_yaml_all_the_same(text: str, value: object) -> None:
+def test_parse_reads_yaml_that_resembles_json(text: str, value: object) -> None:
     assert parse(f'{{"a": {text}}}') == {"a": value}
 
 
@@ -71,7 +71,7 @@ def test_what_looks_like_json_is_yaml_all_the_same(text: str, value: object) -> 
         "[1, 2",
     ],
 )
-def test_code_twice_given_keys_and_half_a_file_are_refused(text: str, tmp_path: Path) -> None:
+def test_parse_refuses_tags_duplicate_keys_and_partial_files(text: str, tmp_path: Path) -> None:
     with pytest.raises(yaml.YAMLError):
         parse(text)
     file = tmp_path / "sweep.yaml"
@@ -112,9 +112,7 @@ def laughs(levels: int, width: int) -> str:
         ("a: \x07", "special characters are not allowed"),
     ],
 )
-def test_what_stands_for_more_than_it_seems_is_refused_before_anything_is_made_of_it(
-    text: str, says: str, tmp_path: Path
-) -> None:
+def test_readers_refuse_exponential_aliases(text: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text(text)
     for read in (Experiment.read, Sweep.read, ClusterProfile.load, clusters.load):
@@ -124,8 +122,8 @@ def test_what_stands_for_more_than_it_seems_is_refused_before_anything_is_made_o
 
 
 @given(st.integers(0, 4), st.integers(1, 8))
-def test_aliases_that_stand_for_little_are_taken(levels: int, width: int) -> None:
-    """What they stand for is counted: the values and the lists that hold them."""
+def test_parse_accepts_small_aliases(levels: int, width: int) -> None:
+    """The expanded size is counted: the values and the lists that hold them."""
     stands_for = sum(width * sum(width**j for j in range(i + 1)) for i in range(1, levels + 1))
     if stands_for > REPEATED:
         with pytest.raises(yaml.YAMLError, match="stand for more than"):
@@ -138,7 +136,7 @@ def test_aliases_that_stand_for_little_are_taken(levels: int, width: int) -> Non
     assert found == ["x"] * width
 
 
-def test_only_one_module_reads_yaml() -> None:
+def test_text_is_the_only_module_that_reads_yaml() -> None:
     """Two readers would take the same text for different things."""
     root = Path(workbench.__file__).parents[1]
     readers = re.compile(r"^\s*(import|from) yaml\b", re.MULTILINE)
@@ -147,7 +145,7 @@ def test_only_one_module_reads_yaml() -> None:
     assert found == ["workbench/core/base/text.py"]
 
 
-def test_files_that_hold_no_fields(tmp_path: Path) -> None:
+def test_read_yaml_refuses_files_without_fields(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no such file"):
         read_yaml(tmp_path / "nowhere.yaml", "base:")
     file = tmp_path / "list.yaml"
@@ -169,11 +167,11 @@ WORDS = st.text(alphabet="0123456789eE+-._:xonys<~", max_size=6)
         WORDS, st.one_of(WORDS, st.floats(allow_nan=False), st.integers(), st.booleans(), st.none())
     )
 )
-def test_what_is_written_is_read_again_by_either_version(fields: dict[str, Any]) -> None:
+def test_dump_and_parse_round_trip(fields: dict[str, Any]) -> None:
     """Text that one version of YAML takes for a number stays text."""
     assert parse(dump(fields)) == fields
     assert yaml.safe_load(dump(fields)) == fields
 
 
-def test_fields_can_be_merged() -> None:
+def test_parse_merge_keys() -> None:
     assert parse("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}")["b"] == {"x": 1, "y": 3}

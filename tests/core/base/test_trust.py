@@ -1,4 +1,4 @@
-"""Limits to what is run on behalf of a file, and the key that folders are signed with."""
+"""Limits to the code that a file may run, and the key that signs folders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_key_is_made_once_and_nobody_else_may_read_it() -> None:
+def test_key_file_is_made_once_and_private() -> None:
     before = os.umask(0)
     try:
         signed = signature(WORDS)
@@ -44,7 +44,7 @@ def test_a_key_is_made_once_and_nobody_else_may_read_it() -> None:
     assert key_file().read_bytes() == key
 
 
-def test_what_differs_is_not_signed() -> None:
+def test_is_signed_detects_changes() -> None:
     signed = signature(WORDS)
     assert signed is not None
     for other in ({}, {**WORDS, "more": 1}, {**WORDS, "spec": {"scheme": "mine.py:half"}}):
@@ -53,7 +53,7 @@ def test_what_differs_is_not_signed() -> None:
         assert not is_signed(WORDS, odd)
 
 
-def test_processes_that_begin_at_once_share_one_key(home: Path) -> None:
+def test_signature_key_is_shared_by_concurrent_processes(home: Path) -> None:
     code = f"from workbench.core.base.trust import signature; print(signature({WORDS!r}))"
     started = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
@@ -94,7 +94,7 @@ def piped(file: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", [readable, foreign, linked, open_folder, foreign_folder, short, piped], ids=lambda f: f.__name__
 )
-def test_a_key_that_others_may_know_is_not_used(spoil: Callable[[Path], None]) -> None:
+def test_key_file_with_open_permissions_is_not_used(spoil: Callable[[Path], None]) -> None:
     signed = signature(WORDS)
     if spoil in (foreign, foreign_folder) and os.geteuid() != 0:
         pytest.skip("only root gives files away")
@@ -103,14 +103,14 @@ def test_a_key_that_others_may_know_is_not_used(spoil: Callable[[Path], None]) -
     assert signature(WORDS) is None
 
 
-def test_where_no_key_can_lie_nothing_is_signed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_signed_is_false_without_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "file").touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "file" / "data"))
     assert signature(WORDS) is None
     assert not is_signed(WORDS, "0" * 64)
 
 
-def test_a_name_of_code_is_refused_unless_its_source_is_the_one_that_was_allowed(home: Path) -> None:
+def test_thing_of_refuses_sources_that_were_not_allowed(home: Path) -> None:
     (home / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\ndef net(): pass\n")
     with limited() as now, pytest.raises(SettingError, match=r"loss = 'mine.py:net': names code"):
         thing_of("mine.py:net", "loss")
@@ -130,7 +130,7 @@ def test_a_name_of_code_is_refused_unless_its_source_is_the_one_that_was_allowed
     assert not (home / "ran").exists()
 
 
-def test_compiled_code_beside_a_file_is_not_what_is_run(home: Path) -> None:
+def test_thing_of_ignores_compiled_code(home: Path) -> None:
     """Source that is harmless, and in __pycache__ something else that Python would take for it."""
     import py_compile
 
@@ -147,7 +147,7 @@ def test_compiled_code_beside_a_file_is_not_what_is_run(home: Path) -> None:
             assert thing_of(name, "loss").__name__ == "net"
 
 
-def test_the_hash_covers_what_is_imported_and_no_comments(home: Path) -> None:
+def test_source_hash_covers_imports_but_not_comments(home: Path) -> None:
     (home / "mine.py").write_text("import helper_of_mine\ndef net(): pass\n")
     (home / "helper_of_mine.py").write_text("import numpy\nfrom package_of_mine import inner\n")
     (home / "package_of_mine").mkdir()
@@ -168,13 +168,13 @@ def test_the_hash_covers_what_is_imported_and_no_comments(home: Path) -> None:
         assert source_hash(installed) == ""
 
 
-def test_a_source_that_cannot_be_parsed_has_a_hash_nevertheless(home: Path) -> None:
+def test_source_hash_of_a_source_with_a_syntax_error(home: Path) -> None:
     for text in ("def (", "(" * 5000, "-" * 100_000 + "1", "x = '\x00'"):
         (home / "odd.py").write_text(text)
         assert source_hash("odd.py:net")
 
 
-def test_names_that_a_program_has_imported_are_not_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_excludes_names_of_imported_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     import __main__
 
     def own() -> None: ...
@@ -183,13 +183,18 @@ def test_names_that_a_program_has_imported_are_not_meant(monkeypatch: pytest.Mon
     for name, value in {"abort": os.abort, "run": wb.run, "own": own}.items():
         monkeypatch.setattr(__main__, name, value, raising=False)
     with limited():
-        assert thing_of("own", "loss") is own
+        with pytest.raises(SettingError, match="loss = 'own': names code, which reading does not run"):
+            thing_of("own", "loss")
         for name in ("abort", "run"):
             with pytest.raises(SettingError, match="nothing of that name"):
                 thing_of(name, "loss")
+    with limited({"own": ""}):
+        assert thing_of("own", "loss") is own
+    with limited():  # this process has used it
+        assert thing_of("own", "loss") is own
 
 
-def test_a_thread_with_the_context_has_the_limit() -> None:
+def test_limited_applies_in_a_thread_with_the_context() -> None:
     found = []
     with limited() as now:
         thread = threading.Thread(target=copy_context().run, args=(lambda: found.append(limit()),))

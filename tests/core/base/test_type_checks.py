@@ -1,4 +1,4 @@
-"""Values are what a field says, as they stand."""
+"""Type checks of values: a value is accepted only if it has the type of its field, without conversion."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from workbench.core.experiment import Experiment
         (dict[str, Any], 5),
     ],
 )
-def test_what_fits_and_what_pydantic_decides(kind: Any, value: Any) -> None:
+def test_find_mismatch_accepts_values_of_the_type(kind: Any, value: Any) -> None:
     assert find_mismatch(kind, value) is None
     assert find_mismatch(Annotated[kind, "whatever"], value) is None
 
@@ -69,7 +69,7 @@ def test_what_fits_and_what_pydantic_decides(kind: Any, value: Any) -> None:
         (int | tuple[int, ...], [1, 2.0], "[1]", "is not a whole number; write 2"),
     ],
 )
-def test_slips(kind: Any, value: Any, where: str, words: str) -> None:
+def test_find_mismatch_finds_common_mistakes(kind: Any, value: Any, where: str, words: str) -> None:
     found = find_mismatch(kind, value)
     assert found is not None
     assert (found.where, found.words) == (where, words)
@@ -91,7 +91,7 @@ def test_slips(kind: Any, value: Any, where: str, words: str) -> None:
         (Nesterov, "momentum", 1, "take 0 to below 1, or leave it empty"),
     ],
 )
-def test_what_would_work(cls: type[Settings], field: str, value: Any, words: str) -> None:
+def test_range_of_gives_valid_values(cls: type[Settings], field: str, value: Any, words: str) -> None:
     assert range_of(cls.model_fields[field], value) == words
     with pytest.raises(SettingError) as error:
         cls(**{field: value})
@@ -99,7 +99,7 @@ def test_what_would_work(cls: type[Settings], field: str, value: Any, words: str
     assert str(error.value).endswith(words)
 
 
-def test_json_is_held_to_the_same() -> None:
+def test_experiment_from_json_has_the_same_checks() -> None:
     assert Experiment.model_validate_json('{"scheme": "UMW", "rounds": 2}').rounds == 2
     for text in ('{"rounds": "2"}', '{"rounds": 2.0}', '{"rounds": true}', '{"link": {"downloads": 1}}'):
         with pytest.raises(SettingError, match=r"write|is not a number"):
@@ -119,12 +119,12 @@ class Only(Settings):
 
 
 @pytest.mark.parametrize("value", [1, 9])
-def test_a_range_of_one_number_is_that_number(value: int) -> None:
+def test_range_of_a_single_number(value: int) -> None:
     with pytest.raises(SettingError, match=rf"^n = {value}: take 2$"):
         Only(n=value)
 
 
 @pytest.mark.parametrize(("value", "near"), [(1, 2), (9, 5), (-4, 2)])
-def test_open_ends_of_whole_numbers(value: int, near: int) -> None:
+def test_range_of_whole_numbers_with_open_ends(value: int, near: int) -> None:
     with pytest.raises(SettingError, match=rf"n = {value}: take 2 to 5, the nearest is {near}$"):
         Bounded(n=value)

@@ -1,4 +1,4 @@
-"""`wb.check` passes what is right, and names the law that is broken, with a case that shows it."""
+"""`wb.check`: it passes correct classes, and names the property that fails with an example."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.checking import PropertyFailed
@@ -38,8 +38,10 @@ def broken(what: Any) -> set[str]:
     return {row.property for row in wb.check(what, examples=FEW).failed}
 
 
-@pytest.mark.parametrize("name", few("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"]))
-def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sampled_cases("schemes' laws", 2, ["UMW", "GC", "SGD", "RAR", "CADA", "LCC"])
+)
+def test_check_passes_for_the_papers_schemes(name: str) -> None:
     checked = wb.check(name, examples=8)
     assert checked.ok, checked
     assert all(row.verdict != "passes" or row.cases for row in checked.rows)
@@ -47,7 +49,7 @@ def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    few(
+    sampled_cases(
         "delays' laws",
         3,
         sorted(
@@ -57,31 +59,31 @@ def test_schemes_of_the_papers_keep_all_laws(name: str) -> None:
         ),
     ),
 )
-def test_delay_laws_keep_theirs_and_follow_what_they_declare(name: str) -> None:
+def test_check_passes_for_delay_models(name: str) -> None:
     checked = wb.check(name, examples=20)
     assert checked.ok, checked
     verdicts = {row.property: row.verdict for row in checked.rows}
-    told = "does not apply" if name == "changing" else "passes"  # its mean hangs on how many rounds there are
+    told = "does not apply" if name == "changing" else "passes"  # its mean depends on the number of rounds
     assert (verdicts["mean"], verdicts["quantiles"]) == (told, told)
 
 
-def test_a_tail_without_variance_declares_no_mean() -> None:
+def test_check_accepts_a_tail_without_variance() -> None:
     rows = {row.property: row.verdict for row in wb.check(Pareto(shape=1.5), examples=10).rows}
     assert (rows["mean"], rows["quantiles"]) == ("does not apply", "passes")
 
 
 @pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(p_slow=1e-3, p_recover=1e-2)])
-def test_rare_events_break_no_law(law: DelayModel) -> None:
+def test_check_accepts_rare_events(law: DelayModel) -> None:
     assert wb.check(law, only=["mean", "quantiles"], examples=20).ok
 
 
 @pytest.mark.parametrize("name", ["gd", "nesterov", "inverse_time", "amsgrad"])
-def test_optimisers_keep_theirs(name: str) -> None:
+def test_check_passes_for_optimisers(name: str) -> None:
     assert wb.check(name, examples=10).ok
 
 
 @pytest.mark.parametrize("name", ["least_squares", "logistic", "softmax", "unit"])
-def test_problems_keep_theirs(name: str) -> None:
+def test_check_passes_for_problems(name: str) -> None:
     assert wb.check(name, examples=20).ok
 
 
@@ -91,7 +93,7 @@ def twice(round: int, got: Any) -> tuple[Any, float]:
     return plain_sum([*values, values[0]]), 0.0
 
 
-def test_a_part_that_counts_twice_is_found() -> None:
+def test_check_finds_a_part_counted_twice() -> None:
     class Twice(UMW):
         name = "Twice"
 
@@ -113,7 +115,7 @@ def test_a_part_that_counts_twice_is_found() -> None:
     assert "<code>round_times</code>" in checked._repr_html_()
 
 
-def test_late_answers_taken_for_new_ones_are_found() -> None:
+def test_check_finds_late_answers_used_as_new() -> None:
     class Late(Scheme):
         """A master that takes the first answers there are, of whatever round."""
 
@@ -155,7 +157,7 @@ def _answer(node: Node, job: Any) -> Program:
     yield Send(MASTER, CODED, job.round, value)
 
 
-def test_wrong_odds_and_wrong_loads_are_found() -> None:
+def test_check_finds_wrong_round_times_and_loads() -> None:
     class Hasty(UMW):
         name = "Hasty"
 
@@ -168,7 +170,7 @@ def test_wrong_odds_and_wrong_loads_are_found() -> None:
     assert broken(Hasty) == {"forecast", "plan"}
 
 
-def test_an_error_of_the_users_own_is_told_with_its_line() -> None:
+def test_check_reports_a_users_error_with_its_line() -> None:
     class Bad(UMW):
         name = "Bad"
 
@@ -182,7 +184,7 @@ def test_an_error_of_the_users_own_is_told_with_its_line() -> None:
     assert "test_check.py, line" in row.why
 
 
-def test_waiting_for_nothing_is_found() -> None:
+def test_check_finds_a_program_that_waits_for_nothing() -> None:
     class Idle(UMW):
         name = "Idle"
 
@@ -194,7 +196,7 @@ def test_waiting_for_nothing_is_found() -> None:
 
 
 class FirstComes(Constant):
-    """Draws that hang on who asks first."""
+    """Draws that depend on the order of calls."""
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         DRAWN.append(round)
@@ -246,7 +248,7 @@ class Rarer(Markov):
 
 @pytest.mark.parametrize(
     ("law", "wrong"),
-    few(
+    sampled_cases(
         "wrong laws",
         2,
         [
@@ -258,11 +260,11 @@ class Rarer(Markov):
         ],
     ),
 )
-def test_wrong_delay_laws_are_found(law: type[DelayModel], wrong: set[str]) -> None:
+def test_check_finds_wrong_delay_models(law: type[DelayModel], wrong: set[str]) -> None:
     assert wrong <= broken(law)
 
 
-def test_wrong_optimisers_are_found() -> None:
+def test_check_finds_wrong_optimisers() -> None:
     class Uphill(GradientDescent):
         name = "uphill"
 
@@ -274,13 +276,13 @@ def test_wrong_optimisers_are_found() -> None:
     assert broken(Uphill) == {"kept", "descends"}
 
 
-def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_finds_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     true = LeastSquares.slope
     monkeypatch.setattr(LeastSquares, "slope", lambda self, z, y: 1.01 * true(self, z, y))
     assert "passes" in broken("least_squares") or "differences" in broken("least_squares")
 
 
-def test_what_cannot_be_checked_is_refused() -> None:
+def test_check_refuses_what_it_cannot_check() -> None:
     with pytest.raises(SettingError, match="what = 5: cannot be checked"):
         wb.check(5)  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="did you mean 'UMW'"):
@@ -293,5 +295,5 @@ def test_what_cannot_be_checked_is_refused() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_five_rounds_on_real_processes() -> None:
+def test_check_on_real_processes() -> None:
     assert wb.check("CR", only="mpi", mpi=True).ok

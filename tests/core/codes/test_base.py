@@ -1,4 +1,4 @@
-"""The decoder: least squares however many answers there are, cached within bounds."""
+"""The decoder: least squares for any number of answers, cached within bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every
+from tests.support.survivor_sets import every
 from workbench.core.codes import GradientCode, Span, base, cyclic, fractional
 from workbench.core.codes.base import least_squares
 
@@ -17,7 +17,7 @@ B = np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]])
 A = np.array([[0, 1, 2], [1, 0, 1], [2, -1, 0]])
 
 
-def test_worked_example_of_coded_reduce() -> None:
+def test_gradient_code_worked_example_of_coded_reduce() -> None:
     code = GradientCode(B, stragglers=1)
     for row in A:
         answered = tuple(np.flatnonzero(row).tolist())
@@ -26,7 +26,7 @@ def test_worked_example_of_coded_reduce() -> None:
         assert residual < 1e-24
 
 
-def test_worked_example_relays_and_master() -> None:
+def test_gradient_code_worked_example_of_relays_and_master() -> None:
     """From children 1 and 2: 2 m1 - m2; the master from 1 and 3: weights 1 and 1."""
     code = GradientCode(B, stragglers=1)
     assert code.decode((0, 1)).weights == pytest.approx([2, -1])
@@ -34,7 +34,7 @@ def test_worked_example_relays_and_master() -> None:
 
 
 @pytest.mark.parametrize("order", [(3, 1, 0), (0, 1, 3), (1, 3, 0)])
-def test_weights_follow_the_order_of_the_answers(order: tuple[int, ...]) -> None:
+def test_decode_weights_follow_the_order_of_the_answers(order: tuple[int, ...]) -> None:
     code = cyclic(4, 1, construction="tandon")
     sorted_weights = dict(zip((0, 1, 3), code.decode((0, 1, 3)).weights, strict=True))
     assert code.decode(order).weights == pytest.approx([sorted_weights[row] for row in order])
@@ -47,7 +47,7 @@ def test_weights_follow_the_order_of_the_answers(order: tuple[int, ...]) -> None
     st.integers(0, 10**6),
     st.floats(0.2, 1),
 )
-def test_any_matrix_decodes_as_well_as_least_squares(
+def test_decode_of_any_matrix_is_least_squares(
     rows: int, columns: int, answers: int, seed: int, density: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -63,18 +63,18 @@ def test_any_matrix_decodes_as_well_as_least_squares(
     assert residual == pytest.approx(np.sum((weights @ taken - 1) ** 2), rel=1e-9, abs=1e-18)
 
 
-def test_spare_answers_give_the_shortest_weights() -> None:
+def test_decode_with_spare_answers_has_minimal_norm() -> None:
     code = cyclic(7, 3, construction="tandon")
     for answered in combinations(range(7), 5):
         shortest = np.linalg.pinv(code.matrix[list(answered)].T) @ np.ones(7)
         assert code.decode(answered).weights == pytest.approx(shortest, abs=1e-8)
 
 
-def test_groups_share_the_work() -> None:
+def test_fractional_groups_decode_separately() -> None:
     assert fractional(6, 2).decode((0, 1, 4)).weights == pytest.approx([0.5, 0.5, 1])
 
 
-def test_spans_and_one_span_decode_the_same_sets() -> None:
+def test_spans_decode_the_same_sets_as_one_span() -> None:
     """Classes are a shortcut: the plain decoder agrees on what decodes."""
     code = cyclic(12, 3)
     plain = GradientCode(code.matrix, 3)
@@ -82,24 +82,24 @@ def test_spans_and_one_span_decode_the_same_sets() -> None:
         assert (code.decode(answered).residual < 1e-16) == (plain.decode(answered).residual < 1e-16)
 
 
-def test_a_wrong_span_is_noticed() -> None:
+def test_decode_detects_a_wrong_span() -> None:
     """The residual is measured, not believed; then the full problem is solved."""
     span = Span(np.arange(3), np.ones((1, 3)), np.array([[1.0, 0.0, 0.0]]))
     assert GradientCode(B, 1, spans=(span,)).decode((1, 2)).weights == pytest.approx([1, 2])
 
 
-def test_nobody_answered() -> None:
+def test_decode_without_answers() -> None:
     weights, residual = cyclic(5, 2).decode(())
     assert weights.shape == (0,)
     assert residual == 5.0
 
 
-def test_repeated_question_costs_nothing() -> None:
+def test_decode_caches_repeated_sets() -> None:
     code = cyclic(6, 2)
     assert code.decode((0, 1, 2, 3)) is code.decode((0, 1, 2, 3))
 
 
-def test_memory_is_bounded_in_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decode_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "REMEMBERED", 100)
     code = GradientCode(np.eye(5), 0)
     for answered in every(code, most=3):

@@ -1,4 +1,4 @@
-"""Codes refuse what is not a number, whether or not the same code is already remembered."""
+"""Arguments of codes: what is not a number is refused, also for a code in the cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ODD: list[Any] = ["2", 1.5, float("nan"), float("inf"), True, None, {}, [[2]], -
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_every_argument_is_held_to_its_kind(name: str) -> None:
+def test_codes_refuse_arguments_of_another_type(name: str) -> None:
     make, good = getattr(codes, name), GOOD[name]
     make(**good)  # a remembered code must not answer for 1.0 and True
     for argument, value in good.items():
@@ -39,7 +39,7 @@ def test_every_argument_is_held_to_its_kind(name: str) -> None:
             assert "\n" not in str(error.value)
 
 
-def test_numpy_numbers_are_welcome() -> None:
+def test_codes_accept_numpy_numbers() -> None:
     np.testing.assert_array_equal(codes.cyclic(np.int64(6), np.int32(2)).matrix, codes.cyclic(6, 2).matrix)
     assert codes.uncorrelated(6, np.array([3, 1])).needed == 9
 

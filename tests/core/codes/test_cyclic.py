@@ -1,4 +1,4 @@
-"""The cyclic code keeps its windows, every survivor set, and its digits."""
+"""The cyclic code: its windows, every survivor set, and its digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, miss, neighbours, some, strides, window
+from tests.support.survivor_sets import every, miss, neighbours, some, strides, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import GradientCode, amplification, circulant, cyclic, dual, measured_error
 from workbench.core.codes.dual import harmonics
@@ -21,7 +21,7 @@ REQUIRED = 1e-7  # for 156 workers and 39 stragglers
 
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
-def test_every_survivor_set_of_a_small_cluster(n: int, s: int) -> None:
+def test_cyclic_decodes_every_survivor_set_of_a_small_cluster(n: int, s: int) -> None:
     code = cyclic(n, s)
     assert ((code.matrix != 0) == window(n, s + 1)).all()
     assert np.abs(code.matrix).max() == pytest.approx(1)
@@ -29,13 +29,13 @@ def test_every_survivor_set_of_a_small_cluster(n: int, s: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
-def test_one_straggler_too_many_loses_a_part(n: int, s: int) -> None:
+def test_cyclic_loses_a_part_with_one_straggler_too_many(n: int, s: int) -> None:
     """Part 0 lies with the workers n-s, ..., n-1, 0: without all of them nothing can help."""
     assert cyclic(n, s).decode(tuple(range(1, n - s))).residual >= 1 - 1e-9
 
 
 @pytest.mark.parametrize(("n", "s"), [(6, 1), (9, 2), (12, 3), (156, 12), (156, 38), (5, 0), (7, 6)])
-def test_windows_that_tile_need_no_arithmetic(n: int, s: int) -> None:
+def test_circulant_windows_that_tile_have_unit_weights(n: int, s: int) -> None:
     code = cyclic(n, s)
     assert (code.matrix == circulant(n, s + 1).matrix).all()
     for answered in some(n, s, 20):
@@ -45,7 +45,7 @@ def test_windows_that_tile_need_no_arithmetic(n: int, s: int) -> None:
 
 
 @given(st.integers(2, 60), st.data())
-def test_sampled_clusters(n: int, data: st.DataObject) -> None:
+def test_cyclic_decodes_samples_of_larger_clusters(n: int, data: st.DataObject) -> None:
     s = data.draw(st.integers(0, n - 1))
     code = cyclic(n, s, data.draw(st.integers(0, 2)))
     answered = tuple(data.draw(st.permutations(range(n)))[s:])
@@ -55,21 +55,21 @@ def test_sampled_clusters(n: int, data: st.DataObject) -> None:
     assert weights < 1e9
 
 
-def test_classes_decode_alone() -> None:
-    """gcd(12, 4 + 2) = 6 > 1: a class that lost nobody is enough, whoever else is missing."""
+def test_cyclic_classes_decode_separately() -> None:
+    """gcd(12, 4 + 2) = 6 > 1: a class that lost no worker is enough, whichever others are missing."""
     code = cyclic(12, 3)
     assert code.decode((2, 6, 10)).residual < 1e-24
 
 
-def test_seed_matters_where_chance_is_used_and_is_repeatable() -> None:
+def test_cyclic_seed_is_used_and_repeatable() -> None:
     assert gcd(20, 7) == 1
     first = cyclic(20, 6, 1).matrix
     assert (cyclic(20, 6, 2).matrix != first).any()
-    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # made anew, not remembered
+    assert (unwrap(cyclic)(20, 6, 1).matrix == first).all()  # made again, not cached
 
 
 @pytest.mark.parametrize(("n", "s"), [(n, s) for n, s in SMALL if s])
-def test_textbook_is_the_textbooks(n: int, s: int) -> None:
+def test_cyclic_textbook_construction_is_as_published(n: int, s: int) -> None:
     """Algorithm 2 again, its null space by another way."""
     B = cyclic(n, s, 3, "tandon").matrix
     H = np.random.default_rng(3).standard_normal((s, n))
@@ -80,7 +80,7 @@ def test_textbook_is_the_textbooks(n: int, s: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "s"), SMALL)
-def test_textbook_decodes_every_survivor_set(n: int, s: int) -> None:
+def test_cyclic_textbook_construction_decodes_every_survivor_set(n: int, s: int) -> None:
     code = cyclic(n, s, construction="tandon")
     assert max(miss(code, answered) for answered in every(code)) < 1e-7
 
@@ -91,7 +91,7 @@ def worst(code: GradientCode, count: int) -> float:
 
 
 @pytest.mark.parametrize(("n", "s"), [(156, 13), (156, 26), (156, 39), (157, 39), (84, 21), (155, 12)])
-def test_large_clusters_keep_ten_digits(n: int, s: int) -> None:
+def test_cyclic_large_clusters_keep_ten_digits(n: int, s: int) -> None:
     code = cyclic(n, s)
     assert worst(code, 300) < 1e-10 < REQUIRED
     assert measured_error(code, np.float64, 300) < 1e-10
@@ -101,18 +101,18 @@ def test_large_clusters_keep_ten_digits(n: int, s: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "s"), [(156, 39), (157, 39)])
-def test_ten_thousand_survivor_sets(n: int, s: int) -> None:
+def test_cyclic_decodes_ten_thousand_survivor_sets(n: int, s: int) -> None:
     code = cyclic(n, s)
     assert worst(code, 10_000) < 1e-8 < REQUIRED
     assert measured_error(code, np.float64, 10_000, np.random.default_rng(5)) < 1e-8
 
 
-def test_single_precision_keeps_three_digits() -> None:
+def test_cyclic_single_precision_keeps_three_digits() -> None:
     assert measured_error(cyclic(156, 39), np.float32, 300) < 1e-3
 
 
 @pytest.mark.parametrize(("n", "s", "factor"), [(20, 6, 30), (157, 39, 1000), (156, 13, 1e5), (156, 39, 1e5)])
-def test_stable_is_far_better_than_the_textbook(n: int, s: int, factor: float) -> None:
+def test_cyclic_stable_construction_amplifies_less_than_textbook(n: int, s: int, factor: float) -> None:
     stable, textbook = (amplification(cyclic(n, s, 0, c), 200) for c in ("stable", "tandon"))
     assert factor * stable < textbook
 
@@ -133,19 +133,19 @@ def test_harmonics_are_orthonormal(n: int, first: int) -> None:
         (0, 0, "workers = 0: a code needs at least one; take 1 or more"),
     ],
 )
-def test_refusals(n: int, s: int, sentence: str) -> None:
+def test_cyclic_refuses_invalid_sizes(n: int, s: int, sentence: str) -> None:
     with pytest.raises(SettingError) as error:
         cyclic(n, s)
     assert str(error.value) == sentence
 
 
-def test_unknown_construction() -> None:
+def test_cyclic_refuses_an_unknown_construction() -> None:
     with pytest.raises(SettingError, match="did you mean 'tandon'"):
         cyclic(4, 1, construction="tandem")
 
 
 @pytest.mark.parametrize(("n", "s"), [(301, 296), (401, 260)])
-def test_codes_made_block_by_block_are_those_made_part_by_part(
+def test_cyclic_blockwise_construction_equals_partwise(
     n: int, s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neighbouring parts share a factorisation; what is left over is as small as with one for each part."""
@@ -158,7 +158,7 @@ def test_codes_made_block_by_block_are_those_made_part_by_part(
     assert off[0] < 2 * off[1]
 
 
-def test_a_thousand_workers_keep_ten_digits() -> None:
+def test_cyclic_a_thousand_workers_keep_ten_digits() -> None:
     code = cyclic(1000, 300)
     assert worst(code, 5) < 1e-10
     assert lost(code) < 7

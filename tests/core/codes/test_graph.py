@@ -1,4 +1,4 @@
-"""Graph codes: random regular graphs, and decoding in linear time held to least squares."""
+"""Graph codes: random regular graphs, and decoding in linear time compared with least squares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def codes(draw: st.DrawFn) -> GraphCode:
 
 
 @given(codes(), st.data())
-def test_decoding_is_least_squares(code: GraphCode, data: st.DataObject) -> None:
+def test_graph_code_decoding_is_least_squares(code: GraphCode, data: st.DataObject) -> None:
     answered = tuple(
         sorted(data.draw(st.sets(st.integers(0, len(code.edges) - 1), min_size=1), label="answered"))
     )
@@ -40,7 +40,7 @@ def test_graphs_are_regular_and_no_edge_stands_twice(code: GraphCode) -> None:
 
 
 @pytest.mark.parametrize(("degree", "late"), [(2, 0.3), (4, 0.2), (4, 0.6), (8, 0.5)])
-def test_a_hundred_thousand_workers_decode_as_least_squares_would(degree: int, late: float) -> None:
+def test_random_regular_decodes_a_hundred_thousand_workers(degree: int, late: float) -> None:
     """Totals that weights give, and whose misses no answer sees, are the least-squares ones: all are looked at."""
     code = random_regular(100_000, degree)
     answered = np.flatnonzero(np.random.default_rng(degree).random(100_000) > late)
@@ -52,13 +52,13 @@ def test_a_hundred_thousand_workers_decode_as_least_squares_would(degree: int, l
 
 
 def test_random_graphs_are_expanders() -> None:
-    """Second eigenvalue of a random 4-regular graph: 2 sqrt(3), but for a little."""
+    """The second eigenvalue of a random 4-regular graph is nearly 2 sqrt(3)."""
     code = random_regular(2000, 4)
     held = code.matrix()
     adjacent = held.T @ held - 4 * np.eye(code.parts)
     assert np.linalg.eigvalsh(adjacent)[-2] < 2 * 3**0.5 + 0.1
 
 
-def test_what_makes_no_graph_is_one_sentence() -> None:
+def test_random_regular_refuses_impossible_graphs() -> None:
     with pytest.raises(SettingError, match=r"replication = 5: 12 workers are no edges .*; take 1, 2, 3, 4"):
         random_regular(12, 5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, neighbours, some
+from tests.support.survivor_sets import every, neighbours, some
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import Lagrange, amplification, lagrange
 from workbench.core.codes.lagrange import spread_order
@@ -27,7 +27,7 @@ def relative_error(code: Lagrange, answered: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("parts", range(1, 7))
 @pytest.mark.parametrize("workers", range(1, 9))
-def test_every_set_of_results(parts: int, workers: int) -> None:
+def test_lagrange_decodes_every_set_of_results(parts: int, workers: int) -> None:
     for load in range(1, parts + 1):
         threshold = 2 * -(-parts // load) - 1
         if threshold <= workers:
@@ -37,7 +37,7 @@ def test_every_set_of_results(parts: int, workers: int) -> None:
 
 
 @pytest.mark.parametrize("parts", range(2, 7))
-def test_one_result_less_does_not_decode(parts: int) -> None:
+def test_lagrange_does_not_decode_with_one_result_less(parts: int) -> None:
     code = lagrange(parts, 12, 1)
     sets = some(12, 12 - code.threshold + 1, 20)
     assert max(code.decode(answered).residual for answered in sets) > 1e-3
@@ -52,19 +52,19 @@ def test_evenly_spread_results_decode_by_their_mean(parts: int) -> None:
     assert relative_error(code, tuple(even)) < 1e-12
 
 
-def test_the_papers_size_needs_seven_of_forty() -> None:
+def test_lagrange_of_the_papers_size_needs_seven_of_forty() -> None:
     code = lagrange(40, 40, 10)
     assert code.threshold == 7
     assert max(relative_error(code, answered) for answered in some(40, 33, 100)) < 1e-8
     assert max(relative_error(code, answered) for answered in neighbours(40, 33)) < 1e-13
 
 
-def test_encoding_stays_of_the_datas_size() -> None:
+def test_lagrange_encoding_stays_at_the_size_of_the_data() -> None:
     """No coefficient is large, or single precision and the data's noise would suffer."""
     assert np.abs(lagrange(40, 40, 3).encoding).max() < 1.01
 
 
-def test_polynomials_would_lose_more_digits() -> None:
+def test_lagrange_loses_fewer_digits_than_polynomials() -> None:
     """Chebyshev nodes, the best of a real interval, against the circle at K/r = 4 of 40."""
     circle = lagrange(40, 40, 10)
     x = np.cos((np.arange(40) + 0.5) * np.pi / 40)
@@ -95,7 +95,7 @@ def test_spread_order_is_a_permutation_without_close_neighbours(count: int) -> N
         ((12, 0, 1), "workers = 0: a code needs at least one"),
     ],
 )
-def test_refusals(settings: tuple[int, int, int], sentence: str) -> None:
+def test_lagrange_refuses_invalid_sizes(settings: tuple[int, int, int], sentence: str) -> None:
     with pytest.raises(SettingError) as error:
         lagrange(*settings)
     assert str(error.value).startswith(sentence)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, miss, some
+from tests.support.survivor_sets import every, miss, some
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import MultiMessage, amplification, correlated, measured_error, uncorrelated
 
@@ -75,14 +75,14 @@ def test_uncorrelated_decodes_every_set(parts: int, orders: tuple[int, ...], con
     assert max(miss(code, answered) for answered in every(code)) < 1e-8
 
 
-def test_joint_needs_all_where_parts_are_many() -> None:
+def test_joint_code_needs_all_messages_if_parts_are_many() -> None:
     """[5, 3] of 5 parts: any 3 of 10 messages, never 2 (but for luck that a joint code does not have)."""
     code = uncorrelated(5, (5, 3))
     assert code.needed == 3
     assert min(code.decode(f).residual for f in combinations(range(10), 2)) > 1e-6
 
 
-def test_separate_holds_the_hybrid_rule() -> None:
+def test_separate_code_has_the_hybrid_rule() -> None:
     """A message over all parts is the full gradient."""
     code = uncorrelated(5, (3, 5), construction="separate")
     assert all(code.decode((int(code.messages[w, 1]),)).residual < 1e-24 for w in range(5))
@@ -104,7 +104,7 @@ def test_correlated_any_sizes(parts: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("parts", "orders"), [(10, (6, 8, 10)), (40, (6, 8, 10)), (12, (4, 3, 2))])
-def test_sizes_of_the_papers_experiments(parts: int, orders: tuple[int, ...]) -> None:
+def test_multi_message_codes_at_the_papers_sizes(parts: int, orders: tuple[int, ...]) -> None:
     joint = uncorrelated(parts, orders)
     separate = uncorrelated(parts, orders, construction="separate")
     sets = list(some(joint.workers, joint.stragglers, 200))
@@ -123,7 +123,7 @@ def test_sizes_of_the_papers_experiments(parts: int, orders: tuple[int, ...]) ->
         (lambda: uncorrelated(6, [3], construction="joined"), "construction = 'joined': no such name"),
     ],
 )
-def test_refusals(make: object, sentence: str) -> None:
+def test_multi_message_codes_refuse_invalid_sizes(make: object, sentence: str) -> None:
     with pytest.raises(SettingError) as error:
         make()  # type: ignore[operator]
     assert str(error.value).startswith(sentence)

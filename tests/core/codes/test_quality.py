@@ -1,4 +1,4 @@
-"""Measures of conditioning say the same about every code."""
+"""Measures of conditioning agree for every code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_amplification_counts_each_coordinate_on_its_own() -> None:
     )
 
 
-def test_same_seed_same_sets() -> None:
+def test_amplification_with_equal_seeds_is_equal() -> None:
     code = cyclic(20, 6)
     draw = [amplification(code, 5, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     assert draw[0] == draw[1] != draw[2]
@@ -75,7 +75,7 @@ def test_warning_names_a_better_code() -> None:
     assert warning(cyclic(156, 13)) is None
 
 
-def test_a_run_looks_at_enough_sets_to_find_a_heavy_tail() -> None:
+def test_lost_digits_samples_enough_sets_for_a_heavy_tail() -> None:
     """Fifty sets of the textbook code of 156 workers and 39 stragglers seem harmless; it costs ten digits."""
     args = {"stragglers": 39, "code": "tandon", "least_digits": 5}
     assert "take code = 'cyclic'" in "".join(lost_digits(wb.schemes.get("GC")(**args), 156))
@@ -106,13 +106,13 @@ def test_warning_depends_on_the_precision_and_the_share() -> None:
         (cyclic(12, 4, construction="tandon"), cyclic(12, 4)),
     ],
 )
-def test_what_is_recommended_is_better(poor: GradientCode, better: GradientCode) -> None:
+def test_warning_recommends_a_better_code(poor: GradientCode, better: GradientCode) -> None:
     assert amplification(better) < amplification(poor)
     assert str(warning(poor, share=0.01)).endswith(poor.instead)
 
 
 @pytest.mark.parametrize("limit", [1e3, 1e6, 1e9])
-def test_few_sets_say_about_what_many_do(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest of k draws of P(size > x) ~ C/x, times sets / k, is of the size of the largest of all."""
     monkeypatch.setattr(quality, "EFFORT", limit)
     code = cyclic(61, 20)
@@ -125,7 +125,7 @@ def test_few_sets_say_about_what_many_do(limit: float, monkeypatch: pytest.Monke
     assert len(looked) < 2 * (3 * max(quality.FEW, limit / quality.cost(code)) + 5) + 1000
 
 
-def test_a_promise_that_is_not_kept_costs_all_digits() -> None:
+def test_lost_of_a_wrong_span_is_all_digits() -> None:
     """Small weights alone do not decode: without row 2 part 2 is lost, however harmless the weights look."""
     assert lost(GradientCode(np.eye(3), 1)) > 15
     assert lost(GradientCode(np.eye(3), 0)) == pytest.approx(np.log10(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.core.codes.survivors import every, miss, some, window
+from tests.support.survivor_sets import every, miss, some, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import bernoulli, circulant, cyclic, fractional, mds
 from workbench.core.codes.mds import generator
@@ -119,7 +119,7 @@ def test_bernoulli_full_and_empty() -> None:
         (lambda: circulant(5, 2, "one"), "coefficients = 'one': no such name; did you mean 'ones'"),
     ],
 )
-def test_refusals(make: object, sentence: str) -> None:
+def test_bernoulli_and_circulant_refuse_invalid_sizes(make: object, sentence: str) -> None:
     with pytest.raises(SettingError) as error:
         make()  # type: ignore[operator]
     assert str(error.value).startswith(sentence)

@@ -1,11 +1,11 @@
-"""What a code claims about its rows' decoding weights is true, so the quick way is the one taken."""
+"""Spans of a code: the claimed decoding weights are correct, so the fast method is used."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.core.codes.survivors import every, some
+from tests.support.survivor_sets import every, some
 from workbench.core.codes import (
     GradientCode,
     base,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.codes.survivors import every, some, window
+from tests.support.survivor_sets import every, some, window
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import YeAbbe, amplification, measured_error, ye_abbe
 from workbench.core.codes.ye_abbe import nodes, vandermonde, worst_condition
@@ -29,13 +29,13 @@ def recursion(n: int, d: int, m: int) -> Array:
         for u in range(m):
             if u:
                 p = np.concatenate([[0], p])
-                p[: len(first)] -= p[n - d] * first  # the coefficient of x^(n-d) makes room for the identity
+                p[: len(first)] -= p[n - d] * first  # the coefficient of x^(n-d) is replaced by the identity
             B[i * m + u, : len(p)] = p
     return (B @ np.vander(theta, n - s, increasing=True).T).T
 
 
 @pytest.mark.parametrize(("n", "d", "m"), SMALL)
-def test_polynomials_are_the_papers(n: int, d: int, m: int) -> None:
+def test_ye_abbe_polynomials_are_the_papers(n: int, d: int, m: int) -> None:
     matrix, paper = ye_abbe(n, d, d - m, m, "polynomial").matrix, recursion(n, d, m)
     assert matrix == pytest.approx(paper / np.abs(paper).max(), abs=1e-9)
 
@@ -47,7 +47,7 @@ def recovered(code: YeAbbe, answered: tuple[int, ...], gradients: Array) -> Arra
 
 @pytest.mark.parametrize("construction", REAL)
 @pytest.mark.parametrize(("n", "d", "m"), SMALL)
-def test_every_survivor_set_recovers_the_sum(n: int, d: int, m: int, construction: str) -> None:
+def test_ye_abbe_recovers_the_sum_from_every_survivor_set(n: int, d: int, m: int, construction: str) -> None:
     code = ye_abbe(n, d, d - m, m, construction)
     gradients = np.random.default_rng(n).standard_normal((n, 7))
     for answered in every(code):
@@ -56,7 +56,7 @@ def test_every_survivor_set_recovers_the_sum(n: int, d: int, m: int, constructio
 
 @pytest.mark.parametrize("construction", REAL)
 @pytest.mark.parametrize(("n", "d", "m"), [(8, 4, 3), (9, 5, 2)])
-def test_a_worker_uses_its_window_only(n: int, d: int, m: int, construction: str) -> None:
+def test_ye_abbe_worker_uses_its_window_only(n: int, d: int, m: int, construction: str) -> None:
     code = ye_abbe(n, d, d - m, m, construction)
     used = (code.matrix.reshape(n, n, m) != 0).any(axis=2)
     assert (used == window(n, d)).all()
@@ -66,7 +66,7 @@ def test_a_worker_uses_its_window_only(n: int, d: int, m: int, construction: str
 
 
 @given(st.integers(1, 16), st.integers(1, 30), st.data())
-def test_any_sizes(n: int, size: int, data: st.DataObject) -> None:
+def test_ye_abbe_any_sizes(n: int, size: int, data: st.DataObject) -> None:
     m = data.draw(st.integers(1, min(n, 5)))
     s = data.draw(st.integers(0, n - m))
     d = data.draw(st.integers(s + m, n))
@@ -79,7 +79,7 @@ def test_any_sizes(n: int, size: int, data: st.DataObject) -> None:
     )
 
 
-def test_message_length_is_the_shares_ceiling() -> None:
+def test_ye_abbe_message_length_is_the_ceiling_of_the_share() -> None:
     code = ye_abbe(5, 3, 1, 2)
     assert [code.message(0, np.ones((3, size))).shape for size in (4, 5, 6)] == [(2,), (3,), (3,)]
 
@@ -90,7 +90,7 @@ def test_published_condition_numbers_of_the_polynomials(n: int, s: int, worst: f
 
 
 @pytest.mark.parametrize("n", [10, 20])
-def test_condition_is_of_the_system_that_is_inverted(n: int) -> None:
+def test_ye_abbe_condition_is_of_the_inverted_system(n: int) -> None:
     code = ye_abbe(n, 3, 1, 2, "polynomial")
     answered = (0, *range(2, n))
     paper = np.linalg.cond(np.vander(nodes(n)[list(answered)]))
@@ -98,12 +98,12 @@ def test_condition_is_of_the_system_that_is_inverted(n: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "d", "m"), [(12, 4, 2), (15, 5, 3)])
-def test_condition_where_the_workers_form_classes(n: int, d: int, m: int) -> None:
+def test_ye_abbe_condition_with_classes_of_workers(n: int, d: int, m: int) -> None:
     code = ye_abbe(n, d, d - m, m, "stable")
     assert max(code.condition(answered) for answered in some(n, d - m, 50)) < 1e3
 
 
-def test_auto_leaves_the_polynomials_when_they_lose_half_the_digits() -> None:
+def test_ye_abbe_auto_avoids_polynomials_that_lose_half_the_digits() -> None:
     assert [ye_abbe(n, 4, 1, 3).construction for n in (8, 10, 15, 20, 100)] == [
         "polynomial",
         "polynomial",
@@ -114,16 +114,16 @@ def test_auto_leaves_the_polynomials_when_they_lose_half_the_digits() -> None:
 
 
 @pytest.mark.parametrize(("n", "d", "m"), [(20, 5, 3), (30, 8, 3), (40, 10, 4), (156, 39, 12)])
-def test_stable_keeps_eleven_digits(n: int, d: int, m: int) -> None:
+def test_ye_abbe_stable_keeps_eleven_digits(n: int, d: int, m: int) -> None:
     assert measured_error(ye_abbe(n, d, d - m, m, "stable"), np.float64, 200) < 1e-11
 
 
-def test_gaussian_is_between_polynomials_and_stable() -> None:
+def test_ye_abbe_gaussian_is_between_polynomials_and_stable() -> None:
     polynomial, gaussian, stable = (amplification(ye_abbe(20, 5, 2, 3, c)) for c in REAL)
     assert 1e6 * stable < 1e3 * gaussian < polynomial
 
 
-def test_spare_load_shortens_the_weights() -> None:
+def test_ye_abbe_spare_load_shortens_the_weights() -> None:
     tight, spare = ye_abbe(9, 4, 2, 2, "stable"), ye_abbe(9, 6, 2, 2, "stable")
     sets = list(combinations(range(9), 7))
     size = [np.mean([np.abs(c.decode(f).weights).sum() for f in sets]) for c in (tight, spare)]
@@ -149,7 +149,7 @@ def test_spare_load_shortens_the_weights() -> None:
         ((8, 3, 1, 2, "polynom"), "construction = 'polynom': no such name; did you mean 'polynomial'?"),
     ],
 )
-def test_refusals(settings: tuple[int, ...], sentence: str) -> None:
+def test_ye_abbe_refuses_invalid_sizes(settings: tuple[int, ...], sentence: str) -> None:
     with pytest.raises(SettingError) as error:
         ye_abbe(*settings)
     assert str(error.value).startswith(sentence)

@@ -1,4 +1,4 @@
-"""A plan that keeps steering: the same models, no change for nothing, every sample that moves on the clock."""
+"""Adaptive scheme selection: the same models, no change without a gain, and the time of every moved sample."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def steered() -> wb.Trace:
     return wb.run(experiment(**CODED, adaptive=True))
 
 
-def test_it_is_off_by_default() -> None:
+def test_adaptive_is_off_by_default() -> None:
     assert not wb.Experiment().adaptive
     assert wb.run(experiment(scheme="UMW", rounds=5)).changes == []
 
 
-def test_it_changes_and_is_quicker_than_each_of_its_candidates(steered: wb.Trace) -> None:
+def test_adaptive_run_is_faster_than_each_candidate(steered: wb.Trace) -> None:
     assert steered.changes[0].after == "UMW"
     assert any(80 < change.round < 100 for change in steered.changes)
     for way in steered.experiment.adaptive_controller().configurations:
@@ -50,7 +50,7 @@ def test_it_changes_and_is_quicker_than_each_of_its_candidates(steered: wb.Trace
         assert steered.columns["time"][-1] < wb.forecast(fixed).seconds.sum()
 
 
-def test_the_models_are_those_of_a_run_that_stays(steered: wb.Trace) -> None:
+def test_adaptive_run_has_the_models_of_a_fixed_run(steered: wb.Trace) -> None:
     stays = wb.run(experiment(scheme="UMW"))
     assert np.array_equal(steered.model, stays.model)
     assert np.array_equal(steered.columns["loss"], stays.columns["loss"])
@@ -59,7 +59,7 @@ def test_the_models_are_those_of_a_run_that_stays(steered: wb.Trace) -> None:
     np.testing.assert_allclose(numbers.columns["loss"], stays.columns["loss"], rtol=1e-10)
 
 
-def test_every_change_is_in_the_trace_and_in_its_folder(steered: wb.Trace, tmp_path: Any) -> None:
+def test_adaptive_changes_are_in_the_trace(steered: wb.Trace, tmp_path: Any) -> None:
     for before, after in zip(steered.changes, steered.changes[1:], strict=False):
         assert before.after == after.before
         assert before.round < after.round
@@ -70,8 +70,8 @@ def test_every_change_is_in_the_trace_and_in_its_folder(steered: wb.Trace, tmp_p
     assert kept.replay().same(steered)
 
 
-def test_a_stretch_ends_between_rounds() -> None:
-    """With constant times, which need no guess, every round takes what the scheme of its stretch takes."""
+def test_adaptive_configuration_ends_between_rounds() -> None:
+    """With constant times, which need no estimate, every round takes the time of its configuration."""
     law = {"kind": "constant", "shift": 1e-3}
     e = experiment(**CODED, delays=law, rounds=20, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=False)
@@ -81,7 +81,7 @@ def test_a_stretch_ends_between_rounds() -> None:
 
 
 @pytest.mark.parametrize("bandwidth", [1e4, 1e6])
-def test_what_workers_lack_takes_its_time(bandwidth: float) -> None:
+def test_adaptive_change_includes_the_transfer_of_missing_parts(bandwidth: float) -> None:
     e = experiment(scheme="UMW", link={"bandwidth": bandwidth, "latency": 1e-4}, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=True)
     held = StoredParts(e.plan)
@@ -99,7 +99,7 @@ def test_what_workers_lack_takes_its_time(bandwidth: float) -> None:
 
 
 @given(st.data())
-def test_a_move_that_does_not_pay_is_not_made(data: st.DataObject) -> None:
+def test_adaptive_makes_no_change_that_does_not_pay(data: st.DataObject) -> None:
     seconds = st.floats(0.0, 10.0)
     costs = np.array(data.draw(st.lists(st.tuples(seconds, seconds), min_size=3, max_size=20)))
     move, left = data.draw(seconds), data.draw(st.integers(1, 50))
@@ -114,17 +114,17 @@ def healthy(seed: int) -> int:
     return len(timeline(e, Coefficients(e.plan), events=False).changes)
 
 
-def test_nothing_changes_where_nothing_does() -> None:
+def test_adaptive_makes_no_change_in_a_stationary_run() -> None:
     assert sum(healthy(seed) for seed in range(4)) == 0
 
 
 @pytest.mark.slow
-def test_false_changes_are_rare() -> None:
+def test_adaptive_false_changes_are_rare() -> None:
     assert sum(healthy(seed) > 0 for seed in range(100)) <= 5
 
 
-def test_times_that_do_not_follow_the_load_are_learnt() -> None:
-    """It begins by taking half the samples for half the time, finds that wrong, and goes back."""
+def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
+    """It first takes half the samples for half the time, finds that wrong, and changes back."""
     law = {"kind": "exponential", "mean": 0.01}
     e = experiment(**CODED, delays=law, rounds=300, adaptive=True)
     line = timeline(e, Coefficients(e.plan), events=False)
@@ -137,8 +137,8 @@ def test_times_that_do_not_follow_the_load_are_learnt() -> None:
     assert line.times[-1] < 1.5 * best
 
 
-def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seldom somebody takes twelve times as long, which a code hides: to wait for all looks cheap until it happens."""
+def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rarely a worker takes twelve times as long, which a code hides. Waiting for all looks cheap until then."""
     law = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
     runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
     best = [
@@ -168,6 +168,6 @@ def test_trying_what_waits_for_all_costs_a_share_of_the_time_only(monkeypatch: p
         ({"scheme": "UMW", "problem": "unit", "problem_args": {}}, "unit"),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields: dict[str, Any], why: str) -> None:
+def test_adaptive_refuses_incompatible_settings(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(wb.SettingError, match=why):
         experiment(adaptive=True, **fields)

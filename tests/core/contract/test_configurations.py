@@ -1,4 +1,4 @@
-"""What a run may change to, and what a change would move, counted sample by sample."""
+"""Configurations of an adaptive run, and the samples that a change moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERY = {str(own) + str(own.samples): (own, configurations_of(own, "least_square
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_what_is_missing_is_what_the_workers_do_not_hold(data: st.DataObject) -> None:
+def test_stored_parts_missing_are_those_not_held(data: st.DataObject) -> None:
     own, ways = data.draw(st.sampled_from(list(EVERY.values())))
     held, has = StoredParts(own.plan), samples_of(own.plan)
     for way in data.draw(st.lists(st.sampled_from(ways), max_size=4)):
@@ -36,7 +36,7 @@ def test_what_is_missing_is_what_the_workers_do_not_hold(data: st.DataObject) ->
         has = [have | want for have, want in zip(has, wanted, strict=True)]
 
 
-def test_an_exact_scheme_changes_to_exact_ones_alone_and_the_first_is_itself() -> None:
+def test_configurations_of_an_exact_scheme_are_exact() -> None:
     own = Configuration("GC", {"stragglers": 2}, 6, 60)
     ways = configurations_of(own, "least_squares")
     assert ways[0] is own
@@ -45,7 +45,7 @@ def test_an_exact_scheme_changes_to_exact_ones_alone_and_the_first_is_itself() -
     assert not any(StoredParts(own.plan).missing(Configuration("UMW", {}, 6, 60).plan))
 
 
-def test_others_change_their_numbers_alone() -> None:
+def test_configurations_of_an_inexact_scheme_change_parameters_only() -> None:
     waits = configurations_of(Configuration("SGD", {"stragglers": 2}, 8, 80), "least_squares")
     assert {way.name for way in waits} == {"SGD"}
     assert len(waits) > 2
@@ -67,12 +67,12 @@ def test_others_change_their_numbers_alone() -> None:
         ("UC-MMC", "several times a round"),
     ],
 )
-def test_what_cannot_be_changed_says_why(name: str, why: str) -> None:
+def test_reason_fixed_explains_why_a_scheme_cannot_change(name: str, why: str) -> None:
     scheme = Scheme.catalogue.get_class(name)()
     assert why in reason_fixed(scheme, scheme.plan(12, 240))
 
 
-def test_loads_do_not_matter_to_what_is_known_of_bounds() -> None:
+def test_configuration_bounds_are_independent_of_loads() -> None:
     held = StoredParts(Configuration("UMW", {}, 3, 10).plan)
     assert held.missing(Configuration("GC", {"stragglers": 2}, 3, 10).plan).tolist() == [6, 7, 7]
     assert np.array_equal(held.bounds, [0, 4, 7, 10])

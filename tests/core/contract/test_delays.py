@@ -42,7 +42,7 @@ def test_shifted_exponential_is_the_papers() -> None:
     assert np.mean(times > 6.0 + 6.0) == pytest.approx(np.exp(-1), abs=0.01)
 
 
-def test_two_part_is_the_papers() -> None:
+def test_two_part_is_the_papers_model() -> None:
     """T = d T1 + T2/m, T1 = t1 + Exp(lambda1), T2 = t2 + Exp(lambda2) (paper 2, section V)."""
     model = build({"kind": "two_part", "t1": 1.6, "lambda1": 0.8, "t2": 6.0, "lambda2": 0.1})
     stream = DelayStream(model, 0, 20_000)
@@ -54,7 +54,7 @@ def test_two_part_is_the_papers() -> None:
     assert abs(np.corrcoef(computing, sending)[0, 1]) < 0.03
 
 
-def test_exponential_does_not_depend_on_the_load() -> None:
+def test_exponential_delay_is_independent_of_the_load() -> None:
     near(sampled({"kind": "exponential", "mean": 0.2}, samples=7), 0.2, 0.2)
     assert (sampled({"kind": "exponential", "mean": 0.2}, samples=0, rounds=2) == 0).all()
 
@@ -103,8 +103,8 @@ LAWS = [kind for kind in delay_models() if delay_models()[kind].__module__.start
 
 
 @given(st.sampled_from(sorted(set(LAWS) - {"replay"})), st.integers(0, 2**40), st.integers(0, 20))
-def test_draws_are_keyed(kind: str, seed: int, round: int) -> None:
-    """A worker's draw depends on seed, round and worker; not on who asks first or how many there are."""
+def test_delay_stream_draws_are_keyed_by_worker_and_round(kind: str, seed: int, round: int) -> None:
+    """A worker's draw depends on seed, round and worker, not on the order of calls or the number of workers."""
     small, large = (DelayStream(build({"kind": kind}), seed, n) for n in (5, 8))
     large.draw(0)
     np.testing.assert_array_equal(small.draw(round), large.draw(round)[:, :5])
@@ -114,7 +114,7 @@ def test_draws_are_keyed(kind: str, seed: int, round: int) -> None:
         assert not np.array_equal(small.draw(round), other.draw(round))
 
 
-def test_schemes_that_are_compared_meet_the_same_stragglers() -> None:
+def test_delay_stream_is_common_to_compared_schemes() -> None:
     common: dict[str, Any] = {"workers": 6, "rounds": 3, "problem_args": {"samples": 60, "features": 3}}
     umw, ring = wb.compare([wb.Experiment(scheme=s, **common) for s in ("UMW", "RAR")])
     rows = [t.events[(t.events["round"] == 0) & (t.events["kind"] == "compute")] for t in (umw, ring)]
@@ -122,7 +122,7 @@ def test_schemes_that_are_compared_meet_the_same_stragglers() -> None:
     np.testing.assert_array_equal(*ends)
 
 
-def test_parts_may_have_draws_of_their_own() -> None:
+def test_delays_per_part_are_independent() -> None:
     """The spread of a sum of independent draws is smaller than that of one draw."""
     common: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 3}, "workers": 4, "rounds": 2000}
     common |= {"problem": "unit", "problem_args": {"samples": 4}}
@@ -157,17 +157,17 @@ def test_replay_goes_through_the_record_in_order(tmp_path: Path) -> None:
         ("worker,iteration,seconds\n0,0,-1\n", "line 2: seconds = -1: .* at least 0"),
     ],
 )
-def test_a_bad_record_is_refused_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_replay_refuses_a_bad_recording(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(wb.SettingError, match=words):
         DelayStream(build({"kind": "replay", "path": table(tmp_path, text)}), 0, 1).draw(0)
 
 
-def test_a_missing_record_is_refused() -> None:
+def test_replay_refuses_a_missing_recording() -> None:
     with pytest.raises(wb.SettingError, match=r"delays.path = 'nowhere.csv'"):
         DelayStream(build({"kind": "replay", "path": "nowhere.csv"}), 0, 1).draw(0)
 
 
-def test_as_recorded_workers_take_their_own_times_whatever_the_load(tmp_path: Path) -> None:
+def test_replay_as_recorded_ignores_the_load(tmp_path: Path) -> None:
     rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # in no order
     path = table(tmp_path, "\n".join(["worker,iteration,seconds", *rows]) + "\n")
     law = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
@@ -181,7 +181,7 @@ def test_as_recorded_workers_take_their_own_times_whatever_the_load(tmp_path: Pa
 
 
 @given(samples=st.integers(0, 50), base=st.integers(1, 20), slope=st.floats(0, 2), factor=st.floats(0.5, 8))
-def test_what_is_taken_as_recorded_may_follow_the_load(
+def test_replay_as_recorded_may_follow_the_load(
     tmp_path_factory: pytest.TempPathFactory, samples: int, base: int, slope: float, factor: float
 ) -> None:
     """delays + (load - base load) * slope (Krishnan et al.'s search); the same where samples are more work each."""
@@ -195,7 +195,7 @@ def test_what_is_taken_as_recorded_may_follow_the_load(
     np.testing.assert_allclose(fewer.whole(0, np.full(2, samples / factor)), wanted, atol=1e-9)
 
 
-def test_as_recorded_takes_no_more_workers_than_were_recorded(tmp_path: Path) -> None:
+def test_replay_as_recorded_refuses_more_workers_than_recorded(tmp_path: Path) -> None:
     path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\n")
     law = {"kind": "replay", "path": path, "as_recorded": True}
     with pytest.raises(wb.SettingError, match=r"has 2 experiments; name one in delays\.experiment: a, b"):
@@ -204,7 +204,7 @@ def test_as_recorded_takes_no_more_workers_than_were_recorded(tmp_path: Path) ->
         DelayStream(build({**law, "experiment": "a"}), 0, 3).draw(0)
 
 
-def test_an_experiment_of_the_record(tmp_path: Path) -> None:
+def test_replay_experiment_with_the_recorded_size(tmp_path: Path) -> None:
     path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\nb,1,0,70\n")
     only = DelayStream(build({"kind": "replay", "path": path, "experiment": "b"}), 0, 2).draw(0)
     assert sorted(only[0]) == [50, 70]
@@ -237,15 +237,13 @@ HEAD = "experiment,worker,iteration,seconds\n"
         (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "recording = b: its median is 0 s"),
     ],
 )
-def test_a_record_that_does_not_say_whose_time_it_is_is_refused_with_its_line(
-    tmp_path: Path, text: str, where: str, words: str
-) -> None:
+def test_recorded_refuses_rows_without_a_worker(tmp_path: Path, text: str, where: str, words: str) -> None:
     path = table(tmp_path, text)
     with pytest.raises(wb.SettingError, match=rf"^delays.path = '{path}', {where}: .*{words}"):
         recorded(path)
 
 
-def test_a_row_of_a_parquet_table_is_named_by_its_number(tmp_path: Path) -> None:
+def test_recorded_names_a_bad_row_of_a_parquet_table(tmp_path: Path) -> None:
     path = str(tmp_path / "times.parquet")
     rows = {"worker": ["a", "a", None], "iteration": ["0", "1", "2"], "seconds": [1.0, 2.0, 3.0]}
     pd.DataFrame(rows, index=[7, 8, 9]).to_parquet(path)
@@ -253,14 +251,14 @@ def test_a_row_of_a_parquet_table_is_named_by_its_number(tmp_path: Path) -> None
         recorded(path)
 
 
-def test_rows_with_fields_without_a_name_are_refused(tmp_path: Path) -> None:
+def test_recorded_refuses_fields_without_a_name(tmp_path: Path) -> None:
     path = table(tmp_path, "worker,iteration,seconds\n0,0,1,5\n0,1,2,5\n")
     with pytest.raises(wb.SettingError, match="more fields than its first line"):
         recorded(path)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_iterations_written_as_text_go_by_number(tmp_path: Path, kind: str) -> None:
+def test_recorded_sorts_iterations_by_number(tmp_path: Path, kind: str) -> None:
     numbers = np.random.default_rng(0).permutation(12)
     rows = pd.DataFrame({"worker": "a", "iteration": [f"{i:d}" for i in numbers], "seconds": numbers + 1.0})
     path = str(tmp_path / f"times.{kind}")
@@ -271,7 +269,7 @@ def test_iterations_written_as_text_go_by_number(tmp_path: Path, kind: str) -> N
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(0, 99))
-def test_the_order_of_the_rows_does_not_matter(lengths: list[int], seed: int) -> None:
+def test_recorded_ignores_the_order_of_rows(lengths: list[int], seed: int) -> None:
     """Every time lands at its worker's iteration, none twice, none lost."""
     told = [(w, i, 100.0 * w + i) for w, n in enumerate(lengths) for i in range(n)]
     with TemporaryDirectory() as folder:
@@ -285,7 +283,7 @@ def test_the_order_of_the_rows_does_not_matter(lengths: list[int], seed: int) ->
 
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
-def test_the_recorded_ec2_times_are_taken_whole() -> None:
+def test_recorded_ec2_times_are_complete() -> None:
     """Three experiments; each alone as it was recorded, without their names interleaved: refused."""
     whole = pd.read_csv(TRACES)
     for name, rows in whole.groupby("experiment"):
@@ -303,8 +301,8 @@ def test_the_recorded_ec2_times_are_taken_whole() -> None:
 
 
 @pytest.mark.skipif(not ALIBABA.is_file(), reason="Alibaba's recorded jobs are not beside this checkout")
-def test_a_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
-    """Refused under its own names; under ours every worker keeps its times, ties and all."""
+def test_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
+    """Refused under its own names. Under ours, every worker keeps its times, including ties."""
     with pytest.raises(wb.SettingError, match=r"lacks columns \['seconds', 'step'\]; it has"):
         recorded(str(ALIBABA))
     job = pd.read_csv(ALIBABA).rename(columns={"time": "iteration", "batch_time_norm": "seconds"})
@@ -322,8 +320,8 @@ def test_a_recorded_job_of_another_cluster_is_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
-def test_recorded_ec2_workers_keep_their_pace() -> None:
-    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code never."""
+def test_recorded_ec2_workers_stay_slow() -> None:
+    """One worker in fifteen is ten times slower for the whole run: UMW waits for it every round, a code does not."""
     delays = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7"}
     common: dict[str, Any] = {"workers": 15, "rounds": 30, "problem": "unit", "problem_args": {"samples": 15}}
     umw = wb.forecast(wb.Experiment(scheme="UMW", **common, delays=delays))
@@ -335,8 +333,8 @@ def test_recorded_ec2_workers_keep_their_pace() -> None:
     st.sampled_from(sorted({"constant", "shifted_exponential", "pareto", "heterogeneous", "markov"})),
     st.floats(0, 1e4),
 )
-def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: float) -> None:
-    """As so many samples more, whatever the load; who has none does not begin."""
+def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
+    """It counts as a number of further samples, whatever the load. A worker without samples does not start."""
     plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
     draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])
@@ -344,7 +342,7 @@ def test_what_a_task_costs_before_its_first_sample_comes_once(kind: str, fixed: 
     np.testing.assert_array_equal(law.compute(draw, loads), expected)
 
 
-def test_a_recording_is_drawn_again_in_blocks(tmp_path: Path) -> None:
+def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
     """One worker, 100 iterations: tens of neighbours, each of some other place, the same for a seed."""
     path = table(tmp_path, "worker,iteration,seconds\n" + "".join(f"1,{i},{i + 1}\n" for i in range(100)))
 
@@ -359,7 +357,7 @@ def test_a_recording_is_drawn_again_in_blocks(tmp_path: Path) -> None:
     assert np.isin(np.diff(once), (1.0, -99.0)).sum() >= 100 - 2 * 10
 
 
-def test_who_is_slow_may_be_given() -> None:
+def test_heterogeneous_slow_workers_may_be_given() -> None:
     """The draws of a round are the same as if they had been drawn to be slow."""
     drawn = DelayStream(law_of({"kind": "heterogeneous"}), seed=4, workers=20)
     who = tuple((np.flatnonzero(drawn.draw(0)[1]) + 1).tolist())
@@ -372,7 +370,7 @@ def test_who_is_slow_may_be_given() -> None:
     assert named.expected(1) is named.quantile(0.5, 1) is None  # of how many?
 
 
-def test_whom_a_law_names_a_run_has() -> None:
+def test_heterogeneous_slow_workers_must_exist() -> None:
     slow = {"kind": "heterogeneous", "slow_workers": (2, 6)}
     laws = {
         "slow_workers = [2, 6]": slow,
@@ -417,7 +415,7 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
         np.testing.assert_allclose(stream.whole(0, np.array([1, 0, 1, 1])), [0.05, 0, 0.05, 0.05])
 
 
-def test_a_table_may_say_how_many_samples_its_times_are_for(tmp_path: Path) -> None:
+def test_recorded_samples_may_be_a_column_of_the_table(tmp_path: Path) -> None:
     """Times for other loads are brought to one; `samples` of the model goes first."""
     rows = "".join(f"{w},{t},{0.05 * (1 + w % 2)},{250 * (1 + w % 2)}\n" for w in range(4) for t in range(3))
     path = table(tmp_path, "worker,step,seconds,samples\n" + rows)
@@ -427,7 +425,7 @@ def test_a_table_may_say_how_many_samples_its_times_are_for(tmp_path: Path) -> N
 
 
 @pytest.mark.mpi
-def test_ranks_do_not_start_where_a_recording_does_not_fit(tmp_path: Path) -> None:
+def test_replay_that_does_not_fit_starts_no_ranks(tmp_path: Path) -> None:
     path = table(tmp_path, "worker,step,seconds\n0,0,0.05\n")
     with pytest.raises(wb.SettingError, match=r"^delays\.samples: "):
         replayed_rounds(path, "mpi")

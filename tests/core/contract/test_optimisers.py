@@ -1,4 +1,4 @@
-"""Steps that follow from the data, and data from which none follows."""
+"""Default steps of optimisers from the data, and data without one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def on(name: str, **fields: object) -> wb.Experiment:
 @pytest.mark.parametrize(
     ("optimiser", "field"), [("gd", "step"), ("nesterov", "step"), ("inverse_time", "c1")]
 )
-def test_data_of_zeros_are_refused_where_the_step_follows_from_them(
-    data: Path, name: str, optimiser: str, field: str
-) -> None:
+def test_optimiser_step_of_zero_data_is_refused(data: Path, name: str, optimiser: str, field: str) -> None:
     with pytest.raises(
         wb.SettingError, match=rf"^optimiser_args\.{field}: is empty, .* every column is 0 .*write a"
     ):
@@ -45,21 +43,21 @@ def test_data_of_zeros_are_refused_where_the_step_follows_from_them(
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_such_data_can_be_learnt_with_a_constant_or_a_regularisation(data: Path, name: str) -> None:
+def test_optimiser_step_of_zero_data_with_a_constant_or_regularisation(data: Path, name: str) -> None:
     with pytest.raises(wb.SettingError, match="every column is 0"):
         wb.tune([on(name)])
     for more in ({"intercept": True}, {"l2": 0.1}):
         assert np.isfinite(wb.run(on(name, problem_args=more)).columns["loss"]).all()
 
 
-def test_data_beyond_the_largest_numbers_give_no_step(data: Path) -> None:
+def test_optimiser_step_of_overflowing_data_is_refused(data: Path) -> None:
     np.savez("huge.npz", X=np.full((4, 1), 1e200), y=np.arange(4.0))
     with np.errstate(over="ignore"), pytest.raises(wb.SettingError, match="their size is out of range"):
         wb.run(on("huge.npz", problem_args={"scale": False}))
 
 
 @pytest.mark.parametrize("name", ["gd", "nesterov"])
-def test_a_model_keeps_its_precision_whatever_the_gradients(name: str) -> None:
+def test_optimiser_keeps_the_precision_of_the_model(name: str) -> None:
     """A network computes in half the width of its model."""
     e = wb.Experiment(problem="least_squares", optimiser=name, optimiser_args={"step": 0.1})
     problem, optimiser = e.build_problem(), e.build_optimiser()

@@ -1,4 +1,4 @@
-"""Adding up what children sent: in pieces, and still the plain weighted sum."""
+"""Sums over the messages of children: in pieces, equal to the plain weighted sum."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from workbench.core.contract.programs import weighted_sum
 
 @example(17, 3, 0)  # a last piece of one
 @given(st.integers(1, 70), st.integers(1, 30), st.integers(0, 2**32 - 1))
-def test_pieces_add_up_to_the_whole(count: int, floats: int, seed: int) -> None:
-    """Up to five pieces here: of values that leave no room for more, 16 are taken at a time."""
+def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> None:
+    """Up to five pieces here. Of values that leave no space for more, 16 are taken at a time."""
     rng = np.random.default_rng(seed)
     weights, values = rng.standard_normal(count), list(rng.standard_normal((count, floats)))
     with pytest.MonkeyPatch.context() as patch:
@@ -23,7 +23,7 @@ def test_pieces_add_up_to_the_whole(count: int, floats: int, seed: int) -> None:
     np.testing.assert_allclose(found, weights @ np.stack(values), rtol=0, atol=1e-12 * (1 + count))
 
 
-def test_long_vectors_really_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weighted_sum_of_long_vectors_is_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     def stack(values: list[np.ndarray]) -> np.ndarray:

@@ -83,9 +83,7 @@ def as_loaded(path: Path, **more: str) -> pd.DataFrame:
 
 
 @given(data=st.data())
-def test_names_and_times_are_what_was_written_for_the_loader_and_for_replay(
-    folder: Path, data: st.DataObject
-) -> None:
+def test_recorded_and_load_read_the_same_names_and_times(folder: Path, data: st.DataObject) -> None:
     """Whatever the names look like, and in whatever order rows and columns are."""
     workers = data.draw(st.lists(st.sampled_from(WORKERS), min_size=1, max_size=5, unique=True))
     host_of = {worker: data.draw(st.sampled_from(HOSTS)) for worker in workers}
@@ -161,7 +159,7 @@ def test_names_and_times_are_what_was_written_for_the_loader_and_for_replay(
         ("worker,step,seconds\n", "there is no row"),
     ],
 )
-def test_the_loader_and_replay_refuse_in_the_same_words(tmp_path: Path, text: str, says: str) -> None:
+def test_recorded_and_load_refuse_with_the_same_sentence(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "times.csv"
     path.write_text(text)
     told = []
@@ -171,7 +169,7 @@ def test_the_loader_and_replay_refuse_in_the_same_words(tmp_path: Path, text: st
         head = f"{field} = {str(path)!r}"
         assert str(error.value).startswith(head)
         told.append(str(error.value).removeprefix(head).lstrip(":, "))
-    assert told[0].startswith(told[1])  # the loader can be given names of columns, too
+    assert told[0].startswith(told[1])  # the loader also accepts names of columns
     assert told[1].startswith(says)
     assert "\n" not in told[0]
 
@@ -184,10 +182,10 @@ def test_the_loader_and_replay_refuse_in_the_same_words(tmp_path: Path, text: st
         ("took", "ms", 1e3), ("duration", "us", 1e6), ("seconds", "ms", 1e3), ("hours", None, 1 / 3600),
     ],
 )  # fmt: skip
-def test_times_are_read_in_the_unit_that_is_said(
+def test_recorded_times_have_the_stated_unit(
     tmp_path: Path, column: str, unit: str | None, per_second: float
 ) -> None:
-    """By the column's name, or by `unit`; without either the argument's name says it: seconds = "took"."""
+    """By the column's name, or by `unit`. Without either, the error names the argument: seconds = "took"."""
     times = np.array([[0.05, 0.06], [0.07, 0.055]])
     rows = [
         {"worker": str(w), "step": str(t), column: repr(float(times[t, w] * per_second))}
@@ -210,23 +208,21 @@ def test_times_are_read_in_the_unit_that_is_said(
         ("took", "weeks", "unit = 'weeks': choose one of 's', 'ms', 'us', 'ns', 'min', 'h'"),
     ],
 )
-def test_a_unit_that_is_not_clear_is_refused(
-    tmp_path: Path, column: str, unit: str | None, says: str
-) -> None:
+def test_recorded_refuses_an_ambiguous_unit(tmp_path: Path, column: str, unit: str | None, says: str) -> None:
     path = write(tmp_path / "times.csv", [{"worker": "0", "step": "0", column: "1"}])
     with pytest.raises(SettingError) as told:
         wb.traces.load(path, unit=unit, seconds=column)
     assert says in str(told.value)
 
 
-def test_what_a_processor_took_has_a_unit_of_its_own(tmp_path: Path) -> None:
+def test_recorded_processor_times_have_their_own_unit(tmp_path: Path) -> None:
     rows = [{"worker": w, "step": "0", "took_ms": "50", "processor_seconds": "0.04"} for w in "ab"]
     made = wb.traces.load(write(tmp_path / "times.csv", rows))
     assert made.frame["seconds"].tolist() == [0.05, 0.05]
     assert made.frame["processor_seconds"].tolist() == [0.04, 0.04]
 
 
-def test_whole_numbers_of_parquet_stay_exact_beside_missing_ones(tmp_path: Path) -> None:
+def test_recorded_keeps_whole_numbers_of_parquet_exact(tmp_path: Path) -> None:
     path = tmp_path / "times.parquet"
     large = 2**53
     ids = pd.array([large, large + 1, None], dtype="Int64")
@@ -240,7 +236,7 @@ def test_whole_numbers_of_parquet_stay_exact_beside_missing_ones(tmp_path: Path)
     assert as_loaded(path).columns.tolist() == [large, large + 1]
 
 
-def test_phases_and_samples_mean_the_same_to_both(tmp_path: Path) -> None:
+def test_recorded_phases_and_samples_are_read_alike(tmp_path: Path) -> None:
     rows = [
         {"worker": w, "step": "0", "phase": phase, "seconds": seconds, "samples": "5"}
         for w, seconds in (("a", "1"), ("b", "2"))
@@ -251,8 +247,8 @@ def test_phases_and_samples_mean_the_same_to_both(tmp_path: Path) -> None:
     assert recorded(str(path))[0].tolist() == [[2.0], [4.0]]
 
 
-def test_a_host_that_nobody_knows_is_not_a_host(tmp_path: Path) -> None:
-    """A run's master has none; a missing one of a frame is refused as an empty field of a file is."""
+def test_recorded_refuses_an_unknown_host(tmp_path: Path) -> None:
+    """A run's master has none. A missing host of a frame is refused like an empty field of a file."""
     frame = pd.DataFrame({"worker": [0, 1, 2], "step": [0, 0, 0], "seconds": [1.0, 1.5, 1.2]})
     made = wb.traces.Recording.of_rows(frame.assign(host=["", "NA", "b"]), "mine")
     assert made.frame["host"].tolist() == ["", "NA", "b"]

@@ -1,4 +1,4 @@
-"""The ring's clock for all nodes at once against the same ring as explicit messages."""
+"""Times of the ring all-reduce, compared with a ring of explicit messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workbench.core.schemes.ring_all_reduce import RAR
 
 
 class Explicit(RAR):
-    """RAR whose slices are messages of their own."""
+    """RAR whose slices are separate messages."""
 
     def program(self, node: Node) -> Program:
         model, came = node.model, dict[tuple[int, int], Array]()
@@ -40,7 +40,7 @@ class TestRing:
         st.integers(2, 9), st.integers(1, 23), st.sampled_from([0.0, 0.01, 3.0]), st.sampled_from([None, 40.0, 1e5]),
         st.integers(0, 99),
     )  # fmt: skip
-    def test_both_take_the_same_time_and_give_the_same_bits(
+    def test_ring_and_mpi_all_reduce_have_equal_times_and_bits(
         self, n: int, floats: int, latency: float, bandwidth: float | None, seed: int
     ) -> None:
         rng = np.random.default_rng(seed)
@@ -59,10 +59,8 @@ class TestRing:
         assert quick.bytes == slow.bytes
 
     @given(st.integers(3, 7), st.integers(1, 23), st.integers(0, 99))
-    def test_a_short_slice_that_overtakes_a_long_one_is_kept_for_its_step(
-        self, n: int, floats: int, seed: int
-    ) -> None:
-        """Where a message's time is drawn by its length, what was sent later may come first."""
+    def test_ring_slice_that_overtakes_is_kept_for_its_step(self, n: int, floats: int, seed: int) -> None:
+        """Where a message's time depends on its length, a later message may arrive first."""
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
         plan, found = Explicit().plan(n, 3 * n), []
@@ -74,8 +72,8 @@ class TestRing:
         np.testing.assert_array_equal(*found)
 
 
-def test_without_latency_all_nodes_end_together() -> None:
-    """2(N-1) steps of p/N after the last node entered, whoever was late (paper 1, section II-B)."""
+def test_ring_finish_without_latency_is_equal_for_all() -> None:
+    """2(N-1) steps of p/N after the last node entered, whichever was late (paper 1, section II-B)."""
     entry = np.array([0.0, 5.0, 1.0, 2.0])
     finish, _ = ring_finish(entry, np.zeros(4), 400, Link(bandwidth=800.0))
     np.testing.assert_allclose(finish, 5.0 + 6 * 1.0)
@@ -85,7 +83,7 @@ def test_without_latency_all_nodes_end_together() -> None:
     st.integers(1, 20), st.integers(1, 90), st.sampled_from([0.0, 0.3, 20.0]), st.sampled_from([None, 8.0, 80.0]),
     st.integers(0, 99),
 )  # fmt: skip
-def test_the_longest_ways_end_when_the_steps_do(
+def test_ring_finish_of_the_longest_path(
     n: int, floats: int, latency: float, bandwidth: float | None, seed: int
 ) -> None:
     """Slices of no float or of different lengths, ports still busy, nodes that come early and late."""
@@ -96,7 +94,7 @@ def test_the_longest_ways_end_when_the_steps_do(
         np.testing.assert_allclose(ring_finish(entry, busy, floats, link), steps, rtol=1e-13)
 
 
-def test_slices_differ_by_one_float_at_most() -> None:
+def test_slice_sizes_differ_by_at_most_one() -> None:
     assert slice_sizes(10, 4).tolist() == [3, 3, 2, 2]
     with pytest.raises(ZeroDivisionError):
         slice_sizes(10, 0)

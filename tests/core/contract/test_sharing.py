@@ -1,4 +1,4 @@
-"""Workers that share cores, and late ones that go on: against loops that follow every worker."""
+"""Workers that share cores, and late ones that continue: compared with loops that follow every worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = arrays(float, (3, 5), elements=st.floats(0.01, 10.0))
 
 @given(times=TIMES, cores=st.floats(0.5, 8.0))
 @settings(max_examples=30, deadline=None)
-def test_cores_do_all_the_work_at_their_own_pace(times: np.ndarray, cores: float) -> None:
+def test_sharing_conserves_work(times: np.ndarray, cores: float) -> None:
     shared = slowed(times, cores)
     np.testing.assert_allclose(undisturbed(shared, cores), times, rtol=1e-6)
     assert (shared >= times * (1 - 1e-9)).all()
@@ -31,21 +31,21 @@ def test_cores_do_all_the_work_at_their_own_pace(times: np.ndarray, cores: float
     ).all()  # who is done first alone is first, but for rounding
 
 
-def test_equal_tasks_wait_for_one_another() -> None:
+def test_sharing_equal_tasks_end_together() -> None:
     np.testing.assert_allclose(slowed(np.ones((1, 12)), 2.0), 6.0)
 
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
-    """Until who is before the master has had a slice, or is done; nothing where a core is idle."""
+    """Return the wait until each task before the master has had a slice, or is done; zero where a core is idle."""
     before = [min(a + b, SLICE) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 
 
 def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: float = 1e-3) -> list[float]:
-    """Rounds of a star by a clock that ticks: whoever is at work gets the same share of the cores."""
+    """Simulate rounds of a star by a clock with fixed ticks: each busy worker gets the same share of the cores."""
     stream = DelayStream(e.delays, e.seed, e.workers)
     loads = e.built_scheme.loads(e.workers, e.shape()[0])
-    left, rounds = np.zeros(e.workers), []  # of work that is not wanted any more
+    left, rounds = np.zeros(e.workers), []  # remaining work that is no longer needed
     for r in range(e.rounds):
         tasks = stream.whole(r, loads)
         done, now = np.zeros(e.workers), 0.0
@@ -55,7 +55,9 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
             own = np.where(active, np.maximum(share - left, 0.0), 0.0)
             left = np.maximum(left - share * active, 0.0)
             done, now = np.minimum(done + own, tasks), now + step
-        turn = step * np.ceil(wait(left, tasks - done, cores) / step)  # the master's, meanwhile all go on
+        turn = step * np.ceil(
+            wait(left, tasks - done, cores) / step
+        )  # the master's turn, during which all workers continue
         share = turn * min(1.0, cores / max(np.count_nonzero((left > 0) | (done < tasks - 1e-12)), 1))
         own = np.maximum(share - left, 0.0)
         left, done, now = np.maximum(left - share, 0.0), np.minimum(done + own, tasks), now + turn
@@ -66,7 +68,7 @@ def stepped(e: wb.Experiment, needed: int, piece: float, cores: float, step: flo
 
 
 @pytest.mark.parametrize(("cores", "piece"), [(np.inf, 1.0), (2.0, 1.0), (2.0, 0.25)])
-def test_late_workers_go_on_to_the_end_of_their_piece(cores: float, piece: float) -> None:
+def test_sharing_cancelled_workers_finish_their_piece(cores: float, piece: float) -> None:
     fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 12, "seed": 2}
     delays = {"kind": "shifted_exponential", "shift": 0.05, "rate": 10.0}
     e = wb.Experiment(scheme="SGD", scheme_args={"stragglers": 2}, workers=6, delays=delays, **fields)
@@ -75,8 +77,8 @@ def test_late_workers_go_on_to_the_end_of_their_piece(cores: float, piece: float
     assert found.mean() > 1.05 * forecast(e).mean
 
 
-def test_what_is_over_within_a_slice_is_computed_to_its_end() -> None:
-    """Who decides that the rest is not needed gets no core sooner; long tasks are left where they are."""
+def test_sharing_short_tasks_finish_within_a_slice() -> None:
+    """The decision that the rest is not needed frees no core earlier; long tasks are unchanged."""
 
     def share(shift: float) -> float:
         fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 8}
@@ -91,7 +93,7 @@ def test_what_is_over_within_a_slice_is_computed_to_its_end() -> None:
     )  # the part that is needed, and the next, which was begun
 
 
-def test_messages_take_of_the_cores() -> None:
+def test_sharing_messages_use_cores() -> None:
     fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 4}
     e = wb.Experiment(scheme="UMW", workers=6, delays={"kind": "constant", "shift": 1e-2}, **fields)
     alone, more, less = (
@@ -101,7 +103,7 @@ def test_messages_take_of_the_cores() -> None:
     assert less == pytest.approx(alone / 2)
 
 
-def test_what_is_passed_on_takes_its_time_at_the_end() -> None:
+def test_sharing_relayed_messages_cost_time_at_the_end() -> None:
     fields: dict[str, Any] = {"problem_args": {"samples": 60, "features": 3}, "rounds": 4}
     args = {"children": 2, "layers": 2, "stragglers": 0}
     e = wb.Experiment(
@@ -114,13 +116,13 @@ def test_what_is_passed_on_takes_its_time_at_the_end() -> None:
     assert after == pytest.approx(at_once + 0.03)
 
 
-def test_hosts_have_cores_of_their_own() -> None:
+def test_sharing_is_per_host() -> None:
     sharing = Sharing((np.array([0, 2]), np.array([1])), (1.0, 1.0), 1.0)
     np.testing.assert_allclose(sharing.slowed(np.ones((1, 3))), [[2.0, 1.0, 2.0]])
 
 
 @pytest.mark.parametrize(("scheme", "args"), [("UC-MMC", {"clusters": 4, "load": 3}), ("DropCompute", {})])
-def test_who_has_nothing_to_do_takes_no_time(scheme: str, args: dict[str, Any]) -> None:
+def test_sharing_idle_workers_cost_no_time(scheme: str, args: dict[str, Any]) -> None:
     e = wb.Experiment(
         scheme=scheme, scheme_args=args, workers=12, rounds=4, delays={"kind": "constant", "shift": 0.0}
     )

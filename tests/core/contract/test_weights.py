@@ -1,4 +1,4 @@
-"""Weights over (part, version): an algebra that a dense table of versions and parts must agree with."""
+"""Weights over (part, version): their algebra equals that of a dense table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dense(value: SparseWeights) -> Array:
 
 
 @given(TABLES)
-def test_it_adds_up_like_a_table(tables: list[Array]) -> None:
+def test_versioned_weights_add_like_a_table(tables: list[Array]) -> None:
     weights = np.arange(1.0, 1 + len(tables))
     np.testing.assert_allclose(dense(plain_sum([mixed(t) for t in tables])), np.sum(tables, axis=0))
     wanted = np.einsum("k,kvp->vp", weights, np.array(tables))
@@ -42,14 +42,14 @@ def test_it_adds_up_like_a_table(tables: list[Array]) -> None:
 
 
 @given(TABLES, st.sampled_from([0.5, np.float64(2.0), 3]))
-def test_numbers_scale_it_from_either_side(tables: list[Array], factor: float) -> None:
+def test_versioned_weights_scale_from_either_side(tables: list[Array], factor: float) -> None:
     first, last = mixed(tables[0]), mixed(tables[-1])
     found = (0 - -factor * first - last / 2 - 0) * factor
     np.testing.assert_allclose(dense(found), (factor * tables[0] - tables[-1] / 2) * factor)
 
 
 @given(TABLES)
-def test_what_is_committed_has_no_zeros_and_its_total_forgets_versions(tables: list[Array]) -> None:
+def test_versioned_weights_drop_zeros_and_sum_over_versions(tables: list[Array]) -> None:
     stale = VersionedWeights.of(mixed(tables[0]), PARTS)
     assert (stale.weights != 0).all()
     np.testing.assert_allclose(stale.total(PARTS), tables[0].sum(axis=0))
@@ -72,7 +72,7 @@ def _asked(stale: object) -> list[tuple[object, int]]:
     arrays(float, (2, PARTS), elements=st.integers(-1, 1).map(float)),
     st.tuples(*[st.integers(0, VERSIONS - 1)] * 2),
 )
-def test_of_several_sums_each_is_of_its_own_model(rows: Array, models: tuple[int, int]) -> None:
+def test_versioned_weights_of_several_models(rows: Array, models: tuple[int, int]) -> None:
     plan = replace(uncoded_plan(PARTS, PARTS), versions=VERSIONS)
     work = Work(np.arange(PARTS), rows, PARTS)
     for asked, each in ((models, models), (models[0], [models[0]] * len(rows))):  # of one model, likewise

@@ -1,4 +1,4 @@
-"""What a node has received: found by kind and round in order of arrival, and gone when its round is closed."""
+"""The inbox of a node: messages by kind and round in order of arrival, removed when their round is closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def message(src: int, round: int, kind: str = CODED) -> Message:
     return Message(src, kind, round, 0, None)
 
 
-def test_the_first_that_matches_is_found() -> None:
+def test_inbox_finds_the_first_match() -> None:
     inbox = Inbox()
     inbox += [(message(3, 0),), (message(1, 2), 0.5), (message(2, 1),)]
     assert inbox.find({CODED: 1}) == 1
@@ -19,9 +19,9 @@ def test_the_first_that_matches_is_found() -> None:
     assert inbox.find({CODED: 3}) is None
 
 
-def test_what_a_closed_round_leaves_is_handed_back_in_order_and_late_from_then_on() -> None:
+def test_inbox_returns_messages_of_a_closed_round_in_order() -> None:
     inbox, dead = Inbox(), (message(4, 0, PEER_LOST),)
-    floor = inbox.floor  # whoever holds it sees every change
+    floor = inbox.floor  # each holder sees every change
     inbox += [(message(3, 0), "x"), dead, (message(1, 2),), (message(2, 1),)]
     assert inbox.close(CODED, 2) == [(message(3, 0), "x"), (message(2, 1),)]
     assert list(inbox) == [dead, (message(1, 2),)]

@@ -1,4 +1,4 @@
-"""Errors in a user's own program are one sentence: scheme, rank, round and the user's line, on both engines."""
+"""Errors in a user's program: one sentence with scheme, rank, round and line, on both engines."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ENGINES = ["sim", pytest.param("mpi", marks=[pytest.mark.mpi, pytest.mark.xdist_
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_error_names_scheme_rank_round_and_line(tmp_path: Path, engine: str) -> None:
+def test_user_error_names_scheme_rank_round_and_line(tmp_path: Path, engine: str) -> None:
     line = FILE.splitlines().index('        value = {}["nothing"]') + 1
     says = (
         rf"Hopeless: the program of rank 3 failed in round 2: KeyError: 'nothing' \(.*mine\.py, line {line}\)"
@@ -87,14 +87,14 @@ def test_an_error_names_scheme_rank_round_and_line(tmp_path: Path, engine: str) 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_no_program_is_said(tmp_path: Path, engine: str) -> None:
+def test_user_error_reports_what_is_not_a_program(tmp_path: Path, engine: str) -> None:
     with pytest.raises(RunError, match=r"Nothing: `program` of rank \d gives 7; write it as a generator"):
         wb.run(spec(tmp_path, "Nothing"), engine=engine)
 
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_program_that_never_answers_is_ended_by_patience(tmp_path: Path) -> None:
+def test_user_error_after_the_time_limit(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no round has ended for 1 s"):
         wb.run(spec(tmp_path, "Never"), engine="mpi", patience=1.0)
     assert len(wb.run(spec(tmp_path, "Never").replace(scheme="UMW"), engine="mpi").rounds) == 5
@@ -172,7 +172,7 @@ SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks
 
 
 def failing(tmp_path: Path, where: str) -> dict[str, Any]:
-    """Fields of an experiment all of whose parts are a user's own, one method of which fails."""
+    """Return the fields of an experiment with user-defined parts, one method of which fails."""
     file = tmp_path / f"{where}.py"
     file.write_text(FAILING.replace('WHERE = ""', f'WHERE = "{where}"'))
     own = {"scheme": f"{file}:Half", "problem": f"{file}:BowlArgs", "optimiser": f"{file}:Slowly"}
@@ -189,7 +189,7 @@ LINE = FAILING.splitlines().index('        {}["nothing"]') + 1
 
 
 @pytest.mark.parametrize("where", SAYS)
-def test_every_method_of_a_users_own_is_named_with_its_line(tmp_path: Path, where: str) -> None:
+def test_user_error_names_method_and_line(tmp_path: Path, where: str) -> None:
     ways = [lambda e: wb.run(e), None, lambda e: wb.forecast(e)]
     for words, way in zip(SAYS[where], ways, strict=False):
         if words and way is not None:
@@ -220,7 +220,7 @@ print("processes", *[child.pid for child in psutil.Process().children(recursive=
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path, workers: int) -> None:
+def test_user_error_on_real_ranks_leaves_no_process(tmp_path: Path, workers: int) -> None:
     wanted = {where: says[1] for where, says in SAYS.items() if says[1]}
     spec = json.dumps({where: {**failing(tmp_path, where), "workers": workers} for where in wanted})
     done = subprocess.run([sys.executable, "-c", REAL, spec], capture_output=True, text=True, timeout=300)
@@ -234,7 +234,7 @@ def test_on_real_ranks_nothing_hangs_and_no_process_is_left(tmp_path: Path, work
         time.sleep(0.1)
 
 
-def test_ctrl_c_ends_a_program_that_never_yields_and_names_its_line(tmp_path: Path) -> None:
+def test_user_error_names_the_line_that_ctrl_c_interrupted(tmp_path: Path) -> None:
     """Nothing else can: on the virtual clock all programs are in one thread. A timer presses the keys."""
     e, line = spec(tmp_path, "Busy"), FILE[: FILE.index("        node.rank\n")].count("\n") + 1
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)

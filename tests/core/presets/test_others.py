@@ -1,4 +1,4 @@
-"""What the files of presets state follows from the papers' own formulas."""
+"""Presets: the stated values follow from the papers' formulas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def best(parts: int) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize("name", ["table3", "cegc10", "cegc15", "cegc20"])
-def test_the_codes_of_ye_and_abbe_are_the_best_of_their_table(name: str) -> None:
+def test_presets_of_ye_and_abbe_are_the_best_of_their_table(name: str) -> None:
     found = others[name].experiments
     parts = found[0].workers
     assert [e.scheme_args for e in found] == best(parts)
@@ -41,7 +41,7 @@ def test_the_codes_of_ye_and_abbe_are_the_best_of_their_table(name: str) -> None
 
 
 @pytest.mark.parametrize("found", [presets, others])
-def test_catalogues_list_what_they_hold(found: object) -> None:
+def test_presets_are_listed(found: object) -> None:
     assert isinstance(found, type(presets))
     assert list(found.titles) == list(found)
     assert {name: preset.title for name, preset in found.items()} == found.titles
@@ -51,7 +51,7 @@ def test_catalogues_list_what_they_hold(found: object) -> None:
         found["fig1"]
 
 
-def test_titles_of_paper_1_say_what_its_presets_are() -> None:
+def test_presets_of_paper_1_have_matching_titles() -> None:
     for preset in presets.values():
         args = preset["CR"].scheme_args
         words = f"{preset['CR'].workers} workers, alpha = {args['stragglers']}/{args['children']}"

@@ -1,4 +1,4 @@
-"""The convolutional network: refused in one sentence without PyTorch; with it, a problem like any other."""
+"""The convolutional network: refused in one sentence without PyTorch, otherwise a problem like the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.problems.base import Request
 from workbench.core.problems.cnn import SHAPES, SIZE, Cnn
 
@@ -35,19 +35,19 @@ def exact(**changes: Any) -> wb.Experiment:
     )
 
 
-def test_size_is_that_of_table_ii() -> None:
+def test_cnn_size_is_that_of_table_ii() -> None:
     conv = 16 * 3 * 9 + 16 + 64 * 16 * 16 + 64
     assert conv + 64 * 384 + 384 + 384 * 192 + 192 + 192 * 10 + 10 == SIZE == 117_706
     assert len(SHAPES) == 10
     assert cnn().shape() == (60, SIZE)
 
 
-def test_a_forecast_needs_no_pytorch() -> None:
+def test_cnn_forecast_needs_no_pytorch() -> None:
     assert wb.forecast(cnn(link={"bandwidth": 1e6})).bytes == 6 * SIZE * 8
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
-def test_without_pytorch_one_sentence() -> None:
+def test_cnn_without_pytorch_is_refused() -> None:
     with pytest.raises(
         wb.SettingError, match=r"problem = 'cnn': PyTorch is not installed; pip install 'straggler"
     ):
@@ -58,13 +58,13 @@ def test_without_pytorch_one_sentence() -> None:
     ("args", "words"),
     [({"features": 100}, "problem_args.features = 100"), ({"held_out": -1}, "problem_args.held_out = -1")],
 )
-def test_bad_arguments(args: dict[str, Any], words: str) -> None:
+def test_cnn_refuses_bad_arguments(args: dict[str, Any], words: str) -> None:
     with pytest.raises(wb.SettingError, match=words):
         cnn(problem_args={**ARGS, **args})
 
 
 @needs_torch
-def test_gradient_is_the_derivative_of_the_loss() -> None:
+def test_cnn_gradient_is_the_derivative() -> None:
     problem = exact().build_problem()
     model, h = problem.start(), 1e-6
     found = problem.evaluate([Request(model)])[0].gradient
@@ -77,7 +77,7 @@ def test_gradient_is_the_derivative_of_the_loss() -> None:
 
 
 @needs_torch
-def test_slices_add_up_with_their_weights() -> None:
+def test_cnn_slices_sum_with_their_weights() -> None:
     problem = exact().build_problem()
     model = problem.start()
     weights = np.concatenate([np.full(20, 2.0), np.full(30, -0.5), np.zeros(10)])
@@ -89,7 +89,7 @@ def test_slices_add_up_with_their_weights() -> None:
 
 
 @needs_torch
-def test_start_is_drawn_as_stated() -> None:
+def test_cnn_start_has_the_stated_distribution() -> None:
     start = exact().build_problem().start()
     first = start[: 16 * 27]
     bound = np.sqrt(6 / (27 + 16 * 9))
@@ -110,7 +110,7 @@ def test_start_is_drawn_as_stated() -> None:
         ("FRC", {"replication": 2, "wait_for": 6}, 6),
     ],
 )
-def test_every_exact_scheme_runs_on_it_unchanged(scheme: str, args: dict[str, Any], workers: int) -> None:
+def test_cnn_runs_with_every_exact_scheme(scheme: str, args: dict[str, Any], workers: int) -> None:
     """Real vectors through messages; the same model as full gradient descent."""
     e = exact(scheme=scheme, scheme_args=args, workers=workers)
     coded, plain = wb.run(e, numeric=True), wb.run(exact())
@@ -119,9 +119,11 @@ def test_every_exact_scheme_runs_on_it_unchanged(scheme: str, args: dict[str, An
 
 
 @needs_torch
-def test_a_scheme_that_measures_smoothness_runs_on_it() -> None:
+def test_cnn_runs_with_a_scheme_that_measures_smoothness() -> None:
     """CADA asks for the curvature of every worker's shard."""
-    e = exact(scheme="CADA", scheme_args={"batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3})
+    e = exact(
+        scheme="CADA", scheme_args={"worker_batch": 5}, optimiser="amsgrad", optimiser_args={"rate": 1e-3}
+    )
     assert np.isfinite(wb.run(e).columns["loss"]).all()
     assert e.build_problem().smoothness() > 0
 
@@ -141,8 +143,8 @@ def dots(tmp_path: Path) -> Path:
 
 
 @needs_torch
-@pytest.mark.parametrize("precision", few("a CNN learns", 1, ["float32", "float64"]))
-def test_it_learns(dots: Path, precision: str) -> None:
+@pytest.mark.parametrize("precision", sampled_cases("a CNN learns", 1, ["float32", "float64"]))
+def test_cnn_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),
         "samples": 150,
@@ -160,7 +162,7 @@ def test_it_learns(dots: Path, precision: str) -> None:
 
 
 @needs_torch
-def test_cuda_is_refused_where_there_is_none() -> None:
+def test_cnn_refuses_a_missing_cuda() -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -170,7 +172,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
 
 
 @needs_torch
-def test_convolutions_keep_all_digits_and_others_are_left_as_they_were() -> None:
+def test_cnn_convolutions_keep_all_digits() -> None:
     from torch.backends import cudnn
 
     seen = []
@@ -186,7 +188,7 @@ def test_convolutions_keep_all_digits_and_others_are_left_as_they_were() -> None
 
 @needs_torch
 @pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])
-def test_cuda_and_cpu_have_the_same_gradient(precision: str, digits: float) -> None:
+def test_cnn_gradient_is_equal_on_cuda_and_cpu(precision: str, digits: float) -> None:
     import torch
 
     if not torch.cuda.is_available():

@@ -27,7 +27,7 @@ KINDS = st.sampled_from(["least_squares", "logistic", "softmax"])
 
 
 @given(KINDS, st.integers(0, 999), st.floats(0, 2))
-def test_gradient_is_the_slope_of_the_loss(kind: str, seed: int, l2: float) -> None:
+def test_linear_gradient_is_the_derivative(kind: str, seed: int, l2: float) -> None:
     f = problem(kind, seed, l2=l2)
     rng = np.random.default_rng(seed + 1)
     model, way = rng.standard_normal(f.size), rng.standard_normal(f.size)
@@ -42,7 +42,7 @@ def test_gradient_is_the_slope_of_the_loss(kind: str, seed: int, l2: float) -> N
 
 
 @given(KINDS, st.integers(0, 999), st.lists(st.integers(0, 35), min_size=1, max_size=9))
-def test_short_slices_in_any_order_add_up(kind: str, seed: int, starts: list[int]) -> None:
+def test_linear_slices_sum_in_any_order(kind: str, seed: int, starts: list[int]) -> None:
     """Repeated, overlapping, sorted or not: the same as one slice after the other."""
     f = problem(kind, seed)
     rng = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ def within(first: int, last: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("starts", "shared"), [((4, 6, 8), True), ((0, 2, 36), False), ((6, 4), False)])
-def test_rows_that_follow_one_another_are_not_copied(starts: tuple[int, ...], shared: bool) -> None:
+def test_linear_contiguous_rows_are_not_copied(starts: tuple[int, ...], shared: bool) -> None:
     f = problem("least_squares", 0)
     f.gradient([(a, a + 1 if a == 36 else a + 2, 1.0) for a in starts], np.zeros(f.size))
     assert f._excerpt is not None
@@ -65,7 +65,9 @@ def test_rows_that_follow_one_another_are_not_copied(starts: tuple[int, ...], sh
 
 
 @given(KINDS, st.integers(0, 999), st.lists(st.integers(0, 37), min_size=2, max_size=6), st.integers(1, 40))
-def test_weighted_pass_equals_the_workers_sum(kind: str, seed: int, cuts: list[int], block: int) -> None:
+def test_linear_weighted_pass_equals_the_sum_of_workers(
+    kind: str, seed: int, cuts: list[int], block: int
+) -> None:
     f = problem(kind, seed)
     f.block = block
     rng = np.random.default_rng(seed)
@@ -83,7 +85,7 @@ def test_weighted_pass_equals_the_workers_sum(kind: str, seed: int, cuts: list[i
 
 
 @given(st.sampled_from(["least_squares", "logistic"]), st.integers(0, 99), st.integers(1, 5))
-def test_large_data_take_another_way_to_the_same(kind: str, seed: int, count: int) -> None:
+def test_linear_large_data_give_the_same_gradient(kind: str, seed: int, count: int) -> None:
     small, large = problem(kind, seed, d=700), problem(kind, seed, d=700)
     rng = np.random.default_rng(seed)
     weights = [None, rng.standard_normal(700)]
@@ -103,11 +105,11 @@ def test_large_data_take_another_way_to_the_same(kind: str, seed: int, count: in
 
 
 def threads() -> list[int]:
-    """Of the linear algebra libraries; scikit-learn brings a pool for other things."""
+    """The pools of the linear algebra libraries; scikit-learn has another pool."""
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
 
-def test_threads_do_not_share_out_what_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_small_products_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads of the linear algebra wait for one another: 14 times the seconds on digits, two busy cores."""
     used = []
     mine, losses = problem("softmax", 0), Softmax.losses
@@ -125,21 +127,21 @@ def test_threads_do_not_share_out_what_is_small(monkeypatch: pytest.MonkeyPatch)
 
 
 @given(KINDS, st.integers(0, 99), st.sampled_from([4, 300]))
-def test_smoothness_bounds_the_curvature(kind: str, seed: int, p: int) -> None:
+def test_linear_smoothness_bounds_the_curvature(kind: str, seed: int, p: int) -> None:
     f = problem(kind, seed, p=p, l2=0.1)
     top = float(np.linalg.eigvalsh(f.X.T @ f.X / f.samples)[-1])
     assert f.smoothness() == pytest.approx(f.curvature * top + 0.1, rel=2e-3)
     assert f.smoothness() == f.smoothness()
 
 
-def test_large_scores_do_not_overflow() -> None:
+def test_softmax_large_scores_do_not_overflow() -> None:
     for f in (problem("logistic", 0), problem("softmax", 0)):
         with np.errstate(all="raise", under="ignore"):
             found = f.evaluate([Request(np.full(f.size, 1e4)), Request(np.full(f.size, -1e4))])
         assert all(np.isfinite(e.loss) for e in found)
 
 
-def test_accuracy_counts_right_answers() -> None:
+def test_logistic_accuracy_counts_right_answers() -> None:
     X = np.array([[1.0], [2.0], [-1.0], [-3.0]])
     f = Logistic(X, np.array([1.0, 1.0, 0.0, 1.0]))
     assert f.evaluate([Request(np.ones(1))])[0].metrics == {"accuracy": 0.75}

@@ -1,4 +1,4 @@
-"""A loss written in NumPy: a problem like any other, and a wrong gradient is found by `wb.check`."""
+"""A loss written in NumPy: a problem like the others; `wb.check` finds a wrong gradient."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def experiment(function: Any, **fields: Any) -> wb.Experiment:
     return wb.Experiment(problem="numpy", problem_args=args, **{**small, **fields})
 
 
-def test_squares_are_least_squares() -> None:
+def test_numpy_problem_of_squares_is_least_squares() -> None:
     mine = experiment(squares, optimiser_args={"step": 0.1})
     args = {name: mine.problem_args[name] for name in ("data", "samples")}
     theirs = mine.replace(problem="least_squares", problem_args=args)
@@ -63,7 +63,7 @@ def test_squares_are_least_squares() -> None:
     assert mine.build_problem().smoothness() == pytest.approx(theirs.build_problem().smoothness(), rel=0.05)
 
 
-def test_the_laws_find_slips() -> None:
+def test_numpy_problem_check_finds_mistakes() -> None:
     assert wb.check(experiment(squares).problem_spec, examples=10).ok
     for wrong, law in ((sums, "slices"), (slip, "differences")):
         broken = wb.check(experiment(wrong).problem_spec, examples=10).failed
@@ -72,7 +72,7 @@ def test_the_laws_find_slips() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_loose_file_on_real_processes(tmp_path: Path) -> None:
+def test_numpy_problem_of_a_file_on_real_processes(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(EXAMPLE)
     e = experiment(f"{file}:huber", args={"first": ones}, optimiser_args={"step": 0.1})
@@ -84,7 +84,7 @@ def test_a_loose_file_on_real_processes(tmp_path: Path) -> None:
         wb.attach(str(tmp_path / "run"))
 
 
-def test_wrong_arguments() -> None:
+def test_numpy_problem_refuses_wrong_arguments() -> None:
     with pytest.raises(
         SettingError, match=r"loss_and_gradient: gives something else; return the mean loss and"
     ):

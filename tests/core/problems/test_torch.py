@@ -1,4 +1,4 @@
-"""Networks of the user's own: the sums of gradients that plain PyTorch gives, on both engines, under every scheme."""
+"""User-defined networks: the sums of gradients of plain PyTorch, on both engines, under every scheme."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.base.settings import SettingError
 from workbench.core.problems.base import Request
 from workbench.mpi.running.real import resume, start_real
@@ -36,7 +36,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "FRC": {
         "replication": 2,
         "wait_for": 7,
-    },  # the fewest of 8 of whom each of four pairs has answered, whoever is late
+    },  # the fewest of 8 workers such that each of four pairs has answered, whichever are late
 }
 WORKERS = {"CR": 6}
 
@@ -50,7 +50,7 @@ def net(**args: Any) -> wb.Experiment:
 
 
 def plain(e: wb.Experiment) -> list[float]:
-    """Losses of a loop that anybody would write: all samples, their mean loss, one step, again."""
+    """Return the losses of a plain loop: all samples, their mean loss, one step, and again."""
     args = e.problem_spec.own()
     kind = getattr(torch, e.problem_spec.precision)
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def under(scheme: str, **fields: Any) -> wb.Experiment:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
-def test_every_scheme_learns_as_a_plain_loop_does(args: dict[str, Any], scheme: str) -> None:
+def test_torch_problem_learns_as_a_plain_loop_with_every_scheme(args: dict[str, Any], scheme: str) -> None:
     """Real vectors through messages, on the virtual clock; the survivors differ from round to round."""
     e = under(scheme, **args)
     assert wb.run(e, numeric=True).rounds["loss"].to_numpy() == pytest.approx(plain(e), rel=1e-6)
@@ -90,7 +90,9 @@ def test_every_scheme_learns_as_a_plain_loop_does(args: dict[str, Any], scheme: 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(("precision", "digits"), [("float64", 1e-6), ("float32", 1e-3)])
 @pytest.mark.parametrize("module", ["DigitsNet", "million"])
-def test_every_scheme_on_eight_real_ranks(module: str, precision: str, digits: float, scheme: str) -> None:
+def test_torch_problem_on_eight_real_ranks_with_every_scheme(
+    module: str, precision: str, digits: float, scheme: str
+) -> None:
     args = {**DIGITS, "samples": None} if module == "DigitsNet" else {**CHARS, "module": f"{EXAMPLE}:million"}
     args = {name: value for name, value in args.items() if value is not None}
     e = under(scheme, **args, precision=precision, rounds=6)
@@ -101,15 +103,17 @@ def test_every_scheme_on_eight_real_ranks(module: str, precision: str, digits: f
         assert (trace.rounds["bytes"] == width * trace.rounds["messages"] * e.shape()[1]).all()
 
 
-@turn("modules on ranks", 0, 2)
+@sampled_test("modules on ranks", 0, 2)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize(
     ("precision", "workers"),
     [("float64", 3), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in ("float32", "float64"))],
 )
-def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, workers: int, tmp_path: Path) -> None:
-    """What a test, or a cell, defines goes to the ranks by value; its source stays with the run."""
+def test_torch_problem_with_a_dead_worker_and_a_resumed_run(
+    precision: str, workers: int, tmp_path: Path
+) -> None:
+    """Classes of a test, or of a cell, are sent to the ranks by value; their source is stored with the run."""
 
     def tiny() -> nn.Module:
         return nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
@@ -134,7 +138,7 @@ def test_a_worker_dies_and_a_resumed_run_is_the_same(precision: str, workers: in
     assert wb.Trace.load(tmp_path / "run").same(trace)
 
 
-def test_float32_travels_as_float32_and_is_forecast_so() -> None:
+def test_torch_problem_sends_float32() -> None:
     fields = {"link": {"bandwidth": 1e6}, "delays": {"kind": "constant", "shift": 1e-3}, **DIGITS}
     for precision, width in {"float32": 4, "float64": 8}.items():
         for scheme in ("GC", "RAR", "CR", "CEGC"):
@@ -151,7 +155,7 @@ def test_float32_travels_as_float32_and_is_forecast_so() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("args", [DIGITS, CHARS], ids=["convolutions", "transformer"])
-def test_a_network_passes_the_properties_of_a_problem(args: dict[str, Any], precision: str) -> None:
+def test_torch_problem_passes_check(args: dict[str, Any], precision: str) -> None:
     checked = wb.check(net(**args, precision=precision).problem_spec, examples=4)
     assert checked.ok, checked
     assert [row.property for row in checked.rows if row.verdict == "does not apply"] == ["smoothness"]
@@ -161,8 +165,11 @@ def droppy() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10))
 
 
-def test_dropout_is_drawn_by_round_and_sample() -> None:
-    """The same whoever goes through a part, and with whatever else; none where losses are evaluated."""
+def test_torch_problem_dropout_is_drawn_by_round_and_sample() -> None:
+    """The draws are the same for each worker that computes a part, whatever its other parts.
+
+    Losses are evaluated without draws.
+    """
     problem = net(**{**DIGITS, "module": droppy}).build_problem()
     model = problem.start()
     here, next_ = problem.at(3), problem.at(4)
@@ -182,11 +189,11 @@ def test_dropout_is_drawn_by_round_and_sample() -> None:
     assert wb.check(net(**{**DIGITS, "module": droppy}).problem_spec, examples=4).ok
 
 
-@turn("modules on ranks", 1, 2)
+@sampled_test("modules on ranks", 1, 2)
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize("workers", [3, pytest.param(4, marks=pytest.mark.slow)])
-def test_replicas_agree_on_what_they_drop(workers: int) -> None:
+def test_torch_problem_replicas_drop_the_same(workers: int) -> None:
     fields = {**DIGITS, "module": droppy, "workers": workers}
     e = net(**fields, scheme="GC", scheme_args={"stragglers": 1})
     real, coded = wb.run(e, engine="mpi"), wb.run(e)
@@ -248,7 +255,7 @@ def no_module() -> int:
         (wrong_shape, r"cannot take samples of shape \(4, 64\)"),
     ],
 )
-def test_what_cannot_be_summed_over_samples_is_refused(make: Any, says: str) -> None:
+def test_torch_problem_refuses_losses_that_are_not_sums(make: Any, says: str) -> None:
     with pytest.raises(SettingError, match=says):
         net(**{**DIGITS, "module": make}).build_problem()
 
@@ -257,7 +264,7 @@ def mean_loss(out: Any, y: Any) -> Any:
     return nn.functional.cross_entropy(out, y)
 
 
-def test_wrong_arguments() -> None:
+def test_torch_problem_refuses_wrong_arguments() -> None:
     for args, says in [
         ({"module": lambda: None}, "has no name to be found by; define it with def or class"),
         ({"module": "Nowhere"}, "module = 'Nowhere': nothing of that name is defined here"),
@@ -288,7 +295,7 @@ def line() -> nn.Module:
     return nn.Linear(3, 1)
 
 
-def test_a_dataset_of_pairs_and_a_regression() -> None:
+def test_torch_problem_of_a_dataset_of_pairs_and_a_regression() -> None:
     problem = net(module=line, dataset=Pairs, loss="mse").build_problem()
     (found,) = problem.evaluate([Request(problem.start())])
     w, x = problem.start(), np.arange(12.0)
@@ -297,7 +304,7 @@ def test_a_dataset_of_pairs_and_a_regression() -> None:
     assert net(module=line, dataset=Pairs, loss="mse").shape() == (12, 4)
 
 
-def test_a_definition_made_again_is_used_and_kept_by_name() -> None:
+def test_torch_problem_uses_the_newest_definition() -> None:
     def make_narrow() -> nn.Module:
         return nn.Linear(64, 10)
 
@@ -320,7 +327,7 @@ def make_hidden() -> nn.Module:
     return nn.Sequential(nn.Linear(64, HIDDEN["units"]), nn.Linear(HIDDEN["units"], 10))
 
 
-def test_what_a_module_uses_makes_it_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_problem_source_includes_what_a_module_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same function, and a dict that another cell has changed."""
     e = net(**{**DIGITS, "module": make_hidden})
     assert e.build_problem().size == e.shape()[1] == 1510
@@ -330,7 +337,7 @@ def test_what_a_module_uses_makes_it_another(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("precision", "digits"), [("float32", 1e-4), ("float64", 1e-10)])
-def test_cuda_and_cpu_have_the_same_gradient(precision: str, digits: float) -> None:
+def test_torch_problem_gradient_is_equal_on_cuda_and_cpu(precision: str, digits: float) -> None:
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
     found = []

@@ -1,4 +1,4 @@
-"""A code that loses many digits is warned of before the run, with a better one; one that keeps few is refused."""
+"""Codes that lose digits: a warning with a better code before the run, or a refusal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.codes.survivors import neighbours, some, strides
+from tests.support.survivor_sets import neighbours, some, strides
 from workbench.core.base.errors import PrecisionWarning
 from workbench.core.base.settings import SettingError
 from workbench.core.codes import GradientCode
@@ -26,12 +26,12 @@ def gc(code: str, stragglers: int) -> wb.Experiment:
     return wb.Experiment(scheme="GC", scheme_args={"stragglers": stragglers, "code": code}, **COMMON)
 
 
-def test_a_badly_conditioned_code_is_warned_of_once() -> None:
+def test_run_warns_once_of_a_badly_conditioned_code() -> None:
     with pytest.warns(PrecisionWarning, match=r"GC: decoding from 51 of 60 .* digits; take code = 'cyclic'"):
         wb.run(gc("mds", 9))
 
 
-def test_a_code_that_keeps_few_digits_is_refused_with_what_works() -> None:
+def test_run_refuses_a_code_that_keeps_few_digits() -> None:
     """It decoded with an error of 31 %, and its rounds counted as exact."""
     with pytest.raises(SettingError) as error:
         wb.run(gc("mds", 27).replace(workers=58))
@@ -43,7 +43,7 @@ def test_a_code_that_keeps_few_digits_is_refused_with_what_works() -> None:
         lost_digits(wb.schemes.get("GC")(**args), 58)
 
 
-def test_an_explicit_word_runs_it_all_the_same() -> None:
+def test_least_digits_zero_runs_any_code() -> None:
     e = gc("mds", 27).replace(workers=58)
     told = e.replace(scheme_args={**e.scheme_args, "least_digits": 0})
     with pytest.warns(PrecisionWarning, match="may lose 16 of 16 digits"):
@@ -51,7 +51,7 @@ def test_an_explicit_word_runs_it_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "CEGC", "GC-MMC", "LCC", "LAGC", "CRC"])
-def test_every_family_of_codes_has_the_word(name: str) -> None:
+def test_least_digits_is_a_field_of_every_family_of_codes(name: str) -> None:
     fields = {field["name"]: field for field in wb.schemes.get(name).fields()}
     assert fields["least_digits"]["default"] == 6
     assert "0 = run it all the same" in fields["least_digits"]["description"]
@@ -111,7 +111,7 @@ def accepted(family: Family) -> Scheme | None:
 @example(family=("LCC", 60, {"load": 6}), seed=0)
 @settings(max_examples=settings.default.max_examples // 2)
 @given(coded(), st.integers(0, 1000))
-def test_what_is_accepted_decodes_the_unit_problem(family: Family, seed: int) -> None:
+def test_accepted_code_decodes_the_unit_problem(family: Family, seed: int) -> None:
     scheme = accepted(family)
     for code in scheme.codes(family[1]) if scheme else ():
         for answered in hard(code, seed):
@@ -119,7 +119,7 @@ def test_what_is_accepted_decodes_the_unit_problem(family: Family, seed: int) ->
             assert np.abs(weights @ code.matrix[list(answered)] - code.goal).max() < 1e-5, (family, answered)
 
 
-def test_the_default_is_quiet_and_exact() -> None:
+def test_default_code_is_exact_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for stragglers in (7, 19, 20):
@@ -134,6 +134,6 @@ def test_every_code_gives_the_same_model(code: str) -> None:
     assert abs(wb.run(coded, numeric=True).model - plain).max() < 1e-12
 
 
-def test_mds_with_complex_coefficients_is_refused() -> None:
+def test_mds_code_with_complex_coefficients_is_refused() -> None:
     with pytest.raises(wb.SettingError, match=r"scheme_args\.stragglers = 4"):
         wb.Experiment(scheme="GC", scheme_args={"stragglers": 4, "code": "mds"}, workers=12)

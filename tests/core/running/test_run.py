@@ -1,4 +1,4 @@
-"""Runs under way: the same bits as a run that is waited for; stopped between rounds; errors that are kept."""
+"""Live runs: the same bits as an awaited run, stops between rounds, and stored errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"workers": 12, "rounds": 30, "problem_args": {"samples"
 SCHEMES = [wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "GC", "SGD", "CR", "CADA", "RAR")]
 
 
-def test_a_run_under_way_ends_with_the_bits_of_one_that_is_waited_for() -> None:
+def test_live_run_ends_with_the_bits_of_an_awaited_run() -> None:
     runs = live.start_all(SCHEMES)
     for run, trace in zip(runs, wb.compare(SCHEMES), strict=True):
         assert run.result().same(trace), run
@@ -30,7 +30,7 @@ def test_a_run_under_way_ends_with_the_bits_of_one_that_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["CR", "CADA", "D-Adam"])
-def test_rows_are_those_of_the_trace_and_begin_where_asked(scheme: str) -> None:
+def test_run_rows_equal_the_trace(scheme: str) -> None:
     run = live.start(wb.Experiment(scheme=scheme, **SMALL))
     columns = run.result().columns
     for first in (0, 7, 30, 31):
@@ -56,7 +56,7 @@ class Noting(SimulatedRun):
 
 
 @pytest.mark.parametrize("scheme", ["GC", "CADA"])
-def test_rows_appear_while_the_run_goes_on_and_never_change(scheme: str) -> None:
+def test_run_rows_appear_during_the_run_and_never_change(scheme: str) -> None:
     (run,) = watched([wb.Experiment(scheme=scheme, **SMALL)])
     work([run])
     assert [len(rows["loss"]) for rows in run.seen] == [1] * 30
@@ -68,7 +68,7 @@ def test_rows_appear_while_the_run_goes_on_and_never_change(scheme: str) -> None
 
 
 class Stopping(Noting):
-    """Asks for its own end in a certain round."""
+    """A run that stops itself in a given round."""
 
     at = 11
 
@@ -79,7 +79,7 @@ class Stopping(Noting):
 
 
 @pytest.mark.parametrize("scheme", ["CR", "SGD", "CADA"])
-def test_a_stopped_run_is_the_beginning_of_the_whole_one(scheme: str) -> None:
+def test_stopped_run_is_the_beginning_of_the_whole_run(scheme: str) -> None:
     experiment = wb.Experiment(scheme=scheme, **SMALL)
     run = Stopping(experiment, False, True)
     work([run])
@@ -95,7 +95,7 @@ def test_a_stopped_run_is_the_beginning_of_the_whole_one(scheme: str) -> None:
     np.testing.assert_array_equal(trace.model, shorter.model)
 
 
-def test_stopping_one_of_several_leaves_the_others_alone() -> None:
+def test_stop_of_one_run_keeps_the_others() -> None:
     first, second = Stopping(SCHEMES[0], False, True), SimulatedRun(SCHEMES[3], False, True)
     work([first, second])
     assert (first.state, second.state) == ("stopped", "finished")
@@ -104,7 +104,7 @@ def test_stopping_one_of_several_leaves_the_others_alone() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["UMW", "CADA"])
-def test_a_run_that_is_stopped_at_once_has_next_to_no_rounds(scheme: str) -> None:
+def test_stop_at_once_leaves_almost_no_rounds(scheme: str) -> None:
     run = SimulatedRun(wb.Experiment(scheme=scheme, **SMALL), False, True)
     run.stop()
     work([run])
@@ -124,7 +124,7 @@ def test_stop_from_another_thread_ends_a_long_run() -> None:
     assert not [t for t in threading.enumerate() if t.name == "workbench-simulation" and t.is_alive()]
 
 
-def test_an_error_is_the_runs_own_and_does_not_end_the_others() -> None:
+def test_run_error_does_not_end_other_runs() -> None:
     dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
     bad, good = live.start_all([dies, SCHEMES[3]])
     assert good.result().same(wb.run(SCHEMES[3]))
@@ -134,21 +134,21 @@ def test_an_error_is_the_runs_own_and_does_not_end_the_others() -> None:
         bad.result()
 
 
-def test_data_that_cannot_be_had_fail_the_run_in_one_sentence() -> None:
+def test_run_without_its_data_fails_in_one_sentence() -> None:
     missing = wb.Experiment(problem_args={"data": "nowhere.csv", "samples": 10, "features": 2})
     run = live.start(missing)
     assert run.wait(60)
     assert run.state == "failed" and "nowhere.csv" in run.note and "\n" not in run.note  # noqa: PT018
 
 
-def test_a_loss_that_diverges_is_told() -> None:
+def test_run_reports_a_diverging_loss() -> None:
     run = live.start(wb.Experiment(optimiser_args={"step": 1e30}, problem="least_squares", **SMALL))
     run.wait()
     assert run.state == "finished"
     assert any("not finite" in text for text in run.warnings)
 
 
-def test_an_unknown_engine_and_what_is_no_experiment_are_refused_at_once() -> None:
+def test_start_refuses_unknown_engines_and_non_experiments() -> None:
     with pytest.raises(wb.SettingError, match="engine = 'gpu'"):
         live.start(SCHEMES[0], engine="gpu")
     with pytest.raises(wb.SettingError, match=r"give a wb\.Experiment"):
@@ -160,7 +160,7 @@ def test_numeric_runs_carry_the_real_vectors() -> None:
     assert run.result().same(wb.run(SCHEMES[3], numeric=True))
 
 
-def test_what_two_threads_must_not_import_at_once_is_there_before_the_thread() -> None:
+def test_run_imports_modules_before_its_thread_starts() -> None:
     code = """
 import sys
 import threading
@@ -177,8 +177,8 @@ print(found)
     assert done.stdout == "[True]\n"
 
 
-def test_a_simulation_rests_while_it_is_looked_at_and_goes_on_after() -> None:
-    """Else NumPy's calls of who looks wait for Python's lock one by one: three pictures a second instead of ten."""
+def test_simulated_run_pauses_while_it_is_read() -> None:
+    """Otherwise the reader's NumPy calls wait for Python's lock: three pictures a second instead of ten."""
     run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
     assert isinstance(run, SimulatedRun)
     rounds = lambda: len(run.line.times)  # noqa: E731
@@ -195,7 +195,7 @@ def test_a_simulation_rests_while_it_is_looked_at_and_goes_on_after() -> None:
     assert run.wait(30)
 
 
-def test_a_start_on_real_processes_moves_a_bar_and_a_stop_says_so_at_once(tmp_path: Path) -> None:
+def test_real_run_start_moves_a_bar_and_can_be_stopped(tmp_path: Path) -> None:
     run = RealRun(wb.Experiment(workers=12), tmp_path)
     stages = []
     for told in (("starting", 0, 13), ("starting", 13, 13), ("connecting", 0, 0)):

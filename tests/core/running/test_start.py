@@ -1,4 +1,4 @@
-"""Options of the engines stand in the signature and the help of whatever takes them."""
+"""Options of the engines: they are in the signature and the help of each function that takes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSING = [wb.run, wb.compare, wb.start, wb.start_all]
 
 
 @pytest.mark.parametrize("function", PASSING)
-def test_every_option_is_named_with_its_kind_and_default(function: Callable[..., Any]) -> None:
+def test_start_options_have_kind_and_default(function: Callable[..., Any]) -> None:
     known = inspect.signature(function).parameters
     assert known["patience"].default == 600.0
     assert known["patience"].annotation is float
@@ -30,7 +30,7 @@ def test_every_option_is_named_with_its_kind_and_default(function: Callable[...,
 
 
 @pytest.mark.parametrize("function", PASSING)
-def test_help_says_what_each_option_does_and_of_which_engine(function: Callable[..., Any]) -> None:
+def test_start_help_describes_each_option(function: Callable[..., Any]) -> None:
     text = pydoc.render_doc(function, renderer=pydoc.plaintext)
     sim, _, mpi = text.partition('Options of engine = "mpi"')
     assert "numeric : default False" in sim
@@ -56,7 +56,7 @@ def test_help_says_what_each_option_does_and_of_which_engine(function: Callable[
         ({"engine": "mpi", "make": None}, "make = None: means nothing to engine = 'mpi'"),
     ],
 )  # fmt: skip
-def test_what_an_engine_does_not_take_is_one_sentence_that_names_what_it_does(
+def test_start_refuses_options_of_other_engines(
     function: Callable[..., Any], options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(wb.SettingError) as caught:
@@ -64,7 +64,7 @@ def test_what_an_engine_does_not_take_is_one_sentence_that_names_what_it_does(
     assert str(caught.value).startswith(says)
 
 
-def test_an_awaited_run_raises_what_went_wrong_at_once_and_in_this_thread() -> None:
+def test_run_raises_errors_in_the_calling_thread() -> None:
     """And the others are not waited for."""
     dies = wb.Experiment(scheme="UMW", workers=3, rounds=9, faults=[{"worker": 3, "round": 2}])
     long = wb.Experiment(scheme="UMW", workers=3, rounds=10**8)
@@ -72,7 +72,7 @@ def test_an_awaited_run_raises_what_went_wrong_at_once_and_in_this_thread() -> N
         wb.compare([dies, long])
 
 
-def test_options_are_those_that_the_documentation_lists() -> None:
+def test_options_of_equal_the_documentation() -> None:
     for engine in ENGINES.values():
         known = inspect.signature(engine.options).parameters
         listed = [
@@ -81,7 +81,7 @@ def test_options_are_those_that_the_documentation_lists() -> None:
         assert list(options_of(engine.options)) == listed
 
 
-def test_options_are_known_without_docstrings() -> None:
+def test_start_options_are_available_without_docstrings() -> None:
     """`python -OO` removes them, and PYTHONOPTIMIZE=2 does."""
     code = (
         "import workbench as wb\n"

@@ -1,4 +1,4 @@
-"""CADA, G-CADA and LAGC: laws, who is selected, what it costs, failures and refusals."""
+"""CADA, G-CADA and LAGC: properties, selected workers, costs, failures and refusals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.case_adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.schemes.adaptive import CASES, DIGITS, ETA, run, uploads
+from tests.support.strategies import experiments
 from workbench.core import theory
 from workbench.core.base.errors import QuorumLost
 from workbench.core.base.settings import SettingError
@@ -27,7 +27,7 @@ FAMILY = sorted(CASES)
 
 
 @given(experiments(FAMILY, rounds=12))
-def test_with_whole_shards_the_unit_problem_gets_all_ones(spec: dict[str, Any]) -> None:
+def test_cada_with_whole_shards_commits_all_ones(spec: dict[str, Any]) -> None:
     """Gradients that never change are right however old they are."""
     e = wb.Experiment(**spec)
     numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
@@ -39,7 +39,7 @@ def test_with_whole_shards_the_unit_problem_gets_all_ones(spec: dict[str, Any]) 
 
 
 @given(experiments(FAMILY, rounds=6))
-def test_the_forecast_is_the_event_engine_if_everybody_is_selected_and_an_upper_end_if_not(
+def test_cada_forecast_is_exact_or_an_upper_bound(
     spec: dict[str, Any],
 ) -> None:
     every_round = {} if spec["scheme"] in ("D-SGD", "D-Adam") else {"max_age": 1}
@@ -61,7 +61,7 @@ def with_a_batch(e: wb.Experiment) -> wb.Experiment:
     shard = int(e.plan.sizes.min())
     if e.scheme == "LAGC" or shard == 0 or e.seed % 3 == 0:
         return e
-    return e.replace(scheme_args={**e.scheme_args, "batch": 1 + e.seed % shard})
+    return e.replace(scheme_args={**e.scheme_args, "worker_batch": 1 + e.seed % shard})
 
 
 def _line(e: wb.Experiment) -> Any:
@@ -74,7 +74,7 @@ def _line(e: wb.Experiment) -> Any:
     st.floats(0, 5),
     st.integers(1, 6),
 )
-def test_selection_is_condition_9(
+def test_cada_selection_is_condition_9(
     path: list[list[float]], smoothness: list[float], c: float, max_age: int
 ) -> None:
     """Every term of the rule recomputed from the whole history of models; before the start nothing moved."""
@@ -103,7 +103,7 @@ def test_selection_is_condition_9(
 def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) -> None:
     """(5), (6), (19), (22): whole groups download, the fastest uploads, nobody else does anything."""
     size = 12 // groups
-    trace = run("G-CADA", {"groups": groups, "batch": batch, "c": c})
+    trace = run("G-CADA", {"groups": groups, "worker_batch": batch, "c": c})
     rounds, answered = trace.rounds, uploads(trace)
     assert [len(who) for who in answered] == rounds["messages"].tolist()
     for who in answered:
@@ -111,7 +111,9 @@ def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) ->
     assert (rounds["downloads"] == size * rounds["messages"]).all()
     if batch:
         assert (rounds["started"] == rounds["downloads"] * batch).all()
-        assert (rounds["samples"] == rounds["messages"] * batch).all()  # the others were told to stop
+        assert (
+            rounds["samples"] == rounds["messages"] * batch
+        ).all()  # the other workers were notified to stop
         communication = (rounds["downloads"] + rounds["messages"]).sum()
         computation = rounds["started"].sum() / batch
         assert communication / computation == theory.communication_ratio(size) == (size + 1) / size
@@ -120,18 +122,18 @@ def test_gcada_costs_are_the_papers(groups: int, batch: int | None, c: float) ->
     assert rounds["messages"].sum() < 60 * groups or c == 1.0  # somebody was lazy
 
 
-def test_costs_of_everybody() -> None:
-    rounds = run("D-Adam", {"batch": 10}).rounds
+def test_cada_costs_with_all_workers_selected() -> None:
+    rounds = run("D-Adam", {"worker_batch": 10}).rounds
     assert (rounds["messages"] + rounds["downloads"] == 24).all()
     assert (rounds["samples"] == 120).all()
     assert (rounds["started"] == 120).all()
 
 
-def test_late_answers_on_the_wire_are_refused_and_cost_no_upload() -> None:
+def test_cada_late_answers_are_refused_and_count_no_upload() -> None:
     """With latency the stop comes too late for some; the port still takes one answer per group."""
     trace = run(
         "G-CADA",
-        {"groups": 3, "max_age": 1, "batch": 9},
+        {"groups": 3, "max_age": 1, "worker_batch": 9},
         link={"latency": ETA / 2, "bandwidth": 64 * 8 / ETA},
     )
     assert (trace.rounds["messages"] == 3).all()
@@ -139,8 +141,8 @@ def test_late_answers_on_the_wire_are_refused_and_cost_no_upload() -> None:
     assert (trace.rounds["started"] == 12 * 9).all()
 
 
-def test_workers_that_are_not_selected_idle() -> None:
-    trace = run("CADA", {"c": 30.0, "batch": 20})
+def test_cada_workers_that_are_not_selected_idle() -> None:
+    trace = run("CADA", {"c": 30.0, "worker_batch": 20})
     computed = trace.events.query("kind == 'compute'")
     worked = [sorted(computed["rank"][computed["round"] == r]) for r in range(60)]
     assert worked == uploads(trace)
@@ -150,9 +152,9 @@ def test_workers_that_are_not_selected_idle() -> None:
 # ---------------------------------------------------------------- failures and refusals
 
 
-def test_a_group_survives_its_dead_until_too_few_are_left() -> None:
+def test_gcada_group_tolerates_deaths_up_to_its_redundancy() -> None:
     dead = [{"worker": 1, "round": 2}, {"worker": 2, "round": 5}]
-    args = {"groups": 3, "max_age": 1, "batch": 5}
+    args = {"groups": 3, "max_age": 1, "worker_batch": 5}
     assert (run("G-CADA", args, faults=dead).rounds["messages"] == 3).all()
     assert (run("LAGC", {"groups": 3, "stragglers": 2}, faults=dead).rounds["loss"] > 0).all()
     with pytest.raises(QuorumLost, match="lost workers 1, 2"):
@@ -169,26 +171,34 @@ def test_a_group_survives_its_dead_until_too_few_are_left() -> None:
         ("LAGC", {"groups": 4, "stragglers": 3}, r"scheme_args.stragglers = 3: .* take 0 to 2"),
         ("CADA", {"c": -0.1}, r"scheme_args.c = -0.1: take 0 or more"),
         ("G-CADA", {"max_age": 0}, r"scheme_args.max_age = 0: take 1 or more"),
-        ("CADA", {"batch": 0}, r"scheme_args.batch = 0: take 1 or more"),
+        ("CADA", {"worker_batch": 0}, r"scheme_args.worker_batch = 0: take 1 or more"),
         ("CADA", {"groups": 3}, r"scheme_args.groups: CADA has no such field"),
-        ("CADA", {"batch": 150}, r"scheme_args.batch = 150: the smallest of 12 shards .* take 1 to 149"),
-        ("D-SGD", {"batch": 150}, r"scheme_args.batch = 150: .* take 1 to 149"),
-        ("G-CADA", {"groups": 4, "batch": 450}, r"scheme_args.batch = 450: .* 4 shards .* take 1 to 449"),
+        (
+            "CADA",
+            {"worker_batch": 150},
+            r"scheme_args.worker_batch = 150: the smallest of 12 shards .* take 1 to 149",
+        ),
+        ("D-SGD", {"worker_batch": 150}, r"scheme_args.worker_batch = 150: .* take 1 to 149"),
+        (
+            "G-CADA",
+            {"groups": 4, "worker_batch": 450},
+            r"scheme_args.worker_batch = 450: .* 4 shards .* take 1 to 449",
+        ),
     ],
 )
-def test_wrong_settings_are_one_sentence(scheme: str, args: dict[str, Any], message: str) -> None:
+def test_cada_refuses_wrong_settings(scheme: str, args: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, **DIGITS)
     assert "\n" not in str(error.value)
     assert str(error.value).count("scheme_args") == 1
 
 
-def test_a_batch_above_the_shard_of_a_file_is_found_when_that_is_opened(tmp_path: Path) -> None:
+def test_cada_batch_above_the_shard_of_a_file_is_refused(tmp_path: Path) -> None:
     """Making an experiment opens no data."""
     np.savez(tmp_path / "mine.npz", X=np.ones((25, 2)), y=np.arange(25.0))
     e = wb.Experiment(
         scheme="CADA",
-        scheme_args={"batch": 3},
+        scheme_args={"worker_batch": 3},
         problem="least_squares",
         problem_args={"data": str(tmp_path / "mine.npz")},
     )
@@ -200,18 +210,20 @@ def test_a_batch_above_the_shard_of_a_file_is_found_when_that_is_opened(tmp_path
         e.replace(problem="unit", problem_args={"samples": 35})
 
 
-def test_the_largest_batch_is_the_shard() -> None:
-    assert (run("G-CADA", {"groups": 4, "batch": 449, "max_age": 1}).rounds["started"] == 12 * 449).all()
+def test_cada_largest_batch_is_the_shard() -> None:
+    assert (
+        run("G-CADA", {"groups": 4, "worker_batch": 449, "max_age": 1}).rounds["started"] == 12 * 449
+    ).all()
 
 
 @pytest.mark.slow
-def test_costs_and_times_at_mnists_size() -> None:
+def test_cada_costs_and_times_at_the_size_of_mnist() -> None:
     data = {"data": "synthetic", "samples": 60_000, "features": 784}
     spec = {"problem_args": data, "rounds": 40, "optimiser_args": {"rate": 0.01}}
-    adam = run("D-Adam", {"batch": 100}, **spec)
+    adam = run("D-Adam", {"worker_batch": 100}, **spec)
     assert (adam.rounds["messages"] + adam.rounds["downloads"] == 24).all()
     for groups in (3, 4):
-        trace = run("G-CADA", {"groups": groups, "batch": 100, "c": 5.0}, **spec)
+        trace = run("G-CADA", {"groups": groups, "worker_batch": 100, "c": 5.0}, **spec)
         costs = trace.rounds[["messages", "downloads", "started"]].sum()
         ratio = (costs["messages"] + costs["downloads"]) / (costs["started"] / 100)
         assert ratio == theory.communication_ratio(12 // groups)

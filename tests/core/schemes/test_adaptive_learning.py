@@ -1,4 +1,4 @@
-"""CADA, G-CADA and LAGC against the paper's formulas: how often, how long, what is learnt."""
+"""CADA, G-CADA and LAGC against the paper's formulas: frequencies, times, and learned models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.case_adaptive import DIGITS, ETA, run, uploads
+from tests.support.schemes.adaptive import DIGITS, ETA, run, uploads
 from workbench.core import theory
 from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.running.simulated import timeline
@@ -17,7 +17,7 @@ from workbench.core.running.simulated import timeline
 # ---------------------------------------------------------------- how often and how long
 
 
-def test_how_often_is_between_the_bounds() -> None:
+def test_cada_upload_frequency_is_between_the_bounds() -> None:
     """A worker with L_m^2 <= c/d is left alone for d rounds at least, and for D at most: (12)."""
     c, max_age, scheme = 300.0, 8, {"c": 300.0, "max_age": 8}
     trace = run("CADA", scheme, rounds=200, optimiser_args={"rate": 0.05})
@@ -39,13 +39,13 @@ def test_how_often_is_between_the_bounds() -> None:
     ("scheme", "args", "expected"),
     [
         ("D-Adam", {}, theory.dadam_time(12, ETA)),
-        ("CADA", {"batch": 3}, theory.cada_time(12, ETA)),
-        ("G-CADA", {"groups": 3, "batch": 3}, theory.gcada_time(3, 4, ETA)),
+        ("CADA", {"worker_batch": 3}, theory.cada_time(12, ETA)),
+        ("G-CADA", {"groups": 3, "worker_batch": 3}, theory.gcada_time(3, 4, ETA)),
         ("G-CADA", {"groups": 4}, theory.gcada_time(4, 3, ETA)),
         ("LAGC", {"groups": 4, "stragglers": 2}, theory.gcada_time(4, 3, ETA)),  # grouped-LAG
     ],
 )
-def test_times_are_the_papers(scheme: str, args: dict[str, Any], expected: float) -> None:
+def test_cada_times_are_the_papers(scheme: str, args: dict[str, Any], expected: float) -> None:
     """(11), (13), (16) for everybody selected, within four standard errors; the event engine has the same rounds."""
     e = wb.Experiment(scheme=scheme, scheme_args=args, **DIGITS)
     f = wb.forecast(e, rounds=20_000)
@@ -53,11 +53,11 @@ def test_times_are_the_papers(scheme: str, args: dict[str, Any], expected: float
     assert f.error < 0.01 * expected
 
 
-def test_times_of_the_selected_are_the_papers() -> None:
+def test_cada_times_of_selected_workers_are_the_papers() -> None:
     """Given how many groups were selected, a round takes (eta / M_G) H_selected on average."""
     seconds, expected = [], []
     for seed in range(6):
-        trace = run("G-CADA", {"groups": 6, "c": 30.0, "batch": 20}, rounds=150, seed=seed)
+        trace = run("G-CADA", {"groups": 6, "c": 30.0, "worker_batch": 20}, rounds=150, seed=seed)
         seconds += np.diff(trace.rounds["time"], prepend=0.0).tolist()
         expected += [theory.gcada_time(k, 2, ETA) for k in trace.rounds["messages"] if k]
         assert trace.rounds["messages"].nunique() > 2
@@ -68,7 +68,7 @@ def test_times_of_the_selected_are_the_papers() -> None:
 # ---------------------------------------------------------------- learning
 
 
-def test_dadam_is_amsgrad_as_printed() -> None:
+def test_dadam_is_amsgrad_as_published() -> None:
     """Equations (8a) to (8c), written out; the product's loop gives the same model."""
     trace = run("D-Adam", optimiser_args={"rate": 0.02, "eps": 1e-6})
     problem = trace.experiment.build_problem()
@@ -82,16 +82,16 @@ def test_dadam_is_amsgrad_as_printed() -> None:
     np.testing.assert_allclose(trace.model, theta, rtol=1e-9)
 
 
-def test_cada_without_laziness_is_dadam_bit_by_bit() -> None:
-    adam = run("D-Adam", {"batch": 40})
+def test_cada_without_laziness_equals_dadam() -> None:
+    adam = run("D-Adam", {"worker_batch": 40})
     for scheme, args in [("CADA", {"max_age": 1}), ("CADA", {"c": 0}), ("G-CADA", {"groups": 12, "c": 0})]:
-        eager = run(scheme, {"batch": 40, **args})
+        eager = run(scheme, {"worker_batch": 40, **args})
         np.testing.assert_array_equal(eager.model, adam.model)
         assert eager.rounds["time"].equals(adam.rounds["time"])
-    assert not np.array_equal(run("CADA", {"batch": 40, "c": 30.0}).model, adam.model)
+    assert not np.array_equal(run("CADA", {"worker_batch": 40, "c": 30.0}).model, adam.model)
 
 
-def test_an_estimate_is_fresh_gradients_plus_old_ones() -> None:
+def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
     """Equation (3), from the recorded models and who uploaded when."""
     e = wb.Experiment(scheme="CADA", scheme_args={"c": 30.0}, **DIGITS)
     problem = e.build_problem()
@@ -106,9 +106,9 @@ def test_an_estimate_is_fresh_gradients_plus_old_ones() -> None:
     assert min(last.values()) < max(last.values())
 
 
-def test_members_of_a_group_draw_their_own_batches() -> None:
+def test_gcada_group_members_draw_their_own_batches() -> None:
     """xi_m, not xi_g: who is fastest decides which mini-batch is used, and the same seed gives the same bits."""
-    args = {"groups": 3, "max_age": 1, "batch": 5}
+    args = {"groups": 3, "max_age": 1, "worker_batch": 5}
     first, again = run("G-CADA", args), run("G-CADA", args)
     assert first.same(again)
     others = run("G-CADA", args, delays={"kind": "two_part"})

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import (
+from tests.support.approximate_runs import (
     P_AS,
     P_SS,
     SLOW,
@@ -28,7 +28,7 @@ from tests.core.schemes.approximate_runs import (
     simulated,
     slow_workers,
 )
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.codes import GradientCode, circulant, fractional
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
@@ -39,7 +39,7 @@ GIVEN_SLOW = {"FRC": wb.theory.frc_error_given_slow, "CRC": wb.theory.crc_error_
 
 
 def enumerated(code: GradientCode, q: float) -> float:
-    """Expected error over all survivor sets; averaged over who is slow, workers straggle independently."""
+    """Return the expected error over all survivor sets, averaged over the slow workers."""
     n, total = code.workers, code.workers * q**code.workers
     for r in range(1, n + 1):
         errors = [code.decode(answered).residual for answered in combinations(range(n), r)]
@@ -47,7 +47,7 @@ def enumerated(code: GradientCode, q: float) -> float:
     return total
 
 
-def test_expected_errors_by_enumeration_and_by_theory() -> None:
+def test_agc_expected_errors_by_enumeration_and_theory() -> None:
     """Both agree to the last digits, and neither is what the paper prints; see the module's docstring."""
     frc, crc = enumerated(fractional(N, S - 1), Q), enumerated(circulant(N, S), Q)
     assert frc == pytest.approx(THEORY["FRC"], rel=1e-12)
@@ -62,10 +62,10 @@ def test_expected_errors_by_enumeration_and_by_theory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "shuffle"), few("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
+    ("scheme", "shuffle"), sampled_cases("errors", 3, product(["FRC", "CRC"], ["random", "none", "cyclic"]))
 )
-def test_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
-    """Slow workers are drawn per run, so many short runs; their number explains most of the spread."""
+def test_agc_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
+    """Slow workers are drawn for each run, so there are many short runs. Their number explains most of the spread."""
     runs = [experiment(scheme, rounds=8, seed=seed, shuffle=shuffle) for seed in range(250)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     assert errors.mean() == pytest.approx(THEORY[scheme], abs=4 * errors.std() / len(runs) ** 0.5)
@@ -79,7 +79,7 @@ def test_expected_errors_by_simulation(scheme: str, shuffle: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
-def test_expected_errors_by_long_simulation(scheme: str) -> None:
+def test_agc_expected_errors_by_long_simulation(scheme: str) -> None:
     runs = [experiment(scheme, rounds=25, seed=seed, shuffle="random") for seed in range(1200)]
     errors = np.array([np.mean(timeline(e, Coefficients(e.plan), events=False).residuals) for e in runs])
     given = [GIVEN_SLOW[scheme](N, S, int(slow_workers(e).sum()), P_SS, P_AS) for e in runs]
@@ -90,7 +90,7 @@ def test_expected_errors_by_long_simulation(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
-def test_accesses_follow_proposition_1(scheme: str) -> None:
+def test_agc_accesses_follow_proposition_1(scheme: str) -> None:
     """p_ss^k p_as^(s-k) for a part with k slow holders; shuffled, the same for all parts."""
     rounds, active = 1000, 0.3
     fixed = experiment(scheme, rounds, seed=4, active_straggles=active)
@@ -105,8 +105,8 @@ def test_accesses_follow_proposition_1(scheme: str) -> None:
     _near(missed(moved, simulated(moved)[0]).mean(axis=0), np.full(N, even), rounds)
 
 
-def test_accesses_over_all_runs_follow_proposition_1() -> None:
-    """Averaged over who is slow: (p_slow p_ss + (1 - p_slow) p_as)^s for every part."""
+def test_agc_accesses_over_all_runs_follow_proposition_1() -> None:
+    """Averaged over the slow workers: (p_slow p_ss + (1 - p_slow) p_as)^s for every part."""
     runs = [experiment("CRC", 5, seed=seed, active_straggles=0.3, shuffle="random") for seed in range(250)]
     shares = np.array([missed(e, simulated(e)[0]).mean() for e in runs])
     expected = wb.theory.missed_shuffled(S, SLOW, P_SS, 0.3)
@@ -120,7 +120,7 @@ def _near(shares: NDArray[np.float64], chances: NDArray[np.float64], rounds: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
-def test_shuffling_learns_better(scheme: str) -> None:
+def test_agc_shuffling_improves_learning(scheme: str) -> None:
     """Figure 2's claim, on the bundled diabetes data: without shuffling some parts are hardly ever seen."""
     final: dict[str, list[float]] = {"none": [], "random": [], "cyclic": []}
     for seed in range(12):
@@ -155,7 +155,7 @@ def test_shuffling_learns_better(scheme: str) -> None:
         ("CRC", {"shuffle": "some"}, ["scheme_args.shuffle = 'some'", "'cyclic'"]),
     ],
 )
-def test_wrong_numbers_are_one_sentence(scheme: str, args: dict[str, Any], words: list[str]) -> None:
+def test_agc_refuses_wrong_parameters(scheme: str, args: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=N)
     assert all(word in str(error.value) for word in words), str(error.value)

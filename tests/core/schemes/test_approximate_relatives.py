@@ -1,4 +1,4 @@
-"""ErasureHead, SGC and BGC: what sets each apart from the codes of paper 4."""
+"""ErasureHead, SGC and BGC: their differences from the codes of paper 4."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, Q, came, experiment, missed, simulated
+from tests.support.approximate_runs import N, Q, came, experiment, missed, simulated
 from workbench.core.schemes.approximate_relatives import scattered, sparse
 
 EXPONENTIAL = {"kind": "shifted_exponential", "shift": 1.0, "rate": 1.0}
@@ -46,7 +46,7 @@ def test_erasure_head_is_no_later_than_frc_and_as_good() -> None:
         assert head.times[-1] < 0.9 * frc.times[-1]
 
 
-def test_stochastic_gradient_coding_is_right_on_average() -> None:
+def test_sgc_is_unbiased() -> None:
     """Mean of the decoding vector over all sets of k of n survivors: all ones, for every draw of the code."""
     for seed, k in ((0, 5), (3, 2), (7, 8)):
         scheme = wb.schemes.get("SGC")(replication=3, wait_for=k, code_seed=seed, decoding="sum")
@@ -59,7 +59,7 @@ def test_stochastic_gradient_coding_is_right_on_average() -> None:
         assert np.mean([w.residual for w in sets]) == pytest.approx(np.mean((np.array(sums) - 1) ** 2) * N)
 
 
-def test_stochastic_gradient_coding_with_a_deadline_is_right_on_average() -> None:
+def test_sgc_with_a_deadline_is_unbiased() -> None:
     """No worker is slow for good here, so every answer is late with the same probability."""
     delays = {"kind": "heterogeneous", "shift": 1.0, "slow": 0.0, "active_straggles": Q}
     e = experiment("SGC", 3000, deadline=9.0, straggling=Q, delays=delays, decoding="sum")
@@ -70,7 +70,7 @@ def test_stochastic_gradient_coding_with_a_deadline_is_right_on_average() -> Non
 
 
 @pytest.mark.parametrize(("scheme", "decoding"), [("SGC", "sum"), ("BGC", "one_step")])
-def test_optimal_decoding_is_never_worse_than_the_plain_sum(scheme: str, decoding: str) -> None:
+def test_bgc_optimal_decoding_is_never_worse_than_the_plain_sum(scheme: str, decoding: str) -> None:
     own = {"straggling": Q, "active_straggles": 0.2, "shuffle": "random", "replication": 3, "deadline": 9.0}
     own |= {} if scheme == "SGC" else {"straggling": None}
     own = {name: value for name, value in own.items() if value is not None}
@@ -79,7 +79,7 @@ def test_optimal_decoding_is_never_worse_than_the_plain_sum(scheme: str, decodin
     assert np.mean(best.residuals) < 0.8 * np.mean(plain.residuals)
 
 
-def test_every_part_is_on_so_many_workers_and_pairs_are_balanced() -> None:
+def test_scattered_parts_have_equal_copies_and_balanced_pairs() -> None:
     held = np.array([scattered(12, 4, 1.0, seed).matrix for seed in range(300)])
     assert (held.sum(axis=1) == 4).all()
     together = np.einsum("cwi,cwj->ij", held, held) / 300
@@ -88,7 +88,7 @@ def test_every_part_is_on_so_many_workers_and_pairs_are_balanced() -> None:
     assert np.abs(pairs - 16 / 12).max() < 0.25
 
 
-def test_one_step_weights_are_those_of_the_paper() -> None:
+def test_bgc_one_step_weights_are_the_papers() -> None:
     """n/(r s) for each of r answers (Charles et al. 2017, section 2)."""
     scheme = wb.schemes.get("BGC")(replication=3, decoding="one_step")
     weights, residual = scheme.weigh(scheme.build_code(N), (1, 4, 6, 7))
@@ -97,7 +97,7 @@ def test_one_step_weights_are_those_of_the_paper() -> None:
     assert residual == pytest.approx(miss @ miss)
 
 
-def test_parts_that_chance_left_out_are_covered_or_never_used() -> None:
+def test_sparse_parts_without_a_holder_are_covered_or_unused() -> None:
     bare = [seed for seed in range(20) if not sparse(N, 2, seed, False).matrix.any(axis=0).all()]
     assert bare
     for seed in bare:
@@ -107,8 +107,8 @@ def test_parts_that_chance_left_out_are_covered_or_never_used() -> None:
         assert min(simulated(everybody)[0].residuals) >= (~drawn.any(axis=0)).sum() - 1e-9
 
 
-def test_shuffling_spreads_the_misses_of_stochastic_gradient_coding() -> None:
-    """What paper 4 leaves for later: with fixed places the parts of slow workers are missed, shuffled all alike."""
+def test_sgc_shuffling_spreads_the_missed_parts() -> None:
+    """Future work of paper 4: with fixed places the parts of slow workers are missed, with shuffling all equally."""
     apart = {}
     for shuffle in ("none", "random"):
         own = {"straggling": Q, "decoding": "sum", "shuffle": shuffle}
@@ -132,7 +132,9 @@ def test_shuffling_spreads_the_misses_of_stochastic_gradient_coding() -> None:
         ("BGC", {"decoding": "sum"}, ["scheme_args.decoding = 'sum'", "'one_step'"]),
     ],
 )
-def test_wrong_numbers_are_one_sentence(scheme: str, args: dict[str, Any], words: list[str]) -> None:
+def test_approximate_relatives_refuse_wrong_parameters(
+    scheme: str, args: dict[str, Any], words: list[str]
+) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=N)
     assert all(word in str(error.value) for word in words), str(error.value)

@@ -1,4 +1,4 @@
-"""Rounds of approximate gradient coding: who takes whose place, when the master goes on, what it commits."""
+"""Rounds of approximate gradient coding: permutations of workers, deadlines, and commits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, Q, S, came, experiment, simulated
+from tests.support.approximate_runs import N, Q, S, came, experiment, simulated
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.running.simulated import timeline
 
 
-def test_shuffling_changes_places_not_stragglers() -> None:
-    """With this seed a fixed code loses a whole group of parts in most rounds; moved about, workers lose it seldom."""
+def test_shuffling_moves_parts_but_not_stragglers() -> None:
+    """With this seed a fixed code loses a whole group of parts in most rounds; with shuffling this is rare."""
     lines = {k: simulated(experiment("FRC", 40, shuffle=k, seed=0))[0] for k in ("none", "random", "cyclic")}
     lossy = {kind: np.array(line.residuals) > 0.5 for kind, line in lines.items()}
     for kind in ("random", "cyclic"):
@@ -21,7 +21,7 @@ def test_shuffling_changes_places_not_stragglers() -> None:
         assert lossy[kind].sum() < lossy["none"].sum()
 
 
-def test_cyclic_shuffling_moves_every_worker_on_by_one() -> None:
+def test_cyclic_shuffling_moves_every_worker_by_one() -> None:
     e = experiment("CRC", 1, shuffle="cyclic")
     scheme, B = e.built_scheme, e.plan.matrix()[1:]
     for r in range(2 * N + 1):
@@ -38,7 +38,7 @@ def test_cyclic_shuffling_of_a_circulant_code_keeps_every_error() -> None:
             np.testing.assert_allclose(np.roll(a, r), b, atol=1e-8)
 
 
-def test_random_shuffling_is_a_permutation_that_seeds_decide() -> None:
+def test_random_shuffling_is_a_seeded_permutation() -> None:
     e, other = experiment(shuffle="random"), experiment(shuffle="random", code_seed=1)
     rows = [e.built_scheme.rows(N, r) for r in range(300)]
     assert all(sorted(row) == list(range(N)) for row in rows)
@@ -50,7 +50,7 @@ def test_random_shuffling_is_a_permutation_that_seeds_decide() -> None:
     assert not np.array_equal(rows[0], other.built_scheme.rows(N, 0))
 
 
-def test_workers_compute_what_the_permutation_says() -> None:
+def test_shuffling_permutes_what_workers_compute() -> None:
     """Sizes that do not divide: a worker's time is that of this round's parts."""
     e = experiment(
         "FRC", 20, shuffle="random", problem_args={"samples": 13}, delays={"kind": "constant", "shift": 1.0}
@@ -67,7 +67,7 @@ def test_workers_compute_what_the_permutation_says() -> None:
 
 
 @pytest.mark.parametrize("shuffle", ["none", "random"])
-def test_a_deadline_is_kept_to_the_second(shuffle: str) -> None:
+def test_deadline_ends_a_round_exactly(shuffle: str) -> None:
     for deadline in (4.0, 1.0, 30.0):  # some, nobody, everybody
         e = experiment("CRC", 30, deadline=deadline, shuffle=shuffle)
         line, coefficients = simulated(e)
@@ -82,7 +82,7 @@ def test_a_deadline_is_kept_to_the_second(shuffle: str) -> None:
             assert coefficients.weights == [None] * 30
 
 
-def test_decoding_and_links_come_on_top_of_a_deadline() -> None:
+def test_deadline_excludes_decoding_and_links() -> None:
     link = {"latency": 0.1, "bandwidth": 8 * N / 0.5}  # half a second per answer through the port
     e = experiment("CRC", 30, deadline=4.05, decode_rate=N / 0.25, link=link)
     line, f = simulated(e)[0], wb.forecast(e)
@@ -92,7 +92,7 @@ def test_decoding_and_links_come_on_top_of_a_deadline() -> None:
     np.testing.assert_allclose(f.seconds, 4.05 + 0.25 * messages)
 
 
-def test_a_deadline_outlives_the_dead() -> None:
+def test_deadline_works_with_dead_workers() -> None:
     faults = [{"worker": w, "round": 2 + w // 5} for w in range(1, N + 1)]
     line, coefficients = simulated(experiment("FRC", 6, deadline=30.0, faults=faults))
     np.testing.assert_allclose(line.residuals, [0, 0, 4, 8, 8, 8], atol=1e-12)
@@ -100,7 +100,7 @@ def test_a_deadline_outlives_the_dead() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["FRC", "CRC"])
-def test_waiting_for_some_answers(scheme: str) -> None:
+def test_wait_for_some_answers(scheme: str) -> None:
     """wait_for = k ends a round with the k-th answer; all but s-1 answers decode exactly."""
     delays = {"kind": "shifted_exponential", "shift": 1.0, "rate": 1.0}
     for k in (1, 5, 7, None):
@@ -116,7 +116,7 @@ def test_waiting_for_some_answers(scheme: str) -> None:
 
 @pytest.mark.parametrize("shuffle", ["none", "random"])
 @pytest.mark.parametrize("scheme", ["FRC", "CRC", "SGC", "BGC", "ErasureHead"])
-def test_real_vectors_and_coefficients_commit_the_same(scheme: str, shuffle: str) -> None:
+def test_approximate_vectors_and_coefficients_commit_the_same(scheme: str, shuffle: str) -> None:
     own = {} if scheme == "ErasureHead" else {"shuffle": shuffle}
     own |= {"straggling": Q, "decoding": "sum"} if scheme == "SGC" else {}
     e = experiment(scheme, 15, seed=2, **own)

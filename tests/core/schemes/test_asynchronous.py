@@ -1,4 +1,4 @@
-"""Asynchronous SGD: its weights, its forecast beyond the law's cases, deaths, real processes, and going on."""
+"""Asynchronous SGD: its weights, its forecast, deaths, real processes, and resumed runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import DELAYS, LINKS
+from tests.support.strategies import DELAYS, LINKS
 from workbench.core import forecasting
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.protocol import CODED, MODEL, PEER_LOST, Message, Node, Recv, Send
@@ -41,7 +41,7 @@ def commits(**fields: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("ASGD", 1), ("FedBuff", 4)])
-def test_weights_are_one_on_average_where_workers_are_alike(scheme: str, size: int) -> None:
+def test_asgd_weights_are_one_on_average(scheme: str, size: int) -> None:
     args = {"damping": 0.0} if size == 1 else {"damping": 0.0, "buffer": size}
     found = commits(scheme=scheme, scheme_args=args, rounds=6000 // size)
     totals = np.array(
@@ -51,29 +51,29 @@ def test_weights_are_one_on_average_where_workers_are_alike(scheme: str, size: i
     np.testing.assert_allclose(totals.mean(axis=0), 1.0, atol=0.06)
 
 
-def test_an_old_answer_counts_less() -> None:
+def test_asgd_stale_answers_have_less_weight() -> None:
     plan = ASGD().plan(5, 100)
     assert [ASGD(damping=1.0).weight(t, plan) for t in (0, 1, 4)] == [5.0, 2.5, 1.0]
     assert FedBuff(buffer=2).weight(3, plan) == pytest.approx(5 / 2 / np.sqrt(1 + 3))
 
 
 @given(delays=DELAYS, link=LINKS, buffer=st.integers(1, 5), seed=st.integers(0, 99))
-def test_the_forecast_counts_what_decoding_costs(
+def test_asgd_forecast_counts_decoding(
     delays: dict[str, Any], link: dict[str, Any], buffer: int, seed: int
 ) -> None:
-    """It keeps the master from the answers that come meanwhile."""
+    """Decoding delays the answers that arrive meanwhile."""
     spec = {**SPEC, "scheme": "FedBuff", "scheme_args": {"buffer": buffer}, "rounds": 12, "seed": seed}
     forecasts(FedBuff, {**spec, "delays": delays, "link": link, "decode_rate": 200.0})
 
 
-def test_a_forecast_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asgd_forecast_continues_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     e = wb.Experiment(**SPEC, link={"latency": 1e-4, "bandwidth": 1e6})
     whole = wb.forecast(e)
     monkeypatch.setattr(forecasting, "MAX_TIMES_PER_BATCH", 7 * e.workers)
     np.testing.assert_array_equal(wb.forecast(e).seconds, whole.seconds)
 
 
-def test_the_dead_are_done_without() -> None:
+def test_asgd_runs_without_dead_workers() -> None:
     faults = [{"worker": w, "round": w} for w in range(1, 5)]
     trace = wb.run(wb.Experiment(**SPEC, faults=faults))
     assert len(trace.rounds) == 60
@@ -83,7 +83,7 @@ def test_the_dead_are_done_without() -> None:
         wb.run(wb.Experiment(**SPEC, faults=[*faults, {"worker": 5, "round": 9}]))
 
 
-def test_who_was_refused_computes_anew() -> None:
+def test_asgd_refused_worker_computes_again() -> None:
     plan = ASGD().plan(2, 10)
     program = ASGD().program(Node(0, plan, 3, 1, "start", lambda: 0.0))
     assert program.send(None) == Send((1, 2), MODEL, 0, "start")
@@ -100,7 +100,7 @@ def test_who_was_refused_computes_anew() -> None:
 class TestRealProcesses:
     """The very same program."""
 
-    def test_answers_are_as_old_as_theory_says_and_the_loss_falls(self, tmp_path: Path) -> None:
+    def test_asgd_staleness_is_as_in_theory(self, tmp_path: Path) -> None:
         e = wb.Experiment(**{**SPEC, "rounds": 300})
         trace = wb.run(e, engine="mpi", folder=tmp_path / "run")
         assert len(trace.rounds) == 300
@@ -116,7 +116,7 @@ class TestRealProcesses:
         assert loss[-1] < 0.5 * loss[0]
         assert abs(np.log(loss[-1] / sim[-1])) < abs(np.log(sim[0] / sim[-1]))
 
-    def test_a_stopped_run_goes_on(self) -> None:
+    def test_asgd_stopped_run_is_resumed(self) -> None:
         run = start_real(wb.Experiment(**{**SPEC, "scheme": "FedBuff", "rounds": 400}))
         while len(run.rows()["round"]) < 10:
             assert not run.wait(0.01), run

@@ -28,7 +28,7 @@ B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))
 EXAMPLE = CR(children=3, layers=2, stragglers=1, matrix=B)
 
 
-def test_worked_example_allocation() -> None:
+def test_cr_worked_example_allocation() -> None:
     """(3,2), s=1: D^T(1,1) = 1/2 D1 u D2 is cut in 5; (1,1) keeps two, its children get three (papers.md)."""
     held = EXAMPLE.allocate(15)  # D1 = 0..4, D2 = 5..9, D3 = 10..14; a fifth of 10 samples is 2
     pieces = [[(int(a), int(b), float(w)) for a, b, w in zip(*h, strict=True)] for h in held]
@@ -41,15 +41,15 @@ def test_worked_example_allocation() -> None:
     assert EXAMPLE.plan(12, 15).loads.tolist() == [0] + [4] * 12
 
 
-def test_worked_example_decoding() -> None:
+def test_cr_worked_example_decoding() -> None:
     """A = [[0,1,2],[1,0,1],[2,-1,0]]; node (1,1) makes 2 m1 - m2 from its first two children."""
     code = EXAMPLE.code()
     for answered, weights in {(1, 2): [1, 2], (0, 2): [1, 1], (0, 1): [2, -1]}.items():
         np.testing.assert_allclose(code.decode(answered).weights, weights, atol=1e-12)
 
 
-def test_worked_example_by_hand() -> None:
-    """No engine: what goes in and what comes out of relay (1,1)."""
+def test_cr_worked_example_by_hand() -> None:
+    """Without an engine: the messages that relay (1,1) receives and sends."""
     plan = EXAMPLE.plan(12, 15)
     program = EXAMPLE.program(Node(1, plan, 1, 15, None, lambda: 0.0))
     assert isinstance(next(program), Recv)
@@ -77,7 +77,7 @@ def test_worked_example_by_hand() -> None:
     np.testing.assert_allclose(up.value, [0.5] * 5 + [1.0] * 5 + [0.0] * 5, atol=1e-12)  # 1/2 D1 u D2
 
 
-def test_worked_example_at_the_master() -> None:
+def test_cr_worked_example_at_the_master() -> None:
     program = EXAMPLE.program(Node(0, EXAMPLE.plan(12, 15), 1, 15, None, lambda: 0.0))
     assert isinstance(next(program), Send)
     assert isinstance(program.send(None), Recv)
@@ -91,7 +91,7 @@ def test_worked_example_at_the_master() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.data())
-def test_theorem_1_is_met_exactly(children: int, layers: int, data: st.DataObject) -> None:
+def test_cr_load_meets_theorem_1(children: int, layers: int, data: st.DataObject) -> None:
     late = data.draw(st.integers(0, children - 1))
     scheme = CR(children=children, layers=layers, stragglers=late)
     q = Fraction(children, late + 1)
@@ -103,7 +103,7 @@ def test_theorem_1_is_met_exactly(children: int, layers: int, data: st.DataObjec
 
 
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 500), st.data())
-def test_any_size_is_cut_within_a_sample_per_cut(
+def test_cr_parts_of_any_size_are_within_a_sample_for_each_cut(
     children: int, layers: int, samples: int, data: st.DataObject
 ) -> None:
     late = data.draw(st.integers(0, children - 1))
@@ -140,7 +140,7 @@ def test_the_nearest_trees_are_trees(workers: int) -> None:
         ({"children": 2, "layers": 1, "stragglers": 1, "matrix": ((1, 0),)}, 2, ["matrix", "2 rows"]),
     ],
 )
-def test_wrong_numbers_are_one_sentence(args: dict[str, object], workers: int, words: list[str]) -> None:
+def test_cr_refuses_wrong_parameters(args: dict[str, object], workers: int, words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="CR", scheme_args=args, workers=workers)
     assert all(word in str(error.value) for word in words), str(error.value)

@@ -36,19 +36,19 @@ def cell(d: int, m: int, rounds: int) -> wb.Experiment:
     )  # fmt: skip
 
 
-# At every commit the closed form of all (below), and of a third of them, that a seed draws, what is simulated.
+# A third of the cells is simulated. The test below compares the closed form of all cells.
 SOME = random.Random(46).sample(CELLS, 12)
 
 
 @pytest.mark.parametrize(("d", "m", "published"), CELLS)
-def test_table_3_in_closed_form(d: int, m: int, published: float) -> None:
+def test_cegc_table_3_in_closed_form(d: int, m: int, published: float) -> None:
     assert wb.theory.cegc_time(8, d, m, 0.8, 0.1, 1.6, 6.0) == pytest.approx(published, abs=1e-3)
 
 
 @pytest.mark.parametrize(
     ("d", "m", "published"), [c if c in SOME else pytest.param(*c, marks=pytest.mark.slow) for c in CELLS]
 )
-def test_table_3(d: int, m: int, published: float) -> None:
+def test_cegc_table_3_simulated(d: int, m: int, published: float) -> None:
     """Forecast and event engine to Monte-Carlo error."""
     f = wb.forecast(cell(d, m, 4000), seed=5)
     assert abs(f.mean - published) < 4 * f.error
@@ -57,7 +57,7 @@ def test_table_3(d: int, m: int, published: float) -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 5))
-def test_messages_really_are_p_over_m_long(floats: int, m: int) -> None:
+def test_cegc_messages_have_length_p_over_m(floats: int, m: int) -> None:
     e = wb.Experiment(
         scheme="CEGC", scheme_args={"load": m + 1, "stragglers": 1, "reduction": m}, workers=m + 3, rounds=2,
         problem="least_squares", problem_args={"samples": 20, "features": floats}, link={"bandwidth": 100.0},
@@ -71,8 +71,8 @@ def test_messages_really_are_p_over_m_long(floats: int, m: int) -> None:
 @pytest.mark.parametrize(
     ("d", "s", "m", "n"), [(3, 1, 2, 5), (5, 2, 2, 9), (4, 0, 4, 6), (7, 3, 3, 7), (6, 2, 3, 22)]
 )
-def test_the_same_model_as_without_a_code(d: int, s: int, m: int, n: int) -> None:
-    """Padding included: 23 parameters are no multiple of 2, 3 or 4."""
+def test_cegc_model_equals_the_uncoded_one(d: int, s: int, m: int, n: int) -> None:
+    """Padding included: 23 parameters are not a multiple of 2, 3 or 4."""
     common: dict[str, Any] = {"workers": n, "rounds": 15, "problem_args": {"samples": 90, "features": 23}}
     args = {"load": d, "stragglers": s, "reduction": m}
     coded = wb.run(wb.Experiment(scheme="CEGC", scheme_args=args, **common), numeric=True)
@@ -92,13 +92,13 @@ def test_the_same_model_as_without_a_code(d: int, s: int, m: int, n: int) -> Non
         ({"construction": "stabel"}, ["construction = 'stabel'", "stable"]),
     ],
 )
-def test_bad_numbers_are_one_sentence(args: dict[str, Any], words: list[str]) -> None:
+def test_cegc_refuses_wrong_parameters(args: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="CEGC", scheme_args=args, workers=8)
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
-def test_fewer_parameters_than_parts() -> None:
+def test_cegc_with_fewer_parameters_than_parts() -> None:
     """Weights over parts are not cut to the length of a model: with m = 1 and p < n that was tried."""
     e = wb.Experiment(
         scheme="CEGC",

@@ -1,4 +1,4 @@
-"""Laws that every scheme keeps, whatever the delays, links and shapes: the same that `wb.check` tries."""
+"""Properties of every scheme, for any delays, links and shapes: the same that `wb.check` tries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.specs import LEAST_SQUARES
+from tests.support.strategies import CASES, experiments
 from workbench.core.checking.property import Property
 from workbench.core.checking.scheme import PROPERTIES
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
-
-LEAST_SQUARES = ["BGC", "CRC", "ErasureHead", "FRC", "GGC", "SGC", "SGD"]
 
 
 def test_every_scheme_has_a_case() -> None:
@@ -25,7 +24,7 @@ def test_every_scheme_has_a_case() -> None:
 
 @pytest.mark.parametrize("law", PROPERTIES, ids=lambda law: law.name)
 @given(data=st.data())
-def test_every_scheme_keeps_the_law(law: Property[Any], data: st.DataObject) -> None:
+def test_every_scheme_passes_the_property(law: Property[Any], data: st.DataObject) -> None:
     spec = data.draw(experiments([name for name in CASES if not law.but(wb.schemes.get(name))]))
     law.test(wb.schemes.get(spec["scheme"]), spec)
 

@@ -1,4 +1,4 @@
-"""DropCompute: who stops when, beside a plain loop over the drawn times; what is left out, and what that is worth."""
+"""DropCompute: stops compared with a plain loop over the drawn times, omitted samples, and the gain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import simulated
+from tests.support.approximate_runs import simulated
 from workbench.core.contract.delays import DelayStream
 from workbench.core.forecasting import settled
 
@@ -33,7 +33,7 @@ def drawn(e: wb.Experiment, round: int) -> np.ndarray[Any, Any]:
     return DelayStream(e.delays, e.seed, N).progress(round, np.ones((N, M)))
 
 
-def test_nobody_begins_a_micro_batch_after_the_threshold() -> None:
+def test_drop_compute_starts_no_micro_batch_after_the_threshold() -> None:
     e = experiment(threshold=3.5)
     line, commits = simulated(e)
     left_out = 0
@@ -49,8 +49,8 @@ def test_nobody_begins_a_micro_batch_after_the_threshold() -> None:
     assert 40 < left_out < N * M * 40 * 0.5
 
 
-def test_what_was_computed_counts_by_its_samples() -> None:
-    """Micro-batches are of one and of two samples; those computed stand for all 43."""
+def test_drop_compute_weights_by_computed_samples() -> None:
+    """Micro-batches have one or two samples. Those computed represent all 43."""
     e = experiment(threshold=3.5).replace(problem_args={"samples": 43})
     commits = simulated(e)[1]
     sizes = e.plan.sizes
@@ -60,21 +60,21 @@ def test_what_was_computed_counts_by_its_samples() -> None:
         np.testing.assert_allclose(np.asarray(weights)[computed], 43 / sizes[computed].sum())
 
 
-def test_of_few_samples_the_last_micro_batches_are_empty() -> None:
-    """Nobody asked for so many; what is committed is the whole gradient all the same."""
+def test_drop_compute_with_few_samples_has_empty_micro_batches() -> None:
+    """Nobody requested this number; the whole gradient is committed nevertheless."""
     e = experiment(9).replace(scheme_args={}, problem_args={"samples": 8})
     assert (e.plan.sizes == 0).sum() == 52
     assert simulated(e)[1].weights == [None] * 9
 
 
-def test_without_a_threshold_it_is_the_uncoded_scheme() -> None:
+def test_drop_compute_without_a_threshold_is_uncoded() -> None:
     e = experiment(9).replace(delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)
     assert line.times == simulated(e.replace(scheme="UMW", scheme_args={}))[0].times
     assert commits.weights == [None] * 9
 
 
-def test_a_threshold_pays_where_few_are_slow() -> None:
+def test_drop_compute_threshold_pays_if_few_workers_are_slow() -> None:
     """Micro-batches a second, the authors' effective speedup: a straggler stops after its first one."""
     law = {"kind": "heterogeneous", "shift": 0.1, "slow": 0.0, "active_straggles": 0.1, "factor": 10.0}
     rates = []
@@ -86,7 +86,7 @@ def test_a_threshold_pays_where_few_are_slow() -> None:
 
 
 def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
-    """Micro-batches computed over those of a round, times how much shorter it gets: a loop over the drawn times."""
+    """Return the computed share of micro-batches times the speedup of a round: a loop over the drawn times."""
     gains = []
     for r in range(rounds):
         done = drawn(e, r)
@@ -97,8 +97,8 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 
 
 @pytest.mark.parametrize("kind", ["markov", "heterogeneous", "shifted_exponential"])
-def test_a_threshold_is_chosen_from_measured_times_as_the_authors_program_does(kind: str) -> None:
-    """None of 150 other thresholds computes more a second; with nobody slow, nothing is left out."""
+def test_drop_compute_threshold_equals_the_authors_program(kind: str) -> None:
+    """None of 150 other thresholds computes more in a second. Without slow workers nothing is omitted."""
     laws: dict[str, dict[str, Any]] = {
         "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},
@@ -116,7 +116,7 @@ def test_a_threshold_is_chosen_from_measured_times_as_the_authors_program_does(k
     assert simulated(settled(even))[1].weights == [None] * even.rounds
 
 
-def test_wrong_numbers_are_one_sentence() -> None:
+def test_drop_compute_refuses_wrong_parameters() -> None:
     with pytest.raises(wb.SettingError, match="threshold"):
         experiment(threshold=0.0)
     with pytest.raises(wb.SettingError, match="micro_batches"):

@@ -1,4 +1,4 @@
-"""DSAG: rounds that reach into one another, the newest gradients, and what stragglers add although nobody waits."""
+"""DSAG: overlapping rounds, the newest gradients, and the use of late answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.approximate_runs import simulated
+from tests.support.approximate_runs import simulated
+from tests.support.strategies import experiments
 from workbench.core.checking.scheme import forecasts
 from workbench.core.contract.weights import VersionedWeights
 
@@ -35,17 +35,17 @@ def experiment(
 
 @settings(max_examples=100)
 @given(experiments(["DSAG"], rounds=25))
-def test_the_forecast_is_the_event_engine_also_in_long_runs(spec: dict[str, Any]) -> None:
+def test_dsag_forecast_equals_the_event_engine(spec: dict[str, Any]) -> None:
     forecasts(wb.schemes.get("DSAG"), spec)
 
 
 @settings(max_examples=100)
 @given(experiments(["DSAG"], rounds=6), st.sampled_from([10.0, 1e3, 1e5]) | st.floats(1.0, 1e6))
-def test_the_forecast_counts_what_comes_while_the_master_decodes(spec: dict[str, Any], rate: float) -> None:
+def test_dsag_forecast_counts_arrivals_during_decoding(spec: dict[str, Any], rate: float) -> None:
     forecasts(wb.schemes.get("DSAG"), {**spec, "decode_rate": rate})
 
 
-def test_the_forecast_charges_decoding_and_goes_on_from_batch_to_batch(
+def test_dsag_forecast_charges_decoding_over_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     e = experiment(rounds=40, delays={"kind": "exponential", "mean": 1.0}).replace(decode_rate=3e3)
@@ -56,8 +56,8 @@ def test_the_forecast_charges_decoding_and_goes_on_from_batch_to_batch(
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_a_commit_holds_the_newest_gradient_of_every_piece(pieces: int) -> None:
-    """Beside a plain table of what had come when."""
+def test_dsag_commit_has_the_newest_gradient_of_every_piece(pieces: int) -> None:
+    """Compare with a plain table of the arrivals."""
     e = experiment(pieces=pieces, samples=N * pieces, delays={"kind": "exponential", "mean": 1.0})
     line, commits = simulated(e)
     turns = dict.fromkeys(range(1, N + 1), 0)
@@ -84,7 +84,7 @@ def test_a_commit_holds_the_newest_gradient_of_every_piece(pieces: int) -> None:
     assert late > 50
 
 
-def test_stragglers_gradients_count_although_nobody_waits_for_them() -> None:
+def test_dsag_uses_late_gradients() -> None:
     line, commits = simulated(experiment())
     assert np.diff(line.times, prepend=0) == pytest.approx(1.02)  # the little longer is waited in vain
     assert max(line.residuals[4:]) == pytest.approx(0, abs=1e-12)
@@ -93,7 +93,7 @@ def test_stragglers_gradients_count_although_nobody_waits_for_them() -> None:
     )
 
 
-def test_the_master_waits_a_little_longer() -> None:
+def test_dsag_master_waits_for_a_margin() -> None:
     law = {"kind": "exponential", "mean": 1.0}
     soon, later = (simulated(experiment(1, law, tolerance=t))[0] for t in (0.0, 5.0))
     arrivals = np.sort([row[5] for row in later.events if row[2] == "send" and row[6] == 0])
@@ -102,7 +102,7 @@ def test_the_master_waits_a_little_longer() -> None:
     assert later.times[0] == pytest.approx(min(6 * arrivals[2], arrivals[-1]))
 
 
-def test_it_goes_on_without_the_dead_as_long_as_it_can() -> None:
+def test_dsag_runs_without_dead_workers() -> None:
     e = experiment(20, {"kind": "exponential", "mean": 1.0})
     three = [{"worker": w, "round": 5} for w in (1, 2, 3)]
     assert len(simulated(e.replace(faults=three))[0].times) == 20
@@ -110,6 +110,6 @@ def test_it_goes_on_without_the_dead_as_long_as_it_can() -> None:
         simulated(e.replace(faults=[*three, {"worker": 4, "round": 9}]))
 
 
-def test_too_many_fresh_answers_are_one_sentence() -> None:
+def test_dsag_refuses_too_many_fresh_answers() -> None:
     with pytest.raises(wb.SettingError, match=r"scheme_args.wait_for = 7: there are 6 workers; take 1 to 6"):
         experiment(wait_for=7)

@@ -1,4 +1,4 @@
-"""AdaptiveK and DBW: their choices beside plain loops over what they saw, on runs and on made-up rounds."""
+"""AdaptiveK and DBW: their choices compared with plain loops, on runs and on synthetic rounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Numbers]:
     return timeline(e, numbers, events=True), numbers
 
 
-def test_adaptive_k_grows_as_its_algorithm_says() -> None:
+def test_adaptive_fastest_k_grows_as_published() -> None:
     line, numbers = simulated(experiment("AdaptiveK", start=2, step=3, threshold=2, burn_in=4))
     k, negative, iterations, wanted = 2, 0, 1, []
     for j, gradient in enumerate(numbers.gradients):
@@ -48,7 +48,7 @@ def test_adaptive_k_grows_as_its_algorithm_says() -> None:
     assert sorted(set(wanted)) == [2, 5, 8]
 
 
-def test_a_commit_is_the_first_answers_scaled_up() -> None:
+def test_fastest_k_commit_is_the_scaled_first_answers() -> None:
     e = experiment("AdaptiveK", rounds=20, start=3)
     line, numbers = simulated(e)
     bounds = e.plan.bounds
@@ -67,7 +67,7 @@ def own_loss(e: wb.Experiment, problem: Any, ranks: list[int], model: Any) -> fl
     return float(0.5 * np.mean((data.X[rows] @ model - data.y[rows]) ** 2))
 
 
-def test_dynamic_backup_workers_take_the_best_gain_per_second() -> None:
+def test_dynamic_backup_workers_maximise_gain_per_second() -> None:
     """The formulas once more, over what the events say; on this loss, which is quadratic, rises are exact."""
     e = experiment("DBW", rounds=30, eta=0.8, window=3)
     line, numbers = simulated(e)
@@ -119,7 +119,7 @@ def test_dynamic_backup_workers_take_the_best_gain_per_second() -> None:
     assert line.messages[0] == N
 
 
-def test_answers_that_agree_need_no_others_and_noise_needs_all() -> None:
+def test_gain_of_agreeing_and_noisy_answers() -> None:
     seconds = np.arange(1.0, N + 1)
     for noise, k in ((0.0, 1), (100.0, N)):
         gain = Gain(N, samples=N, smoothness=1.0, window=1)
@@ -132,7 +132,7 @@ def test_answers_that_agree_need_no_others_and_noise_needs_all() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["AdaptiveK", "DBW"])
-def test_they_go_on_with_whoever_is_left(scheme: str) -> None:
+def test_fastest_k_runs_with_the_remaining_workers(scheme: str) -> None:
     dead = [{"worker": w, "round": w} for w in range(1, N)]
     line, _ = simulated(
         experiment(scheme, 20, **({"start": N} if scheme == "AdaptiveK" else {})).replace(faults=dead)
@@ -143,12 +143,12 @@ def test_they_go_on_with_whoever_is_left(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["AdaptiveK", "DBW"])
-def test_a_forecast_is_an_upper_end(scheme: str) -> None:
+def test_fastest_k_forecast_is_an_upper_bound(scheme: str) -> None:
     e = experiment(scheme, 30)
     line, _ = simulated(e)
     assert (np.diff(line.times, prepend=0) <= wb.forecast(e).seconds * (1 + 1e-12)).all()
 
 
-def test_wrong_numbers_are_one_sentence() -> None:
+def test_fastest_k_refuses_wrong_parameters() -> None:
     with pytest.raises(wb.SettingError, match=r"scheme_args.start = 11: there are 10 workers; take 1 to 10"):
         experiment("AdaptiveK", start=11)

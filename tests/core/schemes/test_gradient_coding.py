@@ -1,4 +1,4 @@
-"""Who makes a code, and what is decoded with it."""
+"""Creation of a code by the first decoder, and decoding with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.core.contract.protocol import CODED, Message, Node
 from workbench.core.schemes import gradient_coding
 
 
-def test_a_code_is_made_once_by_who_decodes_first() -> None:
+def test_gc_code_is_made_once_by_the_first_decoder() -> None:
     made: list[int] = []
 
     def make() -> GradientCode:
@@ -34,7 +34,7 @@ def test_a_code_is_made_once_by_who_decodes_first() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 3])
-def test_beginning_a_program_makes_no_code(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_program_start_makes_no_code(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6)
     scheme, plan = e.built_scheme, e.plan
     made: list[Any] = []

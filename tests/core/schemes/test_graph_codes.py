@@ -1,4 +1,4 @@
-"""GGC: the least-squares estimate, and messages of few parts that are added up as rows of all parts are."""
+"""GGC: the least-squares estimate, and sparse messages that are summed like full rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import experiments
-from tests.core.schemes.approximate_runs import experiment, simulated
+from tests.support.approximate_runs import experiment, simulated
+from tests.support.strategies import experiments
 
 
 @given(experiments(["CR", "FRC", "GC", "GGC", "IS-GC", "LCC", "RAR", "SGD", "UC-MMC", "UMW"]))
-def test_messages_of_few_parts_commit_what_rows_of_all_parts_commit(spec: dict[str, Any]) -> None:
+def test_ggc_sparse_messages_commit_what_full_rows_commit(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     line, rows = simulated(e)
     with pytest.MonkeyPatch.context() as patch:
@@ -28,7 +28,7 @@ def test_messages_of_few_parts_commit_what_rows_of_all_parts_commit(spec: dict[s
             np.testing.assert_allclose(one, two, atol=1e-9)
 
 
-def test_more_holders_leave_less_of_an_error() -> None:
+def test_ggc_error_decreases_with_the_number_of_holders() -> None:
     law = {"kind": "exponential", "mean": 1.0}
     means = []
     for degree in (2, 4, 8):
@@ -38,7 +38,7 @@ def test_more_holders_leave_less_of_an_error() -> None:
     assert means[0] > 4 * means[1] > 16 * means[2]
 
 
-def test_a_hundred_thousand_workers_fit() -> None:
+def test_ggc_with_a_hundred_thousand_workers() -> None:
     """A row of all parts for each worker would be 40 GB."""
     e = experiment(
         "GGC", 1, workers=100_000, replication=4, wait_for=80_000, problem_args={"samples": 50_000}
@@ -48,6 +48,6 @@ def test_a_hundred_thousand_workers_fit() -> None:
     assert trace.columns["messages"][0] == 80_000
 
 
-def test_wrong_numbers_are_one_sentence() -> None:
+def test_ggc_refuses_wrong_parameters() -> None:
     with pytest.raises(wb.SettingError, match=r"scheme_args.replication = 5: .*; take 1, 2, 3, 4"):
         wb.Experiment(scheme="GGC", scheme_args={"replication": 5}, workers=12)

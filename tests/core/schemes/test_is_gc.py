@@ -1,4 +1,4 @@
-"""IS-GC: the largest sets against all sets, weights that are right on average, and refusals."""
+"""IS-GC: the largest independent sets against all sets, unbiased weights, and refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import N, experiment, simulated
+from tests.support.approximate_runs import N, experiment, simulated
 from workbench.core.schemes.is_gc import largest_apart
 
 
@@ -19,7 +19,7 @@ def far(chosen: tuple[int, ...], apart: int, around: int) -> bool:
 
 
 @given(st.data())
-def test_the_largest_set_is_as_large_as_any(data: st.DataObject) -> None:
+def test_largest_apart_is_maximal(data: st.DataObject) -> None:
     around = data.draw(st.integers(1, 14))
     apart = data.draw(st.integers(1, around))
     places = sorted(data.draw(st.sets(st.integers(0, around - 1), min_size=1)))
@@ -34,7 +34,7 @@ def test_the_largest_set_is_as_large_as_any(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("workers", "apart", "waits"), [(7, 2, 4), (8, 3, 3), (9, 3, 6), (6, 4, 2)])
-def test_every_part_has_weight_one_on_average(workers: int, apart: int, waits: int) -> None:
+def test_is_gc_weights_are_one_on_average(workers: int, apart: int, waits: int) -> None:
     """Over all sets of w answers and all answers to start from, exactly."""
     window = (np.arange(workers)[:, None] + np.arange(apart)) % workers
     mean, from_first = np.zeros(workers), np.zeros(workers)
@@ -52,7 +52,7 @@ def test_every_part_has_weight_one_on_average(workers: int, apart: int, waits: i
 
 
 @pytest.mark.parametrize("placement", ["cyclic", "fractional"])
-def test_a_run_is_right_on_average_and_says_how_far_off_it_is(placement: str) -> None:
+def test_is_gc_run_is_unbiased_and_reports_its_error(placement: str) -> None:
     args = {"replication": 2, "wait_for": 3, "placement": placement}
     e = experiment("IS-GC", 2000, delays={"kind": "exponential", "mean": 1.0}, **args)
     line, commits = simulated(e)
@@ -63,7 +63,7 @@ def test_a_run_is_right_on_average_and_says_how_far_off_it_is(placement: str) ->
     assert wb.forecast(e).mean == pytest.approx(line.times[-1] / 2000)
 
 
-def test_wrong_numbers_are_one_sentence() -> None:
+def test_is_gc_refuses_wrong_parameters() -> None:
     with pytest.raises(
         wb.SettingError, match=r"scheme_args.replication = 3: .*take 1, 2, 4, 8; or placement"
     ):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
+from tests.support.strategies import experiments
 from workbench.core.engine.virtual.arithmetic import Numbers
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.running.simulated import timeline
@@ -37,8 +37,8 @@ def regression(workers: int, load: int, **fields: Any) -> wb.Experiment:
     ("workers", "load"), [(40, 10), (40, 4), (20, 3), (12, 12), (12, 5), (7, 2), (7, 3), (1, 1)]
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_its_gradient_is_the_exact_one(workers: int, load: int, seed: int) -> None:
-    """Blocks of unequal size, whoever answers first: 1e-8 relative."""
+def test_lcc_gradient_is_exact(workers: int, load: int, seed: int) -> None:
+    """Blocks of unequal size, whichever workers answer first: 1e-8 relative."""
     numbers, line = run(regression(workers, load, seed=seed))
     for gradient, model in zip(numbers.gradients, numbers.models[:-1], strict=True):
         exact = numbers.problem.gradient([(0, 403, 1.0)], model)
@@ -47,7 +47,7 @@ def test_its_gradient_is_the_exact_one(workers: int, load: int, seed: int) -> No
     assert max(line.residuals) < 1e-16
 
 
-def test_it_learns_what_uncoded_workers_learn() -> None:
+def test_lcc_learns_what_uncoded_workers_learn() -> None:
     coded = wb.run(regression(12, 4, rounds=30))
     spec = coded.experiment.model_dump() | {"scheme": "UMW", "scheme_args": {}}
     uncoded = wb.run(wb.Experiment(**spec))
@@ -56,7 +56,7 @@ def test_it_learns_what_uncoded_workers_learn() -> None:
 
 
 @given(experiments(["LCC"]))
-def test_on_the_unit_problem_it_commits_all_ones(spec: dict[str, Any]) -> None:
+def test_lcc_commits_all_ones_on_the_unit_problem(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     numbers, line = run(e)
     for gradient in numbers.gradients:
@@ -66,7 +66,7 @@ def test_on_the_unit_problem_it_commits_all_ones(spec: dict[str, Any]) -> None:
     )
 
 
-def test_data_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lcc_encodes_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     blend = LeastSquares.blend
     monkeypatch.setattr(
@@ -84,7 +84,7 @@ def test_data_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(1, 30), st.data())
-def test_a_worker_goes_through_r_blocks(workers: int, data: st.DataObject) -> None:
+def test_lcc_worker_computes_r_blocks(workers: int, data: st.DataObject) -> None:
     fits = [r for r in range(1, workers + 1) if 2 * -(-workers // r) - 1 <= workers]
     load, size = data.draw(st.sampled_from(fits)), data.draw(st.integers(1, 9))
     plan = LCC(load=load).plan(workers, workers * size)
@@ -96,7 +96,7 @@ def test_a_worker_goes_through_r_blocks(workers: int, data: st.DataObject) -> No
     )  # a longer block sets the size of its blends
 
 
-def test_the_mean_of_the_theory() -> None:
+def test_lcc_mean_time_equals_the_theory() -> None:
     delays = {"kind": "shifted_exponential", "shift": 0.01, "rate": 10.0}
     spec: dict[str, Any] = {"problem": "unit", "problem_args": {"samples": 40}, "delays": delays}
     for load in (4, 9, 10):
@@ -107,13 +107,13 @@ def test_the_mean_of_the_theory() -> None:
         assert f.load == e.load == load / 40
 
 
-def test_draws_of_their_own_for_every_stored_block() -> None:
+def test_lcc_delays_of_stored_blocks_are_independent() -> None:
     e = regression(12, 4, delays={"kind": "shifted_exponential", "per": "part", "rate": 1.0})
     _, line = run(e)
     np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0.0), rtol=1e-9)
 
 
-def test_too_many_deaths() -> None:
+def test_lcc_too_many_deaths_raise_quorum_lost() -> None:
     def dead(count: int) -> list[dict[str, int]]:
         return [{"worker": w, "round": 1} for w in range(1, count + 1)]
 
@@ -133,7 +133,7 @@ def test_too_many_deaths() -> None:
         ({"scheme_args": {"load": 0}}, ["scheme_args.load = 0"]),
     ],
 )
-def test_wrong_settings_are_one_sentence(fields: dict[str, Any], words: list[str]) -> None:
+def test_lcc_refuses_wrong_settings(fields: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(**{"scheme": "LCC", "workers": 12, "problem": "least_squares", **fields})
     assert all(word in str(error.value) for word in words), str(error.value)

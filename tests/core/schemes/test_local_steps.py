@@ -39,7 +39,7 @@ def shards() -> tuple[list[Array], list[Array]]:
 
 
 def gradient(X: Array, y: Array, model: Array) -> Array:
-    """Of the mean squared error / 2 and the regularisation."""
+    """Return the gradient of the mean squared error / 2 and the regularisation."""
     return np.asarray(X.T @ (X @ model - y) / len(y) + L2 * model)
 
 
@@ -88,14 +88,14 @@ def diloco(rate: float, decay: float, outer: float, momentum: float) -> Array:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("outer", "batch"), [(1.0, None), (0.5, None), (1.0, 7)])
-def test_local_sgd_is_the_plain_loop(engine: Engine, outer: float, batch: int | None) -> None:
-    args = {"local_steps": STEPS, "rate": 0.1, "batch": batch}
+def test_local_sgd_equals_a_plain_loop(engine: Engine, outer: float, batch: int | None) -> None:
+    args = {"local_steps": STEPS, "rate": 0.1, "worker_batch": batch}
     e = experiment("LocalSGD", args, optimiser_args={"step": 0.1 * outer})
     np.testing.assert_allclose(wb.run(e, engine=engine).model, local_sgd(0.1, outer, batch), rtol=1e-12)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_diloco_is_the_plain_loop(engine: Engine) -> None:
+def test_diloco_equals_a_plain_loop(engine: Engine) -> None:
     """Step 0.7 and momentum 0.9 outside, where nothing else is said (Douillard et al., section 3.1)."""
     args = {"local_steps": STEPS, "rate": 0.02, "weight_decay": 0.1}
     for outer, step in (({}, 0.7), ({"step": 0.5}, 0.5)):
@@ -103,7 +103,7 @@ def test_diloco_is_the_plain_loop(engine: Engine) -> None:
         np.testing.assert_allclose(wb.run(e, engine=engine).model, diloco(0.02, 0.1, step, 0.9), rtol=1e-12)
 
 
-def test_one_local_step_is_gradient_descent() -> None:
+def test_local_sgd_with_one_step_is_gradient_descent() -> None:
     """Whatever the inner step is, and whatever the outer optimiser makes of the gradient."""
     for optimiser in ("gd", "amsgrad"):
         one = wb.run(experiment("LocalSGD", {"local_steps": 1, "rate": 0.3}, optimiser=optimiser))
@@ -112,13 +112,13 @@ def test_one_local_step_is_gradient_descent() -> None:
         )
 
 
-def test_by_itself_everybody_takes_a_step_of_its_own_and_models_are_averaged() -> None:
+def test_local_sgd_averages_models_by_default() -> None:
     curvatures = [float(np.linalg.eigvalsh(X.T @ X / len(X))[-1]) + L2 for X in shards()[0]]
     found = wb.run(experiment("LocalSGD", {"local_steps": STEPS})).model
     np.testing.assert_allclose(found, local_sgd([1 / each for each in curvatures], 1.0), rtol=1e-9)
 
 
-def test_the_average_is_of_those_who_came() -> None:
+def test_local_sgd_averages_the_workers_that_answered() -> None:
     """One worker is a hundred times slower: the others' models are averaged, weighted by their samples."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "factor": 100.0, "slow": 0.25, "slow_straggles": 1.0}
     args = {"local_steps": 1, "stragglers": 1, "rate": 0.1}
@@ -132,7 +132,7 @@ def test_the_average_is_of_those_who_came() -> None:
     np.testing.assert_allclose(trace.model, wanted, rtol=1e-12)
 
 
-def test_a_round_takes_as_long_as_its_steps() -> None:
+def test_local_sgd_round_takes_the_time_of_its_steps() -> None:
     e = experiment("LocalSGD", {"local_steps": 100}, rounds=20)
     steps = wb.forecast(experiment("UMW", {}, rounds=400))
     per_round = wb.forecast(e).mean
@@ -141,7 +141,7 @@ def test_a_round_takes_as_long_as_its_steps() -> None:
     assert 100 * mean < per_round < 1.3 * 100 * mean
 
 
-def test_a_forecast_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_sgd_forecast_continues_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     e = experiment("LocalSGD", {"local_steps": 3, "stragglers": 1})
     whole = wb.forecast(e)
     monkeypatch.setattr(forecasting, "MAX_TIMES_PER_BATCH", 5 * WORKERS)
@@ -150,7 +150,7 @@ def test_a_forecast_goes_on_from_batch_to_batch(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_a_stopped_run_goes_on_with_the_same_models() -> None:
+def test_local_sgd_stopped_run_is_resumed() -> None:
     e = experiment("LocalSGD", {"local_steps": 2, "rate": 0.01}, rounds=150)
     run = start_real(e)
     while len(run.rows()["round"]) < 5:
@@ -162,7 +162,7 @@ def test_a_stopped_run_goes_on_with_the_same_models() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_real_workers_may_be_too_late() -> None:
+def test_local_sgd_real_workers_may_be_late() -> None:
     slow = {"kind": "heterogeneous", "shift": 1e-4, "factor": 200.0, "slow": 0.25, "slow_straggles": 1.0}
     e = experiment("LocalSGD", {"local_steps": 3, "stragglers": 1}, delays=slow)
     real, sim = wb.run(e, engine="mpi"), wb.run(e)
@@ -170,7 +170,7 @@ def test_real_workers_may_be_too_late() -> None:
     assert (real.rounds["messages"][:-1] == WORKERS - 1).all()
 
 
-def test_a_load_counts_every_local_step() -> None:
+def test_local_sgd_load_counts_every_local_step() -> None:
     e = experiment("LocalSGD", {"local_steps": 3})
     once = e.replace(scheme_args={"local_steps": 1}).load
     assert e.load == wb.forecast(e).load == pytest.approx(3 * once)

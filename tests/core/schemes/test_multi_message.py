@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
+from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.protocol import (
     CODED,
@@ -62,8 +62,8 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Coefficients]:
     return timeline(e, coefficients, events=False), coefficients
 
 
-@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), few("figure 1", 4, TABLE))
-def test_figure_1_by_forecast(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
+@pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), sampled_cases("figure 1", 4, TABLE))
+def test_mmc_figure_1_by_forecast(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
     f = wb.forecast(of_the_paper(scheme, args, rounds=6000))
     assert f.mean == pytest.approx(seconds, rel=0.02)
     assert f.messages == pytest.approx(messages, rel=0.02)
@@ -71,7 +71,7 @@ def test_figure_1_by_forecast(scheme: str, args: dict[str, Any], seconds: float,
 
 
 @pytest.mark.parametrize(("scheme", "args"), [row[:2] for row in TABLE if row[0] != "LCC"])
-def test_figure_1_has_the_event_engines_very_rounds(scheme: str, args: dict[str, Any]) -> None:
+def test_mmc_figure_1_forecast_equals_the_event_engine(scheme: str, args: dict[str, Any]) -> None:
     e = of_the_paper(scheme, args, rounds=20)
     line, coefficients = simulated(e)
     f = wb.forecast(e)
@@ -82,7 +82,7 @@ def test_figure_1_has_the_event_engines_very_rounds(scheme: str, args: dict[str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "args", "seconds", "messages"), TABLE)
-def test_figure_1_by_events(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
+def test_mmc_figure_1_by_events(scheme: str, args: dict[str, Any], seconds: float, messages: float) -> None:
     rounds = 3000
     if scheme == "LCC":
         trace = wb.run(of_the_paper(scheme, args, rounds), events=False).rounds
@@ -97,7 +97,7 @@ def test_figure_1_by_events(scheme: str, args: dict[str, Any], seconds: float, m
 @pytest.mark.parametrize(
     ("args", "order", "hybrid"), [(ONE[1], 6, False), (TWO, [6, 8, 10], False), (HYBRID, [6, 8, 10], True)]
 )
-def test_the_exact_mean_of_the_theory(args: dict[str, Any], order: int | list[int], hybrid: bool) -> None:
+def test_mmc_mean_equals_the_theory(args: dict[str, Any], order: int | list[int], hybrid: bool) -> None:
     f = wb.forecast(of_the_paper("GC-MMC", args, rounds=6000))
     exact = wb.theory.mmc_completion(40, 10, order, 4, shift=0.01, rate=10, hybrid=hybrid)
     assert abs(f.mean - exact) < 4 * f.error
@@ -108,7 +108,7 @@ def test_the_exact_mean_of_the_theory(args: dict[str, Any], order: int | list[in
 
 
 def worker_program(scheme: GCMMC, rank: int) -> list[tuple[list[int], int, np.ndarray]]:
-    """What a worker of Example 1 sends: parts done by then, number, coefficients."""
+    """Return the messages of a worker of Example 1: finished parts, number, coefficients."""
     plan, sent, done = scheme.plan(6, 6), [], list[int]()
     program = scheme.program(Node(rank, plan, 1, 6, None, lambda: 0.0))
     assert isinstance(next(program), Recv)
@@ -157,7 +157,7 @@ def received(scheme: GCMMC, arrivals: list[tuple[int, int]]) -> Commit | None:
     assert isinstance(next(program), Send)
     effect = program.send(None)
     for rank, number in arrivals:
-        assert isinstance(effect, Recv), "it was done before"
+        assert isinstance(effect, Recv), "it was computed already"
         (kind,) = effect.match.keys() - {"lost"}
         effect = program.send(Message(rank, kind, 0, number, sent[rank][number][2]))
     if isinstance(effect, Recv):
@@ -183,7 +183,9 @@ def test_example_1_workers_1_2_and_4_give_five_different_messages(arrivals: list
 
 @given(st.permutations([(r, n) for r in range(1, 7) for n in (0, 1)]), st.sampled_from(["joint", "separate"]))
 @settings(max_examples=30)
-def test_example_1_uncorrelated_takes_any_eight(arrivals: list[tuple[int, int]], construction: str) -> None:
+def test_gc_mmc_example_1_uncorrelated_decodes_any_eight_messages(
+    arrivals: list[tuple[int, int]], construction: str
+) -> None:
     scheme = GCMMC.model_validate({"load": 3, "order": [3, 2], "construction": construction})
     commit = received(scheme, arrivals[:8])
     assert commit is not None
@@ -191,7 +193,7 @@ def test_example_1_uncorrelated_takes_any_eight(arrivals: list[tuple[int, int]],
     assert received(scheme, arrivals[:7]) is None
 
 
-def test_example_1_on_the_clock(tmp_path: Path) -> None:
+def test_mmc_example_1_timeline(tmp_path: Path) -> None:
     """Workers 3, 5 and 6 are persistent stragglers: MMC does without them, GC with load 3 waits for a fourth."""
     table = tmp_path / "times.csv"
     paces = enumerate([1.0, 1.1, 1.2, 900.0, 900.0, 900.0])
@@ -215,7 +217,7 @@ def test_example_1_on_the_clock(tmp_path: Path) -> None:
 
 
 @given(experiments(["UC-MMC", "GC-MMC"]))
-def test_forecasts_agree_with_the_events_in_time_messages_and_bytes_even_with_ties(
+def test_mmc_forecast_equals_events_with_ties(
     spec: dict[str, Any],
 ) -> None:
     e = wb.Experiment(**spec)
@@ -230,7 +232,7 @@ def test_forecasts_agree_with_the_events_in_time_messages_and_bytes_even_with_ti
 
 
 @pytest.mark.parametrize("per", ["worker", "part"])
-def test_decoding_draws_per_part_and_slow_links_are_forecast_too(per: str) -> None:
+def test_mmc_forecast_with_decoding_and_slow_links(per: str) -> None:
     slow = {"latency": 0.02, "bandwidth": 8 * 40 / 0.01, "downloads": True}
     for args in (ONE[1], TWO, HYBRID):
         for when_done in ("stop", "go on"):
@@ -240,7 +242,7 @@ def test_decoding_draws_per_part_and_slow_links_are_forecast_too(per: str) -> No
             np.testing.assert_allclose(wb.forecast(e).seconds, np.diff(line.times, prepend=0.0), rtol=1e-10)
 
 
-def test_fractional_repetition_is_the_cluster_whose_size_is_the_load() -> None:
+def test_mmc_fractional_repetition_is_the_cluster_of_size_load() -> None:
     """Section III-C: the same rounds, to the last bit of the time."""
     fractional = wb.forecast(of_the_paper("GC", {"stragglers": 9, "code": "fractional"}, 200))
     clustered = wb.forecast(of_the_paper("GC-MMC", {**FRC[1], "when_done": "go on"}, 200))
@@ -248,21 +250,21 @@ def test_fractional_repetition_is_the_cluster_whose_size_is_the_load() -> None:
     assert fractional.messages == clustered.messages
 
 
-def test_one_message_in_one_cluster_is_cyclic_gradient_coding() -> None:
+def test_mmc_with_one_message_is_cyclic_gradient_coding() -> None:
     cyclic = wb.forecast(of_the_paper("GC", {"stragglers": 9}, 200))
     for order in (10, [10]):
         single = wb.forecast(of_the_paper("GC-MMC", {"load": 10, "order": order}, 200))
         np.testing.assert_array_equal(cyclic.seconds, single.seconds)
 
 
-def test_order_one_is_uncoded() -> None:
+def test_mmc_of_order_one_is_uncoded() -> None:
     uncoded, coded = UCMMC(load=3).agenda(7), GCMMC(load=3, order=1).agenda(7)
     np.testing.assert_array_equal(uncoded.code.matrix, np.eye(7))
     np.testing.assert_array_equal(uncoded.rows, coded.rows)
     assert uncoded.code.needed == coded.code.needed == 7
 
 
-def test_hybrid_sends_the_plain_sum_instead_of_the_last_message() -> None:
+def test_mmc_hybrid_sends_the_plain_sum_last() -> None:
     """Section III-D, K = r = 5, [5, 3]: three coded messages, or one worker with everything done."""
     scheme = GCMMC(load=5, order=(5, 3), hybrid=True)
     agenda = scheme.agenda(5)
@@ -274,13 +276,13 @@ def test_hybrid_sends_the_plain_sum_instead_of_the_last_message() -> None:
     assert early.after.tolist() == [3, 5]
 
 
-def test_a_hybrid_round_is_never_longer_and_sometimes_shorter() -> None:
+def test_mmc_hybrid_round_is_never_longer() -> None:
     plain, hybrid = (wb.forecast(of_the_paper("GC-MMC", args, 300)).seconds for args in (TWO, HYBRID))
     assert (hybrid <= plain).all()
     assert (hybrid < plain).mean() > 0.5
 
 
-def test_clusters_that_stop_save_messages_and_work_and_a_slow_port_time() -> None:
+def test_mmc_stopping_clusters_saves_messages_and_work() -> None:
     for bandwidth in (None, 8 * 40 / 0.02):
         lines = [
             simulated(of_the_paper("GC-MMC", {**ONE[1], "when_done": w}, 40, link={"bandwidth": bandwidth}))
@@ -291,12 +293,12 @@ def test_clusters_that_stop_save_messages_and_work_and_a_slow_port_time() -> Non
         assert sum(stop.samples) < sum(goes_on.samples)
         if bandwidth is None:
             np.testing.assert_allclose(stop.times, goes_on.times, rtol=1e-12)
-            assert sum(stop.stale) == 0  # they were told in time
+            assert sum(stop.stale) == 0  # they were notified in time
         else:
             assert stop.times[-1] < 0.97 * goes_on.times[-1]
 
 
-def test_a_stop_is_no_download() -> None:
+def test_mmc_stop_message_is_not_a_download() -> None:
     line, _ = simulated(of_the_paper("GC-MMC", ONE[1], 5))
     assert line.downloads == [40] * 5
 
@@ -322,7 +324,9 @@ def test_a_stop_is_no_download() -> None:
         ({"load": 3, "order": 3}, 4, [2, 3], None),
     ],
 )
-def test_deaths(args: dict[str, Any], workers: int, dead: list[int], missing: list[int] | None) -> None:
+def test_mmc_too_many_deaths_raise_quorum_lost(
+    args: dict[str, Any], workers: int, dead: list[int], missing: list[int] | None
+) -> None:
     faults = [{"worker": w, "round": 2} for w in dead]
     e = wb.Experiment(
         scheme="GC-MMC", scheme_args=args, workers=workers, rounds=5, faults=faults, problem="unit"
@@ -352,7 +356,7 @@ def test_deaths(args: dict[str, Any], workers: int, dead: list[int], missing: li
         ({"when_done": "sleep"}, ["scheme_args.when_done = 'sleep'", "'stop'"]),
     ],
 )
-def test_wrong_numbers_are_one_sentence(args: dict[str, Any], words: list[str]) -> None:
+def test_mmc_refuses_wrong_parameters(args: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="GC-MMC", scheme_args=args, workers=12)
     assert all(word in str(error.value) for word in words), str(error.value)
@@ -360,7 +364,7 @@ def test_wrong_numbers_are_one_sentence(args: dict[str, Any], words: list[str]) 
 
 
 @pytest.mark.parametrize("per", ["worker", "part"])
-def test_parts_one_by_one_take_as_long_as_the_whole_load(per: str) -> None:
+def test_mmc_parts_take_as_long_as_the_whole_load(per: str) -> None:
     """X a worker: s parts take s X. X a part: the sum of their draws. The last is done when the load is done."""
     plan = GCMMC(load=4, order=2, clusters=2).plan(10, 37)
     stream = DelayStream(of_the_paper(*ONE, 1, delays={**DELAYS, "per": per}).delays, 3, 10)
@@ -370,6 +374,6 @@ def test_parts_one_by_one_take_as_long_as_the_whole_load(per: str) -> None:
     assert (np.ptp(pace, axis=1) < 1e-12).all() == (per == "worker")
 
 
-def test_kinds() -> None:
+def test_gc_mmc_kinds_of_messages() -> None:
     assert GCMMC(load=2, when_done="go on").build(4).kind(0) == CODED
     assert GCMMC(load=2, clusters=2).build(4).kind(1) == "coded by cluster 2"

@@ -1,4 +1,4 @@
-"""PGC: which gradients of which models are committed, weights that are right on average, and what it costs."""
+"""PGC: the committed gradients and their models, unbiased weights, and times."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.core.schemes.approximate_runs import came, simulated
+from tests.support.approximate_runs import came, simulated
+from tests.support.pipelined_runs import N, experiment
 from workbench.core.contract.weights import VersionedWeights
 
-N = 7
 
-
-def experiment(rounds: int, stragglers: int = 2, **fields: object) -> wb.Experiment:
-    base = {"problem": "unit", "problem_args": {"samples": N}, "delays": {"kind": "exponential", "mean": 1.0}}
-    args = {"stragglers": stragglers}
-    return wb.Experiment(scheme="PGC", scheme_args=args, workers=N, rounds=rounds, **{**base, **fields})
-
-
-def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:
-    """Beside a plain table of who computed which part when, from who was in time."""
+def test_pgc_commit_has_the_newest_gradients_of_answering_workers() -> None:
+    """Compare with a plain table of the computed parts, made from the answers that were in time."""
     e = experiment(40)
     line, commits = simulated(e)
     newest = np.zeros((N, N), dtype=int)  # worker, part -> model of its newest gradient there
@@ -41,7 +34,7 @@ def test_a_commit_holds_the_newest_gradients_of_those_who_came() -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-12)
 
 
-def test_every_part_has_weight_one_on_average() -> None:
+def test_pgc_weights_are_one_on_average() -> None:
     _, commits = simulated(experiment(3000))
     totals = np.array([w.total(N) for w in commits.weights if isinstance(w, VersionedWeights)])
     spread = totals.std(axis=0) / len(totals) ** 0.5
@@ -49,20 +42,20 @@ def test_every_part_has_weight_one_on_average() -> None:
     assert (np.abs(totals.mean(axis=0) - 1) < 4.5 * spread).all()
 
 
-def test_without_stragglers_it_is_the_uncoded_scheme() -> None:
+def test_pgc_without_stragglers_is_uncoded() -> None:
     own, plain = experiment(9, 0), experiment(9, 0).replace(scheme="UMW", scheme_args={})
     (line, commits), (other, _) = simulated(own), simulated(plain)
     assert line.times == other.times
     assert commits.weights == [None] * 9
 
 
-def test_a_round_goes_through_one_part_a_worker_after_the_first() -> None:
+def test_pgc_worker_computes_one_part_in_each_later_round() -> None:
     line, _ = simulated(experiment(6, delays={"kind": "constant", "shift": 1.0}))
     assert line.started == [3 * N] + [N] * 5
     np.testing.assert_allclose(np.diff(line.times, prepend=0), [3.0] + [1.0] * 5)
 
 
-def test_too_many_stragglers_are_one_sentence() -> None:
+def test_pgc_refuses_too_many_stragglers() -> None:
     with pytest.raises(
         wb.SettingError, match=r"scheme_args.stragglers = 7: 7 workers cannot tolerate it; take 0 to 6"
     ):

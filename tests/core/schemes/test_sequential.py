@@ -1,4 +1,4 @@
-"""Sequential codes: the seconds of the authors' simulator, whole gradients at old models, loads, refusals."""
+"""Sequential codes: the seconds of the authors' simulator, whole gradients at stale models, loads, refusals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.core.schemes import sequential_reference as plain
-from tests.core.schemes.case_sequential import CASES, multiplexed, selective
+from tests.support import sequential_reference as plain
+from tests.support.schemes.sequential import CASES, multiplexed, selective
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import recorded
 from workbench.core.contract.weights import VersionedWeights
@@ -53,7 +53,7 @@ def bursty(seed: int, workers: int, rounds: int, share: float) -> list[list[floa
     st.integers(0, 2**20),
     st.sampled_from([0.02, 0.1, 0.3]),
 )
-def test_rounds_take_what_the_plain_algorithm_takes(
+def test_sequential_rounds_equal_the_plain_algorithm(
     tmp_path: Path, drawn: tuple[str, tuple[dict[str, Any], int]], jobs: int, seed: int, share: float
 ) -> None:
     name, (args, workers) = drawn
@@ -78,7 +78,7 @@ def test_rounds_take_what_the_plain_algorithm_takes(
 
 @SLOW
 @given(st.integers(2, 9), st.integers(0, 8), st.sampled_from([0.0, 0.2, 1.0]), st.integers(0, 2**20))
-def test_gc_with_the_same_rule_takes_what_the_plain_algorithm_takes(
+def test_sequential_gc_equals_the_plain_algorithm(
     tmp_path: Path, workers: int, spare: int, mu: float, seed: int
 ) -> None:
     spare = min(spare, workers - 1)
@@ -101,9 +101,7 @@ def test_gc_with_the_same_rule_takes_what_the_plain_algorithm_takes(
 @pytest.mark.parametrize("name", CASES)
 @SLOW
 @given(data=st.data())
-def test_a_job_is_the_whole_gradient_at_the_newest_model_that_is_certain(
-    name: str, data: st.DataObject
-) -> None:
+def test_sequential_job_is_the_gradient_at_the_newest_certain_model(name: str, data: st.DataObject) -> None:
     args, workers = data.draw(CASES[name])
     law = data.draw(st.sampled_from([{"kind": "markov", "p_slow": 0.3}, {"kind": "pareto", "shape": 1.2}]))
     e = wb.Experiment(
@@ -129,7 +127,7 @@ def test_a_job_is_the_whole_gradient_at_the_newest_model_that_is_certain(
         np.testing.assert_allclose(weights.total(e.plan.parts)[held], 1.0, atol=1e-8)
 
 
-def test_what_is_learnt_does_not_depend_on_the_stragglers() -> None:
+def test_sequential_models_are_independent_of_stragglers() -> None:
     runs = [
         wb.run(
             wb.Experiment(
@@ -158,17 +156,17 @@ def test_what_is_learnt_does_not_depend_on_the_stragglers() -> None:
         ({"stragglers": 9}, "there are 8 workers; take 0 to 8"),
     ],
 )
-def test_selective_repeat_refuses_what_does_not_fit(args: dict[str, int], said: str) -> None:
+def test_srsgc_refuses_invalid_settings(args: dict[str, int], said: str) -> None:
     with pytest.raises(SettingError, match=said):
         wb.Experiment(scheme="SR-SGC", scheme_args=args, workers=8)
 
 
-def test_multiplexed_refuses_what_does_not_fit() -> None:
+def test_msgc_refuses_invalid_settings() -> None:
     with pytest.raises(SettingError, match="take burst = 2 or less, or window = 4"):
         wb.Experiment(scheme="M-SGC", scheme_args={"burst": 3, "window": 3}, workers=8)
 
 
-def test_a_worker_that_dies_is_a_straggler_as_long_as_the_code_stands_it() -> None:
+def test_sequential_code_tolerates_dead_workers() -> None:
     spec = {
         "workers": 6,
         "rounds": 20,
@@ -193,7 +191,7 @@ def test_a_worker_that_dies_is_a_straggler_as_long_as_the_code_stands_it() -> No
         ("GC", {"stragglers": 1, "tolerance": 1.0}),
     ],
 )
-def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[str, Any]) -> None:
+def test_sequential_real_processes_equal_the_simulator(name: str, args: dict[str, Any]) -> None:
     e = wb.Experiment(
         scheme=name,
         scheme_args=args,
@@ -216,7 +214,7 @@ def test_real_processes_learn_the_same_and_drop_the_same(name: str, args: dict[s
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_was_stopped_goes_on_to_its_end(name: str, tmp_path: Path) -> None:
+def test_sequential_stopped_run_is_resumed(name: str, tmp_path: Path) -> None:
     e = wb.Experiment(
         scheme=name,
         scheme_args={"burst": 1, "window": 2, "stragglers": 2},
@@ -239,7 +237,7 @@ def test_a_run_that_was_stopped_goes_on_to_its_end(name: str, tmp_path: Path) ->
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
 @pytest.mark.parametrize("name", ROUNDS)
-def test_recorded_workers_take_what_the_plain_algorithm_takes(name: str) -> None:
+def test_sequential_with_recorded_times_equals_the_plain_algorithm(name: str) -> None:
     law = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7", "as_recorded": True}
     times, _ = recorded(str(TRACES), "ec2-7")
     args = {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.5}
@@ -259,8 +257,8 @@ def test_recorded_workers_take_what_the_plain_algorithm_takes(name: str) -> None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tuned_at_a_step_of_its_own_it_learns_what_gradient_descent_does(name: str) -> None:
-    """Old gradients stand smaller steps: at gradient descent's best one it diverges."""
+def test_sequential_with_a_tuned_step_learns_as_gradient_descent(name: str) -> None:
+    """Stale gradients tolerate smaller steps: it diverges at the best step of gradient descent."""
     e = wb.Experiment(
         scheme=name,
         scheme_args={"burst": 2, "window": 3},

@@ -1,14 +1,14 @@
-"""Backup workers beside SGD: the same rounds, a sum that is right on average."""
+"""Backup workers compared with SGD: the same rounds, an unbiased sum."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tests.core.schemes.approximate_runs import simulated
-from tests.core.schemes.test_pipelined import N, experiment
+from tests.support.approximate_runs import simulated
+from tests.support.pipelined_runs import N, experiment
 
 
-def test_backup_workers_are_sgd_scaled() -> None:
+def test_backup_workers_equal_sgd_scaled() -> None:
     e = experiment(2000)
     (backup, scaled), (sgd, plain) = (simulated(e.replace(scheme=name)) for name in ("Backup", "SGD"))
     assert backup.times == sgd.times

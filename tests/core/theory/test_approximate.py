@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import (
     crc_error,
     crc_error_given_slow,
@@ -97,7 +97,7 @@ def test_crc_against_enumeration(n: int, s: int, slow: int) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("slow", [0, 2])
-def test_random_code_against_enumeration(seed: int, slow: int) -> None:
+def test_crc_random_code_against_enumeration(seed: int, slow: int) -> None:
     B = tandon(6, 3, seed)
     exact = enumerated(B, slow, 0.7, 0.2)
     assert crc_error_given_slow(6, 3, slow, 0.7, 0.2, coefficients=B) == pytest.approx(exact, abs=1e-8)
@@ -124,7 +124,7 @@ def closed_form_of_two(n: int, q: float) -> float:
 
 
 @given(n=st.integers(3, 12), model=classes)
-def test_two_parts_per_worker_have_a_closed_form(n: int, model: dict[str, float]) -> None:
+def test_crc_with_two_parts_per_worker_has_a_closed_form(n: int, model: dict[str, float]) -> None:
     exact = closed_form_of_two(n, straggler_probability(**model))
     assert crc_error(n, 2, **model) == pytest.approx(exact, abs=1e-9)
 
@@ -137,7 +137,9 @@ def test_frc_is_n_q_to_the_s(code: tuple[int, int], model: dict[str, float]) -> 
 
 
 @given(code=codes, model=classes, seed=st.integers(0, 1000))
-def test_no_code_is_better_than_repetition(code: tuple[int, int], model: dict[str, float], seed: int) -> None:
+def test_crc_error_is_at_least_that_of_repetition(
+    code: tuple[int, int], model: dict[str, float], seed: int
+) -> None:
     """Every part without an answer costs 1, which alone is n q^s on average: CRC never beats FRC."""
     n, s = code
     least = n * straggler_probability(**model) ** s
@@ -160,7 +162,7 @@ def test_errors_grow_with_the_straggling(
 
 
 @pytest.mark.parametrize(("n", "s", "code"), [(8, 2, "crc"), (9, 3, "frc"), (9, 3, "crc"), (10, 4, "crc")])
-def test_monte_carlo(n: int, s: int, code: str) -> None:
+def test_frc_and_crc_errors_against_monte_carlo(n: int, s: int, code: str) -> None:
     """Classes, straggling and shuffling drawn; decoded with NumPy's own least squares."""
     rng = np.random.default_rng(n)
     B = cyclic(n, s) if code == "crc" else repetition(n, s)
@@ -184,7 +186,7 @@ def test_published_crc_error_is_not_theorem_2() -> None:
     assert np.median(random) == pytest.approx(1.4, abs=0.2)
 
 
-def test_theorem_2_stops_too_early_for_plain_sums() -> None:
+def test_crc_theorem_2_omits_cases_of_plain_sums() -> None:
     """It sums to r = n - s. Three parts per worker and 8 workers: with 6 or 7 answers the sums still miss something."""
     errors = crc_errors(8, 3)
     whole = crc_error(s=3, **PUBLISHED)
@@ -197,7 +199,7 @@ def test_theorem_2_stops_too_early_for_plain_sums() -> None:
     assert crc_errors(9, 3)[7:] == pytest.approx(0, abs=1e-9)  # 3 divides 9: two stragglers are tolerated
 
 
-def test_shifts_of_a_random_code_are_not_alike() -> None:
+def test_crc_shifts_of_a_random_code_differ() -> None:
     """The proof of theorem 2 wants columns that are shifts of one another; Tandon's code only has such zeros."""
     B = tandon(8, 2, 0)
     assert abs(error(B, [0, 1, 2, 5]) - error(B, [1, 2, 3, 6])) > 0.01
@@ -205,7 +207,7 @@ def test_shifts_of_a_random_code_are_not_alike() -> None:
 
 
 @pytest.mark.slow
-def test_24_workers() -> None:
+def test_crc_error_of_24_workers() -> None:
     """699252 necklaces, against the closed form for s = 2 and Monte Carlo for s = 3."""
     assert crc_error(24, 2, 0.3, 0.8, 0.01) == pytest.approx(closed_form_of_two(24, 0.247), abs=1e-9)
     rng = np.random.default_rng(24)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import DELAYS, LINKS
+from tests.support.strategies import DELAYS, LINKS
 from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
@@ -16,7 +16,7 @@ from workbench.core.theory import async_rate, async_staleness
 
 
 def ages(e: wb.Experiment) -> list[int]:
-    """Of every answer that was committed, in commits."""
+    """Return the staleness of every committed answer, in commits."""
     commits = Coefficients(e.plan)
     timeline(e, commits, events=False)
     found = []
@@ -32,7 +32,7 @@ def ages(e: wb.Experiment) -> list[int]:
 @given(
     delays=DELAYS, link=LINKS, workers=st.integers(1, 8), buffer=st.integers(1, 9), seed=st.integers(0, 99)
 )
-def test_what_is_under_way_grows_older_with_every_commit(
+def test_async_staleness_grows_with_every_commit(
     delays: dict[str, Any], link: dict[str, Any], workers: int, buffer: int, seed: int
 ) -> None:
     """In a run of R commits the ages fall short of R (N - 1) by those of the N answers that it did not live to see."""
@@ -49,7 +49,7 @@ def test_what_is_under_way_grows_older_with_every_commit(
 
 
 @pytest.mark.parametrize("buffer", [1, 3])
-def test_rate_and_age(buffer: int) -> None:
+def test_async_rate_and_staleness(buffer: int) -> None:
     e = wb.Experiment(
         scheme="FedBuff", scheme_args={"buffer": buffer, "damping": 0.0}, workers=6, rounds=3000 // buffer,
         delays={"kind": "shifted_exponential", "shift": 1e-3, "rate": 500.0},
@@ -64,6 +64,6 @@ def test_rate_and_age(buffer: int) -> None:
 @pytest.mark.parametrize(
     "call", [lambda: async_rate([]), lambda: async_rate([1.0, 0.0]), lambda: async_staleness(0)]
 )
-def test_arguments_out_of_range_are_refused(call: Any) -> None:
+def test_async_rate_refuses_arguments_out_of_range(call: Any) -> None:
     with pytest.raises(wb.SettingError):
         call()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import (
     cada_selected,
     cada_time,
@@ -37,7 +37,7 @@ def selections(models: list[float], smoothness: float, c: float, max_age: int) -
     c=st.floats(0.1, 5),
     max_age=st.integers(1, 8),
 )
-def test_no_path_of_models_selects_more_often(
+def test_cada_selected_is_the_maximal_frequency(
     steps: list[int], smoothness: float, c: float, max_age: int
 ) -> None:
     """Whatever the models do, two selections are at least as far apart as the bound assumes."""
@@ -48,7 +48,7 @@ def test_no_path_of_models_selects_more_often(
     assert all(gap >= least - 1e-9 for gap in np.diff(chosen))
 
 
-def test_published_bound_is_broken() -> None:
+def test_cada_selected_exceeds_the_published_bound() -> None:
     """Equations (12) and (15) to the letter, and what the rule does on a straight path of 200 iterations."""
     straight = [float(k) for k in range(201)]
     smooth = [0.01, 0.01, 0.01]  # never selected but for their age: every 10th iteration
@@ -68,7 +68,7 @@ def test_published_bound_is_broken() -> None:
     c=st.floats(0.01, 10),
     max_age=st.integers(1, 20),
 )
-def test_selected_lies_between_its_limits(smoothness: list[float], c: float, max_age: int) -> None:
+def test_cada_selected_is_between_its_limits(smoothness: list[float], c: float, max_age: int) -> None:
     """Between M / D and M; a larger c never selects more, a rougher loss never less."""
     workers = len(smoothness)
     selected = cada_selected(smoothness, c, max_age)
@@ -78,7 +78,7 @@ def test_selected_lies_between_its_limits(smoothness: list[float], c: float, max
     assert 0 <= cada_selected(smoothness, c, max_age, form="published") <= workers
 
 
-def test_published_form_counts_by_hand() -> None:
+def test_cada_selected_published_form_by_hand() -> None:
     """M = 2, c = 8, D = 2: Lbar_1^2 = 2, Lbar_2^2 = 1, Lbar_3 = 0, all limits excluded."""
     assert cada_selected([1.2, 0.5], 8.0, 2, form="published") == pytest.approx(1 / 2 + 1 / 3)
     assert cada_selected([1.0, 2.0], 8.0, 2, form="published") == 0
@@ -92,7 +92,7 @@ def test_times_against_monte_carlo(groups: int, size: int) -> None:
 
 
 @given(groups=st.integers(1, 12), size=st.integers(1, 12), mean=st.floats(1e-5, 10))
-def test_equation_14(groups: int, size: int, mean: float) -> None:
+def test_cada_time_equation_14(groups: int, size: int, mean: float) -> None:
     """The integral over 1 - F_G(x)^a, F_G(x) = sum over j >= 1 of C(M_G, j) F^j (1-F)^(M_G-j)."""
     integral = grouped_order_mean(lambda t: np.exp(-t / mean), groups, 1, size)
     assert gcada_time(groups, size, mean) == pytest.approx(integral, rel=1e-9)
@@ -101,7 +101,7 @@ def test_equation_14(groups: int, size: int, mean: float) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_varying_selection_takes_less_time(size: int) -> None:
+def test_gcada_time_with_varying_selection_is_shorter(size: int) -> None:
     """(13) and (16) put the mean number into a concave H: the true mean is less."""
     rng = np.random.default_rng(8)
     selected = rng.binomial(6, 0.5, 40_000)
@@ -113,14 +113,14 @@ def test_a_varying_selection_takes_less_time(size: int) -> None:
 
 
 @given(selected=st.floats(0, 100), size=st.integers(1, 20), batch=st.floats(1, 1000))
-def test_loads(selected: float, size: int, batch: float) -> None:
+def test_gcada_computation_and_communication(selected: float, size: int, batch: float) -> None:
     assert gcada_communication(selected, size) == pytest.approx(selected * size + selected)
     assert gcada_computation(selected, size, batch) == pytest.approx(selected * size * batch)
     assert gcada_communication(12) == 24
     assert communication_ratio(size) == pytest.approx((size + 1) / size)
 
 
-def test_grouping_is_quicker_and_costs_the_same_per_worker() -> None:
+def test_gcada_is_faster_at_equal_cost_for_each_worker() -> None:
     """Against CADA with as many workers downloading: less time, fewer messages, as much computing."""
     for size in (2, 3, 4):
         assert gcada_time(12 / size, size) < cada_time(12)

@@ -31,7 +31,7 @@ def allocated(n: int, layers: int, s: int, r: Fraction) -> Fraction:
 
 
 @given(tree=trees)
-def test_the_load_uses_up_the_data_set(tree: tuple[int, int, int]) -> None:
+def test_cr_load_uses_the_whole_data_set(tree: tuple[int, int, int]) -> None:
     """Allocate hands (s+1)/n to every child, which keeps r: with r_CR nothing is left below the leaves."""
     n, layers, s = tree
     q = Fraction(n, s + 1)
@@ -49,7 +49,7 @@ def test_the_load_uses_up_the_data_set(tree: tuple[int, int, int]) -> None:
         ((5, 1, 4), Fraction(1)),
     ],
 )
-def test_known_loads(tree: tuple[int, int, int], load: Fraction) -> None:
+def test_cr_load_of_published_trees(tree: tuple[int, int, int], load: Fraction) -> None:
     assert cr_load(*tree) == float(load)
 
 
@@ -99,14 +99,14 @@ def test_parallelisation(n: int, layers: int) -> None:
     assert parents <= rar_parallelisation(workers) == workers
 
 
-def test_workers_of_the_published_trees() -> None:
+def test_cr_workers_of_published_trees() -> None:
     """The text gives (12, 2) for both clusters; 84 workers are (4, 3)."""
     assert cr_workers(12, 2) == 156
     assert cr_workers(4, 3) == 84
 
 
 @given(tree=trees.filter(lambda tree: tree[2] > 0), transfer=st.floats(0, 1))
-def test_bounds_are_in_order(tree: tuple[int, int, int], transfer: float) -> None:
+def test_cr_time_bounds_are_in_order(tree: tuple[int, int, int], transfer: float) -> None:
     n, layers, s = tree
     lower, upper = cr_time_bounds(n, layers, s, 1000, 1e-4, 1e4, transfer)
     gap = (n * layers - (n - s + layers - 1)) * transfer
@@ -114,7 +114,7 @@ def test_bounds_are_in_order(tree: tuple[int, int, int], transfer: float) -> Non
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_theorem_2_is_the_limit_of_the_exact_mean(layers: int) -> None:
+def test_cr_time_bounds_are_the_limit_of_the_exact_mean(layers: int) -> None:
     """Without transfer times both bounds are the same number, and the exact mean tends to it."""
     errors = []
     for n in (8, 64, 512, 4096):

@@ -1,4 +1,4 @@
-"""Every argument out of its domain: one sentence that names it, its value and what would work."""
+"""Arguments of formulas out of their domain: one sentence with name, value and valid values."""
 
 import re
 from fractions import Fraction
@@ -175,7 +175,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "sentence"), WRONG)
-def test_one_clear_sentence(call: str, sentence: str) -> None:
+def test_theory_errors_are_one_sentence(call: str, sentence: str) -> None:
     with pytest.raises(SettingError, match=re.escape(sentence)) as error:
         eval(call, {**vars(theory), "np": np, "CEGC": CEGC, "AGC": AGC, "MMC": MMC})
     assert "\n" not in str(error.value)
@@ -255,7 +255,7 @@ ODD: list[Any] = [  # that look like numbers in part, or that a sentence cannot 
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_odd_arguments_end_in_one_sentence_or_a_result(name: str) -> None:
+def test_theory_of_odd_arguments_is_a_sentence_or_a_result(name: str) -> None:
     """Arrays, whole numbers beyond all floats, functions of other arguments: never a traceback, never several lines."""
     function, good, said = getattr(theory, name), GOOD[name], []
     for argument in good:
@@ -271,7 +271,7 @@ def test_odd_arguments_end_in_one_sentence_or_a_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_what_is_no_number_is_refused_by_name(name: str) -> None:
+def test_theory_refuses_what_is_not_a_number(name: str) -> None:
     """Text that reads like a number, truth values, lists: none is turned into a number."""
     function, good = getattr(theory, name), GOOD[name]
     function(**good)
@@ -284,7 +284,7 @@ def test_what_is_no_number_is_refused_by_name(name: str) -> None:
             assert "\n" not in str(error.value)
 
 
-def test_every_function_has_a_case_and_documentation() -> None:
+def test_theory_functions_have_a_case_and_documentation() -> None:
     """Public functions all refuse something, as the package says once, and say what they take and give."""
     assert {call.split("(")[0] for call, _ in WRONG} == set(theory.__all__) == set(GOOD)
     assert "out of\nits range raises `SettingError`" in str(theory.__doc__)
@@ -297,6 +297,6 @@ def test_every_function_has_a_case_and_documentation() -> None:
         assert "    >>> " in text, name
 
 
-def test_numpy_numbers_are_welcome() -> None:
+def test_theory_accepts_numpy_numbers() -> None:
     assert theory.cr_load(np.int64(3), np.int32(2), np.uint8(1)) == 4 / 15
     assert theory.gcada_time(np.float32(2), np.int64(3)) == pytest.approx(0.5)

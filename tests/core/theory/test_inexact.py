@@ -1,4 +1,4 @@
-"""Expected errors of the inexact schemes against enumeration of who comes first."""
+"""Expected errors of the inexact schemes against enumeration of the survivor sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.core.theory import is_gc_error, pgc_error
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.data())
-def test_is_gc_is_the_mean_over_all_sets(size: int, groups: int, data: st.DataObject) -> None:
+def test_is_gc_error_is_the_mean_over_all_sets(size: int, groups: int, data: st.DataObject) -> None:
     n = size * min(groups, 10 // size)
     w = data.draw(st.integers(1, n))
     scheme = ISGC(replication=size, placement="fractional")
@@ -24,7 +24,7 @@ def test_is_gc_is_the_mean_over_all_sets(size: int, groups: int, data: st.DataOb
 
 
 @given(st.integers(1, 9), st.data())
-def test_pipelined_is_the_mean_over_all_sets(n: int, data: st.DataObject) -> None:
+def test_pgc_error_is_the_mean_over_all_sets(n: int, data: st.DataObject) -> None:
     s = data.draw(st.integers(0, n - 1))
     held = (np.arange(n)[:, None] + np.arange(s + 1)) % n
     errors = []
@@ -34,5 +34,5 @@ def test_pipelined_is_the_mean_over_all_sets(n: int, data: st.DataObject) -> Non
     assert np.mean(errors) == pytest.approx(pgc_error(n, s), abs=1e-12)
 
 
-def test_backup_workers_are_replication_one() -> None:
+def test_is_gc_error_with_replication_one_is_backup_workers() -> None:
     assert is_gc_error(10, 1, 8) == pytest.approx(8 * (10 / 8 - 1) ** 2 + 2)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import (
     clustered_gc_completion,
     frc_time,
@@ -53,7 +53,7 @@ def cluster_times(
     return np.minimum(done, load * x.min(1)) if hybrid else done
 
 
-def test_figure_1() -> None:
+def test_mmc_completion_figure_1() -> None:
     """Our simulated means of the paper's setting, one message per worker and several."""
     assert gc_completion(**FIGURE_1) == pytest.approx(1.548, rel=0.003)
     assert clustered_gc_completion(**FIGURE_1, clusters=4) == pytest.approx(0.309, rel=0.003)
@@ -63,7 +63,7 @@ def test_figure_1() -> None:
         assert value == pytest.approx(mean, rel=0.003)
 
 
-def test_claims_of_the_paper() -> None:
+def test_mmc_completion_supports_the_papers_claims() -> None:
     """GC-MMC-1 is quicker than LCC; GC-MMC-2 comes near LCC (within 5 %) only with the hybrid rule."""
     lcc = lcc_completion(**FIGURE_1)
     assert mmc_completion(**FIGURE_1, order=6, clusters=4) < lcc
@@ -122,8 +122,10 @@ def test_several_messages_against_monte_carlo(
     chances=st.lists(st.floats(0.05, 1), min_size=4, max_size=4),
     data=st.data(),
 )
-def test_counting_against_enumeration(size: int, chances: list[float], data: st.DataObject) -> None:
-    """Every way that `size` workers on a circle can have sent 0 to l messages."""
+def test_uncovered_and_too_few_against_enumeration(
+    size: int, chances: list[float], data: st.DataObject
+) -> None:
+    """Return every way in which `size` workers on a circle can have sent 0 to l messages."""
     most = data.draw(st.integers(1, min(size, 3)))
     m, needed = data.draw(st.integers(1, size)), data.draw(st.integers(1, most * size))
     sent = np.array(chances[: most + 1]) / sum(chances[: most + 1])
@@ -143,7 +145,7 @@ clusterings = st.tuples(st.integers(1, 4), st.integers(1, 6)).flatmap(
 
 
 @given(case=clusterings, shift=st.floats(0, 1), rate=st.floats(0.1, 10))
-def test_the_same_in_several_ways(case: tuple[int, int, int], shift: float, rate: float) -> None:
+def test_completion_formulas_agree(case: tuple[int, int, int], shift: float, rate: float) -> None:
     """Order r is gradient coding, whichever function says so; with r = 1 every way is the uncoded one."""
     workers, clusters, load = case
     one = clustered_gc_completion(workers, load, clusters, shift, rate)
@@ -158,7 +160,7 @@ def test_the_same_in_several_ways(case: tuple[int, int, int], shift: float, rate
 
 
 @given(case=clusterings, shift=st.floats(0, 1), rate=st.floats(0.1, 10))
-def test_limits(case: tuple[int, int, int], shift: float, rate: float) -> None:
+def test_completion_limits(case: tuple[int, int, int], shift: float, rate: float) -> None:
     """Messages in between and the hybrid rule never cost time; clusters neither, with one message; time scales."""
     workers, clusters, load = case
     setting = (clusters, shift, rate)
@@ -187,14 +189,14 @@ def test_lcc_threshold(workers: int, data: st.DataObject) -> None:
     assert lcc_threshold(workers, workers) == 1
 
 
-def test_published_example_1() -> None:
+def test_uncovered_published_example_1() -> None:
     """K = 6, m = 2: section III-A prints K - m - 1 = 5, which is K - m + 1; five of the six messages are enough."""
     sent = np.array([[0.5, 0.5]])  # every worker sends its one message with probability 1/2
     one_missing_at_most = (1 + 6) / 2**6
     assert _uncovered(sent, 6, 2)[0] == pytest.approx(1 - one_missing_at_most)
 
 
-def test_published_speed() -> None:
+def test_mmc_completion_published_speedup() -> None:
     """The paper's "on average 10 partial gradients per second" leaves out alpha: 1 / (alpha + 1 / mu) = 9.09."""
     assert mmc_completion(1, 1, 1, 1, 0.01, 10.0) == pytest.approx(0.11)
     assert pytest.approx(9.09, abs=1e-3) == 1 / 0.11

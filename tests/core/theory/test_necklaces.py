@@ -13,7 +13,7 @@ def shifts(word: int, n: int) -> set[int]:
 
 
 @pytest.mark.parametrize("n", range(1, 13))
-def test_classes_partition_all_words(n: int) -> None:
+def test_necklaces_partition_all_words(n: int) -> None:
     """Every word is a shift of exactly one representative, the smallest of its class; the orders are the sizes."""
     words, orders = necklaces(n)
     seen: set[int] = set()
@@ -27,7 +27,7 @@ def test_classes_partition_all_words(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 8, 9, 12, 16, 20])
-def test_lemma_1(n: int) -> None:
+def test_necklace_count_lemma_1(n: int) -> None:
     """Number of classes of every weight and order."""
     words, orders = necklaces(n)
     weights = np.array([word.bit_count() for word in words.tolist()])
@@ -37,7 +37,7 @@ def test_lemma_1(n: int) -> None:
 
 
 @given(n=st.integers(1, 60))
-def test_the_counts_add_up_to_all_words(n: int) -> None:
+def test_necklace_counts_sum_to_all_words(n: int) -> None:
     assert sum(e * necklace_count(n, r, e) for r in range(n + 1) for e in range(1, n + 1)) == 2**n
 
 

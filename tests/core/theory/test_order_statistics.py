@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import (
     exponential_order_mean,
     exponential_order_std,
@@ -46,7 +46,9 @@ def test_published_bound_on_harmonic_numbers_is_false() -> None:
 
 
 @given(rank=ranks, mean=st.floats(0.01, 100), shift=st.floats(0, 100))
-def test_mean_and_deviation_against_exact_integrals(rank: tuple[int, int], mean: float, shift: float) -> None:
+def test_order_statistic_mean_and_deviation_against_exact_integrals(
+    rank: tuple[int, int], mean: float, shift: float
+) -> None:
     """E[X_(k)] = sum over j < k of C(n,j) j! (n-j-1)! / n!, the integrals of C(n,j) F^j S^(n-j)."""
     k, n = rank
     exact = sum(
@@ -60,7 +62,7 @@ def test_mean_and_deviation_against_exact_integrals(rank: tuple[int, int], mean:
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (3, 5), (9, 12), (12, 12)])
-def test_monte_carlo(k: int, n: int) -> None:
+def test_exponential_order_mean_against_monte_carlo(k: int, n: int) -> None:
     draws = np.sort(2.0 + 3.0 * np.random.default_rng(1).standard_exponential((40_000, n)), axis=1)[:, k - 1]
     expected = exponential_order_mean(k, n, mean=3.0, shift=2.0)
     agrees(draws, expected)
@@ -68,7 +70,7 @@ def test_monte_carlo(k: int, n: int) -> None:
 
 
 @given(n=st.integers(1, 12), mean=st.floats(0.1, 10))
-def test_all_ranks_add_up_to_n_means(n: int, mean: float) -> None:
+def test_exponential_order_means_sum_to_n_means(n: int, mean: float) -> None:
     assert sum(exponential_order_mean(k, n, mean) for k in range(1, n + 1)) == pytest.approx(n * mean)
 
 
@@ -77,7 +79,7 @@ def test_all_ranks_add_up_to_n_means(n: int, mean: float) -> None:
     groups=st.integers(1, 3),
     k=st.integers(1, 2),
 )
-def test_discrete_times_against_enumeration(chances: list[float], groups: int, k: int) -> None:
+def test_grouped_order_mean_against_enumeration(chances: list[float], groups: int, k: int) -> None:
     """All outcomes of groups of two workers with times 1, 2 or 5, weighted with their probabilities."""
     times, p = np.array([1.0, 2.0, 5.0]), np.array(chances) / sum(chances)
     exact = 0.0
@@ -95,14 +97,14 @@ def test_maximum_of_minima(groups: int, size: int, mean: float, shift: float) ->
 
 
 @given(rank=ranks)
-def test_more_answers_take_longer_and_more_workers_are_quicker(rank: tuple[int, int]) -> None:
+def test_exponential_order_mean_is_monotone(rank: tuple[int, int]) -> None:
     k, n = rank
     assert (
         exponential_order_mean(k, n + 1) < exponential_order_mean(k, n) < exponential_order_mean(k + 1, n + 1)
     )
 
 
-def test_pareto_against_gamma_functions() -> None:
+def test_order_statistic_mean_of_pareto_against_gamma_functions() -> None:
     """E[X_(k)] of n Pareto times with tail t^-2: n! Gamma(n-k+1/2) / ((n-k)! Gamma(n+1/2))."""
     from scipy.special import gammaln
 

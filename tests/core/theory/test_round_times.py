@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import (
     cr_load,
     cr_time,
@@ -39,7 +39,7 @@ def port(arrivals: NDArray[np.float64], k: int, transfer: float) -> NDArray[np.f
     n=st.integers(1, 4),
     data=st.data(),
 )
-def test_port_against_enumeration(chances: list[float], n: int, data: st.DataObject) -> None:
+def test_through_port_against_enumeration(chances: list[float], n: int, data: st.DataObject) -> None:
     """Arrivals at 0, 0.5, 1.5 or 4 with transfers of 1: every outcome, weighted with its probability."""
     k = data.draw(st.integers(1, n))
     times, p = np.array([0.0, 0.5, 1.5, 4.0]), np.array(chances) / sum(chances)
@@ -54,7 +54,7 @@ def test_port_against_enumeration(chances: list[float], n: int, data: st.DataObj
 
 
 def simulated(n: int, layers: int, s: int, load: float, transfer: float, draws: int) -> NDArray[np.float64]:
-    """Round times of a tree, drawn."""
+    """Draw round times of a tree."""
     rng = np.random.default_rng(n * layers + s)
 
     def parents(layer: int) -> NDArray[np.float64]:
@@ -69,7 +69,7 @@ def simulated(n: int, layers: int, s: int, load: float, transfer: float, draws: 
     ("n", "layers", "s"), [(1, 1, 0), (5, 1, 2), (12, 1, 0), (3, 2, 1), (4, 3, 1), (2, 4, 0), (1, 3, 0)]
 )
 @pytest.mark.parametrize("transfer", [0.0, 0.003, 0.03, 0.3])
-def test_tree_against_monte_carlo(n: int, layers: int, s: int, transfer: float) -> None:
+def test_cr_time_against_monte_carlo(n: int, layers: int, s: int, transfer: float) -> None:
     load = cr_load(n, layers, s) * 1000
     times = simulated(n, layers, s, load, transfer, 20_000)
     agrees(times, cr_time(n, layers, s, 1000, 1e-4, 5e3, transfer))
@@ -81,7 +81,7 @@ def test_tree_against_monte_carlo(n: int, layers: int, s: int, transfer: float) 
     data=st.data(),
     transfer=st.sampled_from([0.0, 0.001, 0.02, 1.0]),
 )
-def test_tree_lies_between_simple_bounds(n: int, layers: int, data: st.DataObject, transfer: float) -> None:
+def test_cr_time_is_between_simple_bounds(n: int, layers: int, data: st.DataObject, transfer: float) -> None:
     """At least its leaves' start and L (n-s) messages one by one; at most the slowest group plus the same."""
     s = data.draw(st.integers(0, n - 1))
     load = cr_load(n, layers, s) * 1000
@@ -95,7 +95,7 @@ def test_tree_lies_between_simple_bounds(n: int, layers: int, data: st.DataObjec
 
 
 @given(n=st.integers(1, 40), data=st.data(), shift=st.floats(0, 1e-2), rate=st.floats(10, 1e4))
-def test_star_without_transfers(n: int, data: st.DataObject, shift: float, rate: float) -> None:
+def test_star_times_without_transfers(n: int, data: st.DataObject, shift: float, rate: float) -> None:
     """GC, UMW, SGD are order statistics; a tree of one layer is GC."""
     s = data.draw(st.integers(0, n - 1))
     setting = {"samples": 500.0, "shift": shift, "rate": rate}
@@ -109,7 +109,7 @@ def test_star_without_transfers(n: int, data: st.DataObject, shift: float, rate:
 
 
 @pytest.mark.parametrize(("n", "s"), [(6, 1), (40, 9)])
-def test_repetition_against_monte_carlo(n: int, s: int) -> None:
+def test_frc_time_against_monte_carlo(n: int, s: int) -> None:
     load = gc_load(n, s) * 100
     draws = load * (0.01 + np.random.default_rng(3).standard_exponential((50_000, n // (s + 1), s + 1)) / 20)
     agrees(draws.min(2).max(1), frc_time(n, s, 100, 0.01, 20))
@@ -117,20 +117,20 @@ def test_repetition_against_monte_carlo(n: int, s: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_ring_against_a_step_by_step_ring(n: int) -> None:
-    """Every step needs the neighbour's last one and takes `step`; after 2 (N-1) steps everybody has the sum."""
+def test_rar_time_against_a_stepwise_ring(n: int) -> None:
+    """Each step needs the neighbour's last one and takes `step`. After 2 (N-1) steps all workers have the sum."""
     times = (50 / n) * (0.01 + np.random.default_rng(4).standard_exponential((20_000, n)) / 20)
     for _ in range(2 * (n - 1)):
         times = np.maximum(times, np.roll(times, 1, axis=1)) + 0.02
     agrees(times.max(1), rar_time(n, 50, 0.01, 20, step=0.02))
 
 
-def test_large_transfers_are_all_that_counts() -> None:
+def test_cr_time_of_large_transfers() -> None:
     """n - s messages per layer one after another: theorem 2's lower term, n - s + L - 1 of them, is loose."""
     assert cr_time(6, 3, 2, 1.0, 1.0, 1.0, 1e6) / 1e6 == pytest.approx(3 * 4, rel=1e-6)
 
 
-def test_figure_13() -> None:
+def test_round_times_of_figure_13() -> None:
     """Round times over CR's: published 6.6 (UMW), 4.8 (GC), 4.0 (SGD); the ring's 1.8 needs about 6 ms a step."""
     cr = cr_time(12, 2, 5, **FIGURE_13, transfer=0.05)
     assert umw_time(156, **FIGURE_13, transfer=0.05) / cr == pytest.approx(6.886, abs=1e-3)
@@ -141,7 +141,7 @@ def test_figure_13() -> None:
 
 
 @pytest.mark.parametrize("transfer", [0.0, 0.05])
-def test_figure_13_against_monte_carlo(transfer: float) -> None:
+def test_gc_time_of_figure_13_against_monte_carlo(transfer: float) -> None:
     """The star of 156 workers, 65 of them not waited for."""
     load = 49920 * gc_load(156, 65)
     draws = load * (5e-5 + np.random.default_rng(5).standard_exponential((4000, 156)) / 2e4)
@@ -149,6 +149,6 @@ def test_figure_13_against_monte_carlo(transfer: float) -> None:
 
 
 @given(s=st.integers(0, 9), transfer=st.floats(0.001, 0.1))
-def test_transfers_cost_time(s: int, transfer: float) -> None:
+def test_gc_time_includes_transfers(s: int, transfer: float) -> None:
     assert gc_time(10, s, 100, 1e-3, 1e3) < gc_time(10, s, 100, 1e-3, 1e3, transfer)
     assert gc_time(10, s, 100, 1e-3, 1e3, transfer) < gc_time(10, s, 100, 1e-3, 1e3, 1.01 * transfer)

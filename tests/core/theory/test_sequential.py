@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.core.schemes.case_sequential import multiplexed, selective
+from tests.support.schemes.sequential import multiplexed, selective
 from workbench import SettingError
 from workbench.core import schemes, theory
 
@@ -33,12 +33,12 @@ def test_multiplexed_goes_through_what_the_formula_says(case: tuple[dict[str, An
     burst, own, late = numbers["burst"], numbers["window"] - 1, numbers["stragglers"]
     samples = 2 * n * (own if late == n else burst + own * (late + 1))  # that divide evenly
     usual = schemes.get("M-SGC")(**args).loads(n, samples) / samples
-    idle = own / (own + burst) if late == n else 1.0  # the last B minitasks hold nothing of their own
+    idle = own / (own + burst) if late == n else 1.0  # the last B minitasks are empty
     np.testing.assert_allclose(usual, theory.m_sgc_load(n, **numbers) * idle, rtol=1e-12)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2, 3, 8])
-def test_old_gradients_stand_steps_up_to_the_formula(lag: int) -> None:
+def test_sequential_steps_with_stale_gradients_are_stable_up_to_the_formula(lag: int) -> None:
     for share, stable in ((0.99, True), (1.01, False)):
         step = 2 * theory.delayed_step(lag) * share
         x = [1.0] * (lag + 1)

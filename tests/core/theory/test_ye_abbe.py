@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.theory.samples import agrees
+from tests.support.monte_carlo import agrees
 from workbench.core.theory import cegc_achievable, cegc_best, cegc_survival, cegc_table, cegc_time
 
 MODEL = {"lambda1": 0.8, "lambda2": 0.1, "t1": 1.6, "t2": 6.0}
@@ -27,7 +27,7 @@ models = st.fixed_dictionaries(
 )
 
 
-def test_table_3() -> None:
+def test_cegc_table_is_table_3() -> None:
     table = cegc_table(8, **MODEL)
     for m, row in enumerate(TABLE_3, start=1):
         assert table[m - 1, m - 1 :] == pytest.approx(row, abs=6e-5)
@@ -43,7 +43,7 @@ def test_published_best() -> None:
 
 
 @given(n=st.integers(1, 8), model=models, data=st.data())
-def test_all_ranks_add_up_to_n_means(n: int, model: dict[str, float], data: st.DataObject) -> None:
+def test_cegc_times_sum_to_n_means(n: int, model: dict[str, float], data: st.DataObject) -> None:
     """The n order statistics of n workers add up to n mean times, exactly; s = 0..n-1 needs d = n, m = 1."""
     total = sum(cegc_time(n, n, 1, **model, stragglers=s) for s in range(n))
     mean = n * (model["t1"] + 1 / model["lambda1"]) + model["t2"] + 1 / model["lambda2"]
@@ -63,7 +63,7 @@ def test_survival_against_the_textbook_form(model: dict[str, float], d: int, m: 
 
 @pytest.mark.parametrize(("d", "m"), [(1, 1), (4, 2), (3, 1)])
 @pytest.mark.parametrize("off", [0.0, 1e-15, 1e-9, 1e-6])
-def test_equal_rates(d: int, m: int, off: float) -> None:
+def test_cegc_survival_with_equal_rates(d: int, m: int, off: float) -> None:
     """At lambda1 / d = lambda2 m the sum is an Erlang time, (1 + a x) exp(-a x), and nothing jumps around it."""
     a, x = 0.7, np.linspace(0, 50, 101)
     survival = cegc_survival(x, d, m, a * d * (1 + off), a / m, 0.0, 0.0)
@@ -75,7 +75,7 @@ def test_equal_rates(d: int, m: int, off: float) -> None:
 @pytest.mark.parametrize(
     ("n", "d", "m", "s"), [(8, 4, 3, None), (5, 5, 2, 1), (3, 1, 1, None), (12, 6, 6, 0)]
 )
-def test_monte_carlo(n: int, d: int, m: int, s: int | None) -> None:
+def test_cegc_time_against_monte_carlo(n: int, d: int, m: int, s: int | None) -> None:
     rng = np.random.default_rng(n)
     compute = 1.6 + rng.exponential(1 / 0.8, (40_000, n))
     send = 6 + rng.exponential(1 / 0.1, (40_000, n))
@@ -84,7 +84,7 @@ def test_monte_carlo(n: int, d: int, m: int, s: int | None) -> None:
 
 
 @given(n=st.integers(2, 10), model=models, data=st.data())
-def test_tolerating_more_is_quicker(n: int, model: dict[str, float], data: st.DataObject) -> None:
+def test_cegc_time_decreases_with_tolerance(n: int, model: dict[str, float], data: st.DataObject) -> None:
     d = data.draw(st.integers(2, n))
     m = data.draw(st.integers(1, d - 1))
     times = [cegc_time(n, d, m, **model, stragglers=s) for s in range(d - m + 1)]

@@ -1,4 +1,4 @@
-"""Learning from decoding vectors against the plain loop that anybody would write."""
+"""Learning from decoding vectors, compared with a plain loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gradient(model: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray
 
 
 @given(st.lists(st.one_of(st.none(), st.tuples(*[st.floats(-2, 2)] * 3)), min_size=1, max_size=8))
-def test_gd_equals_the_plain_loop(weights: list[Any]) -> None:
+def test_learn_equals_a_plain_loop(weights: list[Any]) -> None:
     f = LeastSquares(X, Y, l2=0.1, truth=TRUTH)
     vectors = [None if w is None else np.array(w) for w in weights]
     run = learn(f, [Commits(GradientDescent(step=0.1), vectors, SIZES)])[0]
@@ -41,7 +41,7 @@ def test_gd_equals_the_plain_loop(weights: list[Any]) -> None:
     np.testing.assert_allclose(run.model, model)
 
 
-def test_equal_trajectories_are_computed_once() -> None:
+def test_learn_computes_equal_trajectories_once() -> None:
     class Counting(LeastSquares):
         seen = 0
 
@@ -61,14 +61,14 @@ def test_equal_trajectories_are_computed_once() -> None:
 @pytest.mark.parametrize(
     "optimiser", [GradientDescent(), Nesterov(), InverseTime(), AMSGrad(rate=0.05), Nesterov(momentum=0.5)]
 )
-def test_optimisers_go_down(optimiser: Optimiser) -> None:
+def test_learn_decreases_the_loss_with_every_optimiser(optimiser: Optimiser) -> None:
     loss = learn(LeastSquares(X, Y), [Commits(optimiser, [None] * 200, SIZES)])[0].loss
     best = float(np.linalg.lstsq(X, Y, rcond=None)[1][0]) / 80
     assert loss[-1] < 0.05 * loss[0]
     assert loss[-1] >= best * (1 - 1e-12)
 
 
-def test_steps_are_the_papers() -> None:
+def test_optimiser_steps_are_the_papers() -> None:
     """c1/(t+c2); x0.7 at the milestones; AMSGrad's running maximum."""
     f = LeastSquares(X, Y)
     g = gradient(np.zeros(5))
@@ -88,7 +88,7 @@ def test_steps_are_the_papers() -> None:
     np.testing.assert_allclose(state["vhat"], np.maximum(v1, 0.99 * v1 + 0.01 * (small / 40) ** 2))
 
 
-def test_the_start_is_kept() -> None:
+def test_learn_keeps_the_start() -> None:
     f = LeastSquares(X, Y)
     run = learn(f, [Commits(GradientDescent(step=0.1), [None] * 2, SIZES)])[0]
     assert run.initial["loss"] == f.evaluate([Request(np.zeros(5))])[0].loss

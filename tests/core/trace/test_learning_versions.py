@@ -1,4 +1,4 @@
-"""Commits of several models' gradients: the cheap arithmetic learns what real vectors learn, and keeps few models."""
+"""Commits of gradients at several models: coefficients learn what real vectors learn, and keep few models."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def experiment(workers: int, rounds: int, seed: int, kind: str = "shifted_expone
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 7), st.integers(1, 25), st.integers(0, 99), st.sampled_from(["exponential", "markov"]))
-def test_weights_over_versions_learn_what_vectors_learn(
-    workers: int, rounds: int, seed: int, kind: str
-) -> None:
+def test_learn_versioned_weights_equals_vectors(workers: int, rounds: int, seed: int, kind: str) -> None:
     e = experiment(workers, rounds, seed, kind)
     weights, numbers = wb.run(e), wb.run(e, numeric=True)
     np.testing.assert_allclose(weights.model, numbers.model, rtol=1e-10, atol=1e-14)
@@ -39,7 +37,7 @@ def test_weights_over_versions_learn_what_vectors_learn(
     np.testing.assert_allclose(weights.columns["residual"].shape, (rounds,))
 
 
-def test_every_commit_is_the_sum_it_says_at_the_models_it_says() -> None:
+def test_versioned_commits_are_sums_at_their_models() -> None:
     e = experiment(workers=5, rounds=30, seed=3)
     commits = Coefficients(e.plan)
     numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
@@ -61,7 +59,7 @@ def test_every_commit_is_the_sum_it_says_at_the_models_it_says() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 6])
-def test_models_are_kept_only_as_long_as_a_commit_needs_them(workers: int) -> None:
+def test_learn_keeps_models_only_while_needed(workers: int) -> None:
     e = experiment(workers, rounds=60, seed=1)
     commits = Coefficients(e.plan)
     timeline(e, commits, events=False)
@@ -76,7 +74,7 @@ def test_models_are_kept_only_as_long_as_a_commit_needs_them(workers: int) -> No
     assert kept[-1] == 0
 
 
-def test_equal_commits_are_learnt_once() -> None:
+def test_learn_computes_equal_commits_once() -> None:
     e = experiment(workers=4, rounds=20, seed=2)
     one, other = Coefficients(e.plan), Coefficients(e.plan)
     timeline(e, one, events=False)

@@ -1,4 +1,4 @@
-"""What a run that goes on finds in its folder."""
+"""Records in a run folder: what a resumed run finds there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from workbench.core.trace.records import LIVE, ArrivalLog, read_arrivals, rewind
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5])
-def test_a_round_that_is_gone_through_again_keeps_only_its_second_answers(
-    tmp_path: Path, rounds: int
-) -> None:
+def test_rewind_keeps_only_the_second_answers_of_a_repeated_round(tmp_path: Path, rounds: int) -> None:
     first = ArrivalLog(tmp_path, 0)
     for round in range(3):
         first([(round, 1, 0), (round, 2, 0)])
@@ -37,7 +35,7 @@ def test_a_round_that_is_gone_through_again_keeps_only_its_second_answers(
 
 
 class Filling:
-    """A file on a disk that takes so many bytes, then none until there is room again."""
+    """A file on a disk that takes a number of bytes, then none until there is space again."""
 
     def __init__(self, file: Any, room: int) -> None:
         self.file, self.room = file, room
@@ -54,7 +52,7 @@ class Filling:
 
 
 @pytest.mark.parametrize("room", [0, 5, 24, 31])
-def test_what_a_full_disk_took_is_not_written_twice(tmp_path: Path, room: int) -> None:
+def test_records_are_not_written_twice_after_a_full_disk(tmp_path: Path, room: int) -> None:
     record = records.RunRecorder(tmp_path, 0, 1e9)
     record.files[records.MODELS] = disk = Filling(record.files[records.MODELS], room)  # type: ignore[assignment]
     record.written = float("inf")  # nothing is written down before it is asked for
@@ -74,7 +72,7 @@ ROW = dict.fromkeys(records.LIVE, 0.0)
 
 
 def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
-    """A run of two numbers that was saved after so many rounds, its gradients kept as well."""
+    """Make a run of two numbers that was saved after the given rounds, with its gradients."""
     record = records.RunRecorder(folder, 0, 1e9, gradients=True, begun=begun)
     for round in range(rounds):
         model = np.full(2, round + 1.0)
@@ -85,9 +83,7 @@ def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) ->
 
 @pytest.mark.parametrize("name", [records.ROWS, records.MODELS, records.GRADIENTS])
 @pytest.mark.parametrize("missing", [1, 8, 17])
-def test_rounds_that_a_checkpoint_counts_on_are_never_made_up(
-    tmp_path: Path, name: str, missing: int
-) -> None:
+def test_rewind_refuses_missing_rounds_of_a_checkpoint(tmp_path: Path, name: str, missing: int) -> None:
     saved(tmp_path)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[:-missing])
@@ -102,14 +98,14 @@ def test_rounds_that_a_checkpoint_counts_on_are_never_made_up(
     assert (tmp_path / name).read_bytes() == whole
 
 
-def test_a_file_that_is_gone_is_as_short_as_one_can_be(tmp_path: Path) -> None:
+def test_rewind_treats_a_missing_file_as_empty(tmp_path: Path) -> None:
     saved(tmp_path)
     (tmp_path / records.MODELS).unlink()
     with pytest.raises(wb.SettingError, match=r"models.f64 has 0 rounds"):
         rewind(tmp_path, 4, 2)
 
 
-def test_rounds_reach_the_disk_before_the_checkpoint_that_counts_on_them(
+def test_records_reach_the_disk_before_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -131,15 +127,15 @@ def test_rounds_reach_the_disk_before_the_checkpoint_that_counts_on_them(
 
 
 @pytest.mark.parametrize("begun", [None, {"spec": "{}", "data": "å" * 64}])
-def test_a_checkpoint_is_what_was_saved(tmp_path: Path, begun: dict[str, str] | None) -> None:
+def test_read_checkpoint_returns_what_was_saved(tmp_path: Path, begun: dict[str, str] | None) -> None:
     saved(tmp_path, begun=begun)
     found = read_checkpoint(tmp_path)
     assert (found.rounds, found.model.tolist(), found.begun) == (4, [4.0, 4.0], begun or {})
     assert (found.state["t"], found.state["m"].tolist()) == (7, [0.5, 0.5])
 
 
-def test_a_damaged_checkpoint_is_refused_by_name_or_says_the_same(tmp_path: Path) -> None:
-    """Every third byte of it; a few are of no account, such as a file's date in the archive."""
+def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> None:
+    """Every third byte is changed; a few have no meaning, such as a file's date in the archive."""
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
     whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)
@@ -160,7 +156,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_or_says_the_same(tmp_path: Path
 
 
 @pytest.mark.parametrize("left", [0, 1, 30, 0.5, -1])
-def test_a_torn_checkpoint_is_refused_by_name(tmp_path: Path, left: float) -> None:
+def test_read_checkpoint_refuses_a_torn_file(tmp_path: Path, left: float) -> None:
     saved(tmp_path)
     path = tmp_path / records.CHECKPOINT
     whole = path.read_bytes()
@@ -169,9 +165,7 @@ def test_a_torn_checkpoint_is_refused_by_name(tmp_path: Path, left: float) -> No
         read_checkpoint(tmp_path)
 
 
-def test_checkpoints_take_their_share_of_the_time_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_use_a_bounded_share_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long model on a slow disk is kept less often: a save of 1 s at most every 1 s / SAVING."""
     now, saved = 0.0, []
     monkeypatch.setattr(records.time, "monotonic", lambda: now)
@@ -191,7 +185,7 @@ def test_checkpoints_take_their_share_of_the_time_and_no_more(
     assert len(saved) <= 4
 
 
-def test_events_are_written_for_who_watches_and_for_nobody_else(tmp_path: Path) -> None:
+def test_records_write_events_only_for_a_watcher(tmp_path: Path) -> None:
     events = [(0, 1, "compute", 7.0, 7.0, 7.5, -1, 0, 0), (0, 0, "commit", 8.0, 8.0, 8.0, -1, 0, 0)]
     rank = records.LiveEventWriter(tmp_path, 1, events)
     rank.keep_up(1.0, 7.0)

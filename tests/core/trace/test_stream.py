@@ -1,4 +1,4 @@
-"""The stream of rounds: events in any pieces give the same picture, which says what the round view says."""
+"""The stream of rounds: events in any order give the same picture, which agrees with the view of a round."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TRACES["died"] = run("CR", faults=[{"worker": 7, "round": 4}])
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_rounds_end_where_the_trace_says(name: str) -> None:
+def test_stream_rounds_end_as_in_the_trace(name: str) -> None:
     trace = TRACES[name]
     stream = Stream.of(trace)
     np.testing.assert_allclose(stream.ends, trace.columns["time"], rtol=1e-12)
@@ -54,7 +54,7 @@ def test_rounds_end_where_the_trace_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "UMW", "SGD", "died"])
-def test_who_is_late_is_who_the_round_view_shows_as_cut_off_refused_or_silent(name: str) -> None:
+def test_stream_late_workers_are_those_of_the_round_view(name: str) -> None:
     trace = TRACES[name]
     stream = Stream.of(trace)
     for k in range(12):
@@ -67,7 +67,7 @@ def test_who_is_late_is_who_the_round_view_shows_as_cut_off_refused_or_silent(na
 
 @settings(max_examples=20)
 @given(st.sampled_from(sorted(TRACES)), st.integers(1, 400), st.randoms(use_true_random=False))
-def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece: int, random: Any) -> None:
+def test_stream_is_independent_of_the_order_of_pieces(name: str, piece: int, random: Any) -> None:
     trace = TRACES[name]
     events = {column: trace.events[column].to_numpy() for column in trace.events}
     order = np.arange(len(events["round"]))
@@ -81,7 +81,9 @@ def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece
         before = stream.grid.copy()
         changed = stream.add({column: values[part] for column, values in events.items()})
         same = len(before) if changed is None else changed
-        np.testing.assert_array_equal(stream.grid[:same], before[:same])  # what is not told of is as it was
+        np.testing.assert_array_equal(
+            stream.grid[:same], before[:same]
+        )  # slices that were not updated are unchanged
         assert (stream.utilisation() <= 1 + 1e-6).all()
     np.testing.assert_array_equal(stream.grid, whole.grid)
     np.testing.assert_allclose(stream.busy, whole.busy, rtol=1e-5)
@@ -90,14 +92,14 @@ def test_pieces_in_any_order_within_reach_give_the_same_picture(name: str, piece
     np.testing.assert_array_equal(stream.late, whole.late)
 
 
-def test_the_dead_are_dead_from_their_round_on() -> None:
+def test_stream_marks_dead_workers_from_their_round_on() -> None:
     stream = Stream.of(TRACES["died"])
     assert (stream.grid[4:, 6] == DEAD).all()
     assert not (stream.grid[:4] == DEAD).any()
     assert not stream.late[4:, 6].any()
 
 
-def test_a_worker_that_is_always_slow_is_late_and_busy(tmp_path: Path) -> None:
+def test_stream_of_a_slow_worker_is_late_and_busy(tmp_path: Path) -> None:
     slow = [
         {"worker": w, "iteration": i, "seconds": 1.0 if w == 2 else 0.01} for w in range(6) for i in range(9)
     ]
@@ -115,14 +117,14 @@ def test_a_worker_that_is_always_slow_is_late_and_busy(tmp_path: Path) -> None:
     assert np.delete(stream.lateness(), worst).max() == 0
 
 
-def test_long_runs_have_fewer_slices() -> None:
+def test_stream_of_long_runs_has_fewer_slices() -> None:
     assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MOST)).slices == 2
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "died"])
 @settings(max_examples=15)
 @given(st.floats(0.02, 0.98), st.integers(1, 11))
-def test_the_round_under_way_is_drawn_up_to_now(name: str, share: float, k: int) -> None:
+def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None:
     trace = TRACES[name]
     whole = Stream.of(trace)
     start, end = whole.ends[k - 1], whole.ends[k]
@@ -145,7 +147,7 @@ def test_the_round_under_way_is_drawn_up_to_now(name: str, share: float, k: int)
     dead = [w - 1 for w, at in stream.dead.items() if at <= k]
     assert (states[dead] == DEAD).all()
     mine = {column: values[known & (events["round"] == k)] for column, values in events.items()}
-    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # of a tree: the master's children
+    told = mine["to"][(mine["kind"] == "send") & (mine["rank"] == 0)]  # in a tree: the master's children
     busy = {*told} - {*mine["rank"][mine["kind"] == "compute"]}
     assert all(states[worker - 1, -1] == COMPUTES for worker in busy if whole.asked[k, worker - 1])
     stream.add({column: values[~known] for column, values in events.items()})

@@ -1,4 +1,4 @@
-"""Runs repeat to the bit, are kept whole, and can be read again."""
+"""Traces: bit-identical repetition, saving and loading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def five(**changes: Any) -> tuple[wb.Experiment, ...]:
 
 @settings(max_examples=10)
 @given(st.integers(0, 2**32))
-def test_a_run_repeated_with_its_seed_is_bit_identical(seed: int) -> None:
+def test_run_repeated_with_its_seed_is_bit_identical(seed: int) -> None:
     together = wb.compare(five(seed=seed))
     for trace in together:
         assert trace.same(wb.run(trace.experiment))  # company does not matter either
@@ -36,7 +36,7 @@ def test_a_run_repeated_with_its_seed_is_bit_identical(seed: int) -> None:
     assert not other.same(together[0])
 
 
-def test_exact_schemes_end_at_the_same_model() -> None:
+def test_trace_of_exact_schemes_ends_at_the_same_model() -> None:
     together = {t.label: t.model for t in wb.compare(five())}
     alone = {e.scheme: wb.run(e, numeric=True).model for e in five()}
     reference = together["UMW"]
@@ -47,14 +47,14 @@ def test_exact_schemes_end_at_the_same_model() -> None:
     assert np.abs(together["SGD"] - reference).max() > 1e-6
 
 
-def test_numeric_and_coefficient_runs_have_the_same_table() -> None:
+def test_trace_of_numeric_and_coefficient_runs_is_equal() -> None:
     for e in five():
         a, b = wb.run(e).rounds, wb.run(e, numeric=True).rounds
         assert list(a.columns) == list(b.columns)
         np.testing.assert_allclose(a.drop(columns="residual"), b.drop(columns="residual"), rtol=1e-7)
 
 
-def test_the_table() -> None:
+def test_trace_rounds_table() -> None:
     trace = wb.run(five()[-1])
     assert list(trace.rounds["round"]) == list(range(12))
     assert {
@@ -76,7 +76,7 @@ def test_the_table() -> None:
     assert np.isnan(trace.time_to(-1.0))
 
 
-def test_a_folder_is_read_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
+def test_trace_load_and_replay_are_bit_equal(tmp_path: Path) -> None:
     for trace in wb.compare(five()):
         folder = trace.save(tmp_path / trace.label)
         assert {p.name for p in folder.iterdir()} == {
@@ -90,28 +90,28 @@ def test_a_folder_is_read_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
         assert again.info["seed"] == 0
 
 
-def test_it_is_shown_in_a_line(tmp_path: Path) -> None:
+def test_trace_repr_is_one_line(tmp_path: Path) -> None:
     trace = wb.run(five()[0])
     assert re.fullmatch(r"<Trace: UMW, \d+ workers, sim: \d+ rounds in [\d.]+ s, loss [\d.]+>", repr(trace))
 
 
-def test_an_unknown_metric_is_named() -> None:
+def test_trace_time_to_refuses_an_unknown_metric() -> None:
     with pytest.raises(SettingError, match="metric = 'lass': this trace has round, time, loss"):
         wb.run(five()[0]).time_to(0.3, "lass")
 
 
-def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
+def test_trace_save_never_overwrites(tmp_path: Path) -> None:
     trace = wb.run(five()[0])
     (tmp_path / "a").mkdir()
     with pytest.raises(SettingError, match="exists already"):
         trace.save(tmp_path / "a")
 
 
-def test_what_is_no_run_folder_is_named(tmp_path: Path) -> None:
+def test_trace_load_refuses_what_is_not_a_run_folder(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"spec\.json"):
         wb.Trace.load(tmp_path)
 
 
-def test_unknown_engine() -> None:
+def test_run_refuses_an_unknown_engine() -> None:
     with pytest.raises(SettingError, match="engine = 'simulator'"):
         wb.run(five()[0], engine="simulator")

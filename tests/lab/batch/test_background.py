@@ -1,4 +1,4 @@
-"""Sweeps in a process of their own: how they stand is read from the folder, by anybody."""
+"""Sweeps in a background process: any process reads their state from the folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import workbench as wb
-from tests.few import turn
-from tests.lab.batch.runs import DEATHS, QUICK, wait_for
+from tests.support.sampled_cases import sampled_test
+from tests.support.sweep_runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
@@ -36,7 +36,7 @@ def folder_of(root: Path, states: dict[str, str], total: int | None = None, **mo
     return wb.batch.attach(root)
 
 
-def test_states_counts_and_failures_are_those_of_the_folder(tmp_path: Path) -> None:
+def test_sweep_run_states_and_failures_equal_the_folder(tmp_path: Path) -> None:
     sweep = folder_of(
         tmp_path, {"a": "done", "b": "failed", "c": "running", "d": "missing", "e": "interrupted"}
     )
@@ -51,7 +51,9 @@ def test_states_counts_and_failures_are_those_of_the_folder(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("found", "state"), [(None, "done"), ({"over": True}, "done"), ({"over": False}, "stopped")]
 )
-def test_a_search_is_done_when_it_says_so(tmp_path: Path, found: dict[str, Any] | None, state: str) -> None:
+def test_sweep_run_of_a_search_is_done_at_its_end(
+    tmp_path: Path, found: dict[str, Any] | None, state: str
+) -> None:
     sweep = folder_of(tmp_path, {"a": "done"}, total=40)
     if found is not None:
         (tmp_path / FOUND).write_text(json.dumps({**found, "words": "GC up to 0.2"}))
@@ -61,7 +63,7 @@ def test_a_search_is_done_when_it_says_so(tmp_path: Path, found: dict[str, Any] 
         assert "GC up to 0.2" in repr(sweep)
 
 
-def test_the_time_that_is_left_is_told_by_the_pace_so_far() -> None:
+def test_progress_estimates_the_remaining_time() -> None:
     from workbench.lab.batch.background import _left
 
     noted = {"begun": time.time() - 30, "before": 4}
@@ -70,7 +72,7 @@ def test_the_time_that_is_left_is_told_by_the_pace_so_far() -> None:
     assert "about 50 s left" in str(Progress("running", {"done": 10}, 20, 50.2))
 
 
-def test_folders_without_a_sweep_and_plans_that_cannot_run_are_refused(tmp_path: Path) -> None:
+def test_attach_refuses_folders_without_a_sweep(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="holds no sweep"):
         wb.batch.attach(tmp_path)
     with pytest.raises(SettingError, match="workers"):
@@ -85,7 +87,7 @@ def test_folders_without_a_sweep_and_plans_that_cannot_run_are_refused(tmp_path:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
-    """Two runs that are quick, one that fails, one that takes for ever."""
+    """Two fast runs, one that fails, one that never ends."""
     cases = [{}, {"seed": 1}, {"faults": DEATHS}, {"rounds": 200_000}]
     plan = {"base": QUICK, "cases": cases}
     began = time.monotonic()
@@ -96,7 +98,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SweepRun]:
     sweep.wait(60)
 
 
-def test_it_hears_a_stop_while_it_starts_and_none_of_an_earlier_time(tmp_path: Path) -> None:
+def test_start_accepts_a_stop_while_starting(tmp_path: Path) -> None:
     plan = {"base": QUICK, "cases": [{}, {"seed": 1}]}
     sweep = wb.batch.start(plan, tmp_path / "new", pictures=False)
     sweep.stop()
@@ -107,7 +109,7 @@ def test_it_hears_a_stop_while_it_starts_and_none_of_an_earlier_time(tmp_path: P
     assert sweep.state == "done"
 
 
-def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) -> None:
+def test_sweep_run_is_attached_stopped_and_resumed_from_elsewhere(begun: SweepRun) -> None:
     other = wb.batch.attach(begun.folder)
     assert other.progress().total == 4  # before anything has run
     wait_for(lambda: other.progress().counts.get("done", 0) == 2 and other.progress().failures)
@@ -133,7 +135,7 @@ def test_it_is_watched_stopped_and_gone_on_with_from_elsewhere(begun: SweepRun) 
     assert not (begun.folder / STOP).exists()
 
 
-def test_the_command_counts_to_the_target_by_the_searchs_own_metric(tmp_path: Path) -> None:
+def test_attach_command_counts_to_the_target_of_the_search(tmp_path: Path) -> None:
     e = wb.Experiment(scheme="UMW", workers=4, rounds=4)
     trace = wb.run(e)
     trace.save(tmp_path / "one" / TRACE)
@@ -148,7 +150,7 @@ def test_the_command_counts_to_the_target_by_the_searchs_own_metric(tmp_path: Pa
     assert f"{means['mean'].iloc[0]:.5g}" in shown.output
 
 
-def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
+def test_attach_after_a_kill_finds_the_finished_runs(begun: SweepRun) -> None:
     again = wb.batch.attach(begun.folder)
     again.stop()
     assert again.wait(60)
@@ -161,9 +163,9 @@ def test_a_process_that_is_killed_leaves_what_is_done(begun: SweepRun) -> None:
     assert again.state in ("stopped", "failed")  # the run that fails was to be tried again
 
 
-@turn("a search", 0, 2)
+@sampled_test("a search", 0, 2)
 @pytest.mark.parametrize("tolerance", [0.8, pytest.param(0.3, marks=pytest.mark.slow)])
-def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path, tolerance: float) -> None:
+def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> None:
     """Work costs GC twice UMW's samples; the more who straggle, the more it gains."""
     slow = {"kind": "heterogeneous", "shift": 1e-4, "active_straggles": 0.0, "slow_straggles": 1.0}
     search = {
@@ -184,8 +186,8 @@ def test_a_search_goes_from_results_to_runs_to_an_answer(tmp_path: Path, toleran
     assert (again.found, again.states) == (summary.found, {})  # nothing is left to do
 
 
-@turn("a search", 1, 2)
-def test_the_best_number_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
+@sampled_test("a search", 1, 2)
+def test_optimum_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
     slow = {
         "kind": "heterogeneous",
         "slow": 0.25,
@@ -209,7 +211,7 @@ def test_the_best_number_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> N
     assert sweep.found["words"].endswith("of 4 settings")
 
 
-def test_a_damaged_plan_is_neither_missing_nor_done(tmp_path: Path) -> None:
+def test_attach_reports_a_damaged_plan(tmp_path: Path) -> None:
     (tmp_path / PLAN).write_text('{"ba')
     for ask in (wb.batch.attach, wb.batch.start):
         with pytest.raises(SettingError, match=rf"{PLAN}: is damaged"):

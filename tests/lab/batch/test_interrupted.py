@@ -1,4 +1,4 @@
-"""Killed kernels, Ctrl-C, kill -9: what was done stays whole, what was not is marked and done again."""
+"""Interrupted sweeps (killed kernels, Ctrl-C, SIGKILL): finished runs are kept, others are marked and repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.lab.batch.runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
+from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
 NURSERY, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"
@@ -35,7 +35,7 @@ def finished(folder: Path, *words: str) -> str:
     return out
 
 
-def test_a_killed_kernel_is_a_failed_run_and_nothing_else(tmp_path: Path) -> None:
+def test_sweep_marks_only_the_run_of_a_killed_kernel_as_failed(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     plan = write(tmp_path / "plan.yaml", base={**QUICK, "rounds": SLOW_ROUNDS}, grid={"seed": [0, 1]})
     sweep = start(folder, plan, "-j", "2", "--quiet")
@@ -52,7 +52,7 @@ def test_a_killed_kernel_is_a_failed_run_and_nothing_else(tmp_path: Path) -> Non
     assert [len(trace.rounds) for trace in wb.runs(folder).traces()] == [SLOW_ROUNDS]
 
 
-def test_ctrl_c_leaves_the_finished_whole_and_marks_the_unfinished(tmp_path: Path) -> None:
+def test_sweep_interrupted_by_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     cases = [{}, *({"rounds": SLOW_ROUNDS, "seed": seed} for seed in range(2))]
     sweep = start(folder, write(tmp_path / "plan.yaml", base=QUICK, cases=cases))
@@ -77,7 +77,7 @@ def test_ctrl_c_leaves_the_finished_whole_and_marks_the_unfinished(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_ctrl_c_before_the_first_kernel_is_there(tmp_path: Path) -> None:
+def test_sweep_interrupted_by_ctrl_c_before_the_first_kernel(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     sweep = start(folder, write(tmp_path / "plan.yaml", base=QUICK, seeds=5), "--quiet")
     nursery = wait_for(lambda: [p for p in psutil.Process(sweep.pid).children() if NURSERY in p.cmdline()])[0]
@@ -93,7 +93,7 @@ def test_ctrl_c_before_the_first_kernel_is_there(tmp_path: Path) -> None:
     assert psutil.wait_procs(others, timeout=120)[1] == []
 
 
-def test_kill_9_leaves_nobody_behind_and_marks_the_unfinished(tmp_path: Path) -> None:
+def test_sweep_killed_by_sigkill_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     plan = write(tmp_path / "plan.yaml", base={**QUICK, "rounds": 10 * SLOW_ROUNDS})
     sweep = start(folder, plan)
@@ -114,7 +114,7 @@ def test_kill_9_leaves_nobody_behind_and_marks_the_unfinished(tmp_path: Path) ->
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_the_ranks_of_a_real_run_end_with_the_sweep(tmp_path: Path, how: signal.Signals) -> None:
+def test_sweep_interrupted_ends_the_ranks_of_real_runs(tmp_path: Path, how: signal.Signals) -> None:
     base = {"scheme": "UMW", "workers": 2, "rounds": 10**6}
     sweep = start(tmp_path / "sweep", write(tmp_path / "plan.yaml", base=base, engine="mpi"), "--quiet")
     wait_for(lambda: len([p for p in family(sweep) if RANKS in p.cmdline()]) >= 3, 300)
@@ -129,7 +129,7 @@ def family(sweep: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @pytest.mark.slow
-def test_twenty_times_kill_9_and_the_table_is_that_of_an_undisturbed_sweep(tmp_path: Path) -> None:
+def test_sweep_killed_twenty_times_gives_the_same_table(tmp_path: Path) -> None:
     plan = write(
         tmp_path / "plan.yaml", base={**QUICK, "rounds": 300}, grid={"scheme": ["UMW", "RAR"]}, seeds=50
     )

@@ -1,4 +1,4 @@
-"""From a notebook's names to a checked run; `notebooks/run.ipynb` by plain papermill, with the same errors."""
+"""Jobs: from a notebook's variables to a checked run, and `notebooks/run.ipynb` in papermill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import papermill
 import pytest
 
 import workbench as wb
-from tests.few import turn
+from tests.support.sampled_cases import sampled_test
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import job
 from workbench.lab.batch.run import NOTEBOOK, parameters
@@ -19,11 +19,11 @@ from workbench.lab.batch.run import NOTEBOOK, parameters
 USUAL = {"scheme": "CR", "workers": 20, "scheme_args": {"children": 4, "layers": 2}}
 
 
-def test_the_notebook_s_parameters_are_the_experiment_s_fields() -> None:
+def test_notebook_parameters_are_the_fields_of_an_experiment() -> None:
     assert parameters(NOTEBOOK) == [*wb.Experiment.model_fields, "engine", "cluster", "folder"]
 
 
-def test_the_notebook_s_defaults_are_the_experiment_s_but_for_the_tree() -> None:
+def test_notebook_defaults_are_those_of_an_experiment() -> None:
     names: dict[str, Any] = {}
     cells = papermill.iorw.load_notebook_node(str(NOTEBOOK)).cells
     exec(next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", [])), names)
@@ -34,7 +34,7 @@ def test_the_notebook_s_defaults_are_the_experiment_s_but_for_the_tree() -> None
     assert repr(USUAL) in "".join(cell.source for cell in cells).replace('"', "'")
 
 
-def test_a_number_of_the_scheme_by_its_own_name() -> None:
+def test_job_takes_a_scheme_parameter_by_its_name() -> None:
     assert job({"scheme": "CR", "workers": 20, "stragglers": 3}, USUAL).experiment.scheme_args == {
         "children": 4,
         "layers": 2,
@@ -54,19 +54,19 @@ def outcome(make: Any) -> Any:
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
-def test_every_scheme_takes_its_own_names(scheme: str) -> None:
+def test_job_takes_the_parameters_of_every_scheme(scheme: str) -> None:
     for name, field in wb.schemes.get(scheme).model_fields.items():
         by_itself = outcome(lambda: job({"scheme": scheme, name: field.default}).experiment)  # noqa: B023
         assert by_itself == outcome(lambda: wb.Experiment(scheme=scheme, scheme_args={name: field.default}))  # noqa: B023
 
 
-def test_text_is_yaml_where_a_field_has_fields_and_text_elsewhere() -> None:
+def test_job_parses_yaml_only_for_nested_fields() -> None:
     found = job({"delays": "{kind: pareto, shape: 3}", "scheme_args": "{stragglers: 0}", "faults": "[]"})
     assert found.experiment.delays == wb.Experiment(delays={"kind": "pareto", "shape": 3}).delays
     assert found.experiment.scheme_args == {"stragglers": 0}
 
 
-def test_what_ipython_and_other_cells_leave_is_no_parameter() -> None:
+def test_job_ignores_names_of_ipython_and_other_cells() -> None:
     names = {"In": ["x"], "Out": {}, "_": 3, "__name__": "__main__", "wb": wb, "quit": exit, "rounds": 7}
     assert job(names).experiment.rounds == 7
 
@@ -90,14 +90,14 @@ def test_what_ipython_and_other_cells_leave_is_no_parameter() -> None:
         ({"folder": "/"}, "folder = '/': exists already"),
     ],
 )
-def test_mistakes_are_one_sentence_without_our_code(names: dict[str, Any], error: str) -> None:
+def test_job_errors_are_one_sentence_without_a_traceback(names: dict[str, Any], error: str) -> None:
     with pytest.raises(SettingError, match=error) as caught:
         job(names)
     (line,) = caught.value._render_traceback_()  # type: ignore[attr-defined]  # what a notebook shows
     assert line == f"SettingError: {caught.value}"
 
 
-def test_a_run_that_breaks_off_is_one_sentence_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_job_of_a_failing_run_leaves_no_folder(tmp_path: Path) -> None:
     deaths = [{"worker": 1, "round": 1}, {"worker": 2, "round": 1}]
     folder = tmp_path / "run"
     broken = job({"scheme": "UMW", "workers": 4, "rounds": 5, "faults": deaths, "folder": str(folder)})
@@ -119,8 +119,8 @@ def plainly(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-@turn("papermill", 0, 2)
-def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
+@sampled_test("papermill", 0, 2)
+def test_papermill_executes_the_run_notebook(tmp_path: Path) -> None:
     settings = {"scheme": "CR", "stragglers": "3", "rounds": "4", "folder": "run"}
     done = plainly(tmp_path, *(word for pair in settings.items() for word in ("-p", *pair)))
     assert done.returncode == 0, done.stderr
@@ -129,8 +129,8 @@ def test_papermill_runs_it_plainly(tmp_path: Path) -> None:
     assert len(trace.rounds) == 4
 
 
-@turn("papermill", 1, 2)
-def test_papermill_ends_with_the_sentence(tmp_path: Path) -> None:
+@sampled_test("papermill", 1, 2)
+def test_papermill_ends_with_the_error_sentence(tmp_path: Path) -> None:
     done = plainly(tmp_path, "-p", "stragglers", "9")
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Forked kernels: private, apart from each other, on the threads they are given; a nursery that dies is replaced."""
+"""Forked kernels: private, separate, with their number of threads; a fork server that dies is replaced."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from tests.few import few
-from tests.lab.batch.runs import wait_for
+from tests.support.sampled_cases import sampled_cases
+from tests.support.sweep_runs import wait_for
 from workbench.core.base.errors import RunError
 from workbench.lab.batch.engine import join_streams
 from workbench.lab.batch.kernels import CAN_FORK, KernelForkServer, Kernels
@@ -74,9 +74,7 @@ class SlowReader(NotebookClient):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_all_output_is_kept_where_it_is_read_more_slowly_than_it_is_printed(
-    tmp_path: Path, fresh: bool
-) -> None:
+def test_kernels_keep_output_that_is_read_slowly(tmp_path: Path, fresh: bool) -> None:
     times = 1500
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(TALK.format(times=times))])
     with Kernels(1, fresh) as kernels:
@@ -92,7 +90,7 @@ def test_all_output_is_kept_where_it_is_read_more_slowly_than_it_is_printed(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr", "figure"]), st.text(max_size=3))))
-def test_joined_streams_are_the_same_text_in_the_same_order(pieces: list[tuple[str, str]]) -> None:
+def test_join_streams_keeps_text_and_order(pieces: list[tuple[str, str]]) -> None:
     def output(name: str, text: str) -> Any:
         if name == "figure":
             return nbformat.v4.new_output("display_data", {"text/plain": text})
@@ -112,8 +110,10 @@ def test_joined_streams_are_the_same_text_in_the_same_order(pieces: list[tuple[s
     ]
 
 
-@pytest.mark.parametrize("threads", few("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)})))
-def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -> None:
+@pytest.mark.parametrize(
+    "threads", sampled_cases("threads of a kernel", 1, sorted({1, min(2, os.cpu_count() or 1)}))
+)
+def test_kernels_are_forked_private_and_preloaded(tmp_path: Path, threads: int) -> None:
     with Kernels(threads) as kernels:
         kernels.warm()
         first, second = (ask(kernels, name, tmp_path / name) for name in "ab")
@@ -143,14 +143,14 @@ def test_a_forked_kernel_is_private_warm_and_new(tmp_path: Path, threads: int) -
     assert not folder.exists()
 
 
-def test_a_batch_that_is_stopping_starts_no_kernel(tmp_path: Path) -> None:
+def test_kernels_that_are_stopping_start_no_kernel(tmp_path: Path) -> None:
     with Kernels(threads=1) as kernels:
         kernels.stop()
         with pytest.raises(RunError, match="stopping"):
             ask(kernels, "a", tmp_path / "a")
 
 
-def test_a_nursery_ends_with_its_input_however_young_its_kernels_are(tmp_path: Path) -> None:
+def test_kernel_fork_server_ends_with_its_input(tmp_path: Path) -> None:
     nursery = KernelForkServer(tmp_path, threads=1)
     words = {"environment": dict(os.environ), "folder": str(tmp_path)}
     forked = [

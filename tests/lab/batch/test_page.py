@@ -1,4 +1,4 @@
-"""Pages that need no network, of notebooks with anything in their outputs."""
+"""Pages of notebooks with any output, which need no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import nbformat
 import plotly.graph_objects as go
 import pytest
 
-from tests.browser.lab import CHROMIUM
+from tests.support.browser.jupyterlab import CHROMIUM
 from workbench.core.trace.layout import STOP
 from workbench.lab.batch import sweep
 from workbench.lab.batch.page import FIGURE, PNG, SCRIPT, TEMPLATE, add_pictures, write_page, write_script
@@ -41,7 +41,7 @@ def page(tmp_path: Path) -> Path:
     return folder / "run.html"
 
 
-def test_two_figures_in_their_heights_and_one_script(page: Path) -> None:
+def test_page_has_figures_in_their_heights_and_one_script(page: Path) -> None:
     text = page.read_text()
     assert text.count("Plotly.newPlot(") == 2
     assert "height:333px" in text
@@ -50,7 +50,7 @@ def test_two_figures_in_their_heights_and_one_script(page: Path) -> None:
     assert "<title>run</title>" in text
 
 
-def test_the_script_is_written_once(page: Path) -> None:
+def test_write_script_writes_once(page: Path) -> None:
     script = page.parents[1] / SCRIPT
     before = script.stat().st_mtime_ns
     write_script(script.parent)
@@ -60,7 +60,7 @@ def test_the_script_is_written_once(page: Path) -> None:
     assert script.stat().st_size > 1e6
 
 
-def test_pages_are_what_nbconvert_makes(tmp_path: Path) -> None:
+def test_write_page_equals_nbconvert(tmp_path: Path) -> None:
     """Ours shows nbconvert's parser neither styles nor code, and keeps highlighted code from page to page."""
     from bs4 import BeautifulSoup
     from nbconvert import HTMLExporter
@@ -98,7 +98,7 @@ def test_pages_are_what_nbconvert_makes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken", ["<script>var a = 1", "<script>", "rank &# 3", "<!-- open", '<div class="x']
 )
-def test_what_an_output_leaves_open_ends_at_the_next_figure(broken: str, tmp_path: Path) -> None:
+def test_write_page_closes_tags_at_the_next_figure(broken: str, tmp_path: Path) -> None:
     new, figure = nbformat.v4.new_output, json.loads(go.Figure(go.Bar(y=[1, 2])).to_json())
     drawn = new("display_data", {"application/vnd.plotly.v1+json": figure})
     cells = [
@@ -123,7 +123,7 @@ def _parsed(soup: Any) -> list[Any]:
 
 @pytest.mark.browser
 @pytest.mark.skipif(which("chromium") is None, reason="needs Chromium")
-def test_a_browser_draws_it_offline(page: Path) -> None:
+def test_page_is_drawn_offline_in_a_browser(page: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -166,7 +166,7 @@ def pictures(path: Path) -> list[str]:
     ]
 
 
-def test_every_figure_gets_one_once_and_a_stop_ends_it(tmp_path: Path) -> None:
+def test_add_pictures_adds_one_for_each_figure(tmp_path: Path) -> None:
     files = [notebook(tmp_path / f"{i}" / "run.ipynb", i) for i in range(4)]
     drawn: list[dict[str, Any]] = []
 
@@ -185,7 +185,7 @@ def test_every_figure_gets_one_once_and_a_stop_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium to draw with")
-def test_the_notebooks_of_a_sweep_carry_them(tmp_path: Path) -> None:
+def test_sweep_notebooks_have_pictures(tmp_path: Path) -> None:
     """From the sweep's settings to the executed notebook: a PNG beside each of its figures."""
     plan = {"base": {"scheme": "UMW", "workers": 4, "rounds": 5}}
     assert sweep(plan, tmp_path / "sweep", pictures=True, progress=False).found == ""

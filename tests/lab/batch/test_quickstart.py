@@ -1,4 +1,4 @@
-"""What `make run` prints and writes."""
+"""The output and the files of `make run`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def traces() -> list[wb.Trace]:
     return wb.compare(wb.tune(wb.baselines(3, 2, 1, **common)))
 
 
-def test_the_summary_is_the_tables_own_numbers(traces: list[wb.Trace]) -> None:
+def test_quickstart_summary_equals_the_table(traces: list[wb.Trace]) -> None:
     target = quickstart.common_target(traces)
     assert target == max(t.rounds["loss"].min() for t in traces)
     table = quickstart.summary(traces).set_index("scheme")
@@ -37,21 +37,21 @@ def test_the_summary_is_the_tables_own_numbers(traces: list[wb.Trace]) -> None:
         )
 
 
-def test_the_story_names_the_winner(traces: list[wb.Trace]) -> None:
+def test_quickstart_names_the_winner(traces: list[wb.Trace]) -> None:
     story = quickstart.story(traces)
     seconds = quickstart.summary(traces).set_index("scheme")["seconds"]
     assert f"first to do so is **{seconds.idxmin()}**" in story
     assert all(f"**{t.label}**: {t.columns['time'][-1] / 30:.3g} s a round" in story for t in traces)
 
 
-def test_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) -> None:
+def test_quickstart_keep_writes_folders_and_a_page(traces: list[wb.Trace], tmp_path: Path) -> None:
     paths = quickstart.keep(traces, tmp_path)
     assert all(path.exists() for path in paths)
     assert (tmp_path / "convergence.html").stat().st_size > 1e6  # self-contained
     assert wb.Trace.load(tmp_path / "CR").same(traces[-1])
 
 
-def test_without_a_browser_what_needs_none_is_kept(
+def test_quickstart_keep_without_a_browser(
     traces: list[wb.Trace],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,13 +63,13 @@ def test_without_a_browser_what_needs_none_is_kept(
     assert "no Chrome or Chromium was found" in capsys.readouterr().err
 
 
-def test_tuning_never_makes_it_worse(traces: list[wb.Trace]) -> None:
+def test_quickstart_tuning_never_increases_the_time(traces: list[wb.Trace]) -> None:
     for t in traces:
         plain = t.experiment.replace(optimiser_args={})
         assert t.rounds["loss"].iloc[-1] <= wb.run(plain).rounds["loss"].iloc[-1] * (1 + 1e-9)
 
 
-def test_the_grid_does_not_decide_who_wins(traces: list[wb.Trace]) -> None:
+def test_quickstart_winner_is_independent_of_the_grid(traces: list[wb.Trace]) -> None:
     """Whatever lies between the steps that were tried leaves hardly less."""
     for t in (traces[0], traces[3]):
         for times in np.geomspace(0.25, 4.0, 33):

@@ -1,4 +1,4 @@
-"""A sweep as it is: real notebooks, real kernels, one run that fails."""
+"""Sweeps with real notebooks and kernels, one of whose runs fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 import workbench as wb
-from tests.lab.batch.runs import DEATHS, QUICK
+from tests.support.sweep_runs import DEATHS, QUICK
 from workbench.analysis.tables.status import Status, alone
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import Summary, Sweep, sweep
@@ -35,11 +35,11 @@ def plan(data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def summary(plan: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Summary:
-    # Papermill fills in what stands in braces in a path.
+    # Papermill substitutes words in braces in a path.
     return sweep(plan, tmp_path_factory.mktemp("a") / "it's {scheme}", jobs=2, progress=False)
 
 
-def test_a_failing_run_stops_nothing_and_the_summary_says_what_to_do(summary: Summary) -> None:
+def test_sweep_continues_after_a_failing_run(summary: Summary) -> None:
     assert len(summary.named("done")) == 4
     assert len(summary.failed) == 2
     text = str(summary)
@@ -50,7 +50,7 @@ def test_a_failing_run_stops_nothing_and_the_summary_says_what_to_do(summary: Su
     assert "Traceback" not in text
 
 
-def test_every_run_has_a_notebook_a_page_and_a_run_folder(summary: Summary, plan: dict[str, Any]) -> None:
+def test_sweep_run_has_notebook_page_and_run_folder(summary: Summary, plan: dict[str, Any]) -> None:
     for name in summary.named("done"):
         folder = summary.folder / name
         trace = wb.Trace.load(folder / "trace")
@@ -72,7 +72,7 @@ def test_every_run_has_a_notebook_a_page_and_a_run_folder(summary: Summary, plan
         assert not (folder / "kernel.log").exists()
 
 
-def test_pages_load_the_script_beside_them_and_nothing_else(summary: Summary) -> None:
+def test_sweep_pages_load_only_the_script_beside_them(summary: Summary) -> None:
     page = (summary.folder / summary.named("done")[0] / "run.html").read_text()
     assert page.count("Plotly.newPlot") == 3
     assert page.count('src="') == page.count('src="../plotly.min.js"') == 1
@@ -80,7 +80,7 @@ def test_pages_load_the_script_beside_them_and_nothing_else(summary: Summary) ->
     assert (summary.folder / "plotly.min.js").stat().st_size > 1e6
 
 
-def test_a_failed_run_shows_where_and_leaves_no_run_folder(summary: Summary) -> None:
+def test_sweep_failed_run_shows_the_place_and_has_no_run_folder(summary: Summary) -> None:
     for name in summary.failed:
         folder = summary.folder / name
         assert "QuorumLost" in (folder / "run.ipynb").read_text()
@@ -88,7 +88,7 @@ def test_a_failed_run_shows_where_and_leaves_no_run_folder(summary: Summary) -> 
         assert not (folder / "trace").exists()
 
 
-def test_the_table_has_all_runs(summary: Summary, data: Path) -> None:
+def test_sweep_table_has_all_runs(summary: Summary, data: Path) -> None:
     runs = summary.runs()
     assert runs.table["state"].value_counts().to_dict() == {"done": 4, "failed": 2}
     assert set(runs.where(state="done", problem="least_squares").table["problem_args.data"]) == {str(data)}
@@ -99,7 +99,7 @@ def test_the_table_has_all_runs(summary: Summary, data: Path) -> None:
     assert list(runs.table["seed"]) == [0, 1] * 3  # the sweep's order
 
 
-def test_again_only_what_failed_and_one_alone(summary: Summary) -> None:
+def test_sweep_repeats_only_failed_runs_or_one_alone(summary: Summary) -> None:
     before = {name: (summary.folder / name / "status.json").stat().st_mtime_ns for name in summary.states}
     again = sweep(summary.folder, only=summary.failed[0], progress=False)
     assert list(again.states) == summary.failed[:1]
@@ -109,16 +109,14 @@ def test_again_only_what_failed_and_one_alone(summary: Summary) -> None:
     assert (nothing.before, dict(nothing.states)) == (4, {})
 
 
-def test_runs_are_found_again_when_the_sweep_says_it_differently(
-    summary: Summary, plan: dict[str, Any]
-) -> None:
+def test_sweep_finds_runs_again_if_reworded(summary: Summary, plan: dict[str, Any]) -> None:
     base = {**QUICK, "delays": {"kind": "shifted_exponential", "rate": 1e3}}
     found = sweep({"base": base, "grid": {"seed": [1, 0]}}, summary.folder, progress=False)
     assert (found.before, dict(found.states)) == (2, {})
     sweep(plan, summary.folder, only=summary.named("done"), progress=False)  # the plan as it was
 
 
-def test_refused_before_anything_starts(summary: Summary, tmp_path: Path) -> None:
+def test_sweep_is_refused_before_it_starts(summary: Summary, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="holds another sweep"):
         sweep({"base": QUICK, "grid": {"rounds": [77]}}, summary.folder)
     with pytest.raises(SettingError, match=r"run 2 of 2 .*rounds = 0"):
@@ -141,7 +139,7 @@ def test_refused_before_anything_starts(summary: Summary, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("missing", ["folder", "scheme"])
-def test_a_notebook_must_declare_what_it_will_be_given(tmp_path: Path, missing: str) -> None:
+def test_sweep_notebook_must_declare_its_parameters(tmp_path: Path, missing: str) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     cell = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
     cell.source = "\n".join(line for line in cell.source.splitlines() if not line.startswith(f"{missing}:"))
@@ -178,7 +176,7 @@ def ending(folder: Path, code: str) -> Path:
 
 
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_run_without_its_result_has_failed_however_its_notebook_ends(tmp_path: Path, fresh: bool) -> None:
+def test_sweep_run_without_a_result_has_failed(tmp_path: Path, fresh: bool) -> None:
     acts = {seed: act for seed, (act, _) in ENDS.items()}
     notebook = ending(tmp_path, f"exec({acts!r}[seed])")
     plan = Sweep(base=QUICK, seeds=len(ENDS))
@@ -192,7 +190,7 @@ def test_a_run_without_its_result_has_failed_however_its_notebook_ends(tmp_path:
         assert ("kernel.log" in found.states[name].error) == (found.folder / name / "kernel.log").is_file()
 
 
-def test_a_cell_that_takes_too_long_is_a_failed_run(tmp_path: Path) -> None:
+def test_sweep_cell_timeout_is_a_failed_run(tmp_path: Path) -> None:
     notebook = ending(tmp_path, "import time; time.sleep(600)")
     found = sweep({"base": QUICK}, tmp_path / "new", timeout=3.0, notebook=notebook, progress=False)
     (status,) = found.states.values()
@@ -200,7 +198,9 @@ def test_a_cell_that_takes_too_long_is_a_failed_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fresh_kernels_give_the_same_table(summary: Summary, plan: dict[str, Any], tmp_path: Path) -> None:
+def test_sweep_with_fresh_kernels_gives_the_same_table(
+    summary: Summary, plan: dict[str, Any], tmp_path: Path
+) -> None:
     fresh = sweep(plan, tmp_path / "fresh", jobs=2, fresh=True, progress=False).runs().table
     known = summary.runs().table
     assert fresh.drop(columns="folder").equals(known.drop(columns="folder"))
@@ -209,7 +209,7 @@ def test_fresh_kernels_give_the_same_table(summary: Summary, plan: dict[str, Any
 @pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_real_runs(tmp_path: Path) -> None:
+def test_sweep_of_real_runs(tmp_path: Path) -> None:
     plan = {
         "base": {"scheme": "UMW", "workers": 2, "rounds": 4},
         "seeds": 2,

@@ -1,4 +1,4 @@
-"""Searches: the same results give the same runs; brackets hold what they promise; budgets are kept."""
+"""Searches: repeatable runs, coverage of brackets, and budgets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def noisy(at: float, noise: float, number: int = 0) -> Callable[[Run], float]:
 
 
 def searched_through(search: Search, cost: Callable[[Run], float]) -> tuple[Step, int]:
-    """As a sweep does it: what is wanted is run, until nothing is; how often it was asked."""
+    """Run what a search requests until it requests nothing, as a sweep does; return the number of requests."""
     known: dict[str, float] = {}
 
     def value(run: Run) -> float | None:
@@ -53,7 +53,7 @@ def searched_through(search: Search, cost: Callable[[Run], float]) -> tuple[Step
 
 @settings(max_examples=20)
 @given(at=st.floats(0.05, 0.95), tolerance=st.sampled_from([0.02, 0.1, 0.3]), whole=st.booleans())
-def test_without_noise_the_bracket_holds_the_crossing_and_is_as_narrow_as_asked(
+def test_crossing_bracket_without_noise_is_as_narrow_as_requested(
     at: float, tolerance: float, whole: bool
 ) -> None:
     span = {"low": 0, "high": 100, "whole": True} if whole else {"low": 0.0, "high": 1.0}
@@ -71,7 +71,7 @@ def test_without_noise_the_bracket_holds_the_crossing_and_is_as_narrow_as_asked(
 
 @settings(max_examples=8)  # each goes through a search as often as it has steps
 @given(st.floats(0.1, 0.9), st.floats(0.01, 1.0), st.integers(0, 10**6))
-def test_asked_step_by_step_it_ends_where_it_does_at_once(at: float, noise: float, number: int) -> None:
+def test_crossing_stepwise_equals_at_once(at: float, noise: float, number: int) -> None:
     search, cost = crossing(budget=10_000), noisy(at, noise, number)
     step, asked = searched_through(search, cost)
     again = search.step(cost)
@@ -80,7 +80,7 @@ def test_asked_step_by_step_it_ends_where_it_does_at_once(at: float, noise: floa
 
 
 @pytest.mark.parametrize("many", [40, pytest.param(400, marks=pytest.mark.slow)])
-def test_brackets_hold_the_crossing_as_often_as_they_say(many: int) -> None:
+def test_crossing_bracket_has_the_stated_coverage(many: int) -> None:
     wrong = 0
     for number in range(many):
         numbers = crossing(confidence=0.9).step(noisy(0.37, 0.3, number)).numbers
@@ -90,18 +90,18 @@ def test_brackets_hold_the_crossing_as_often_as_they_say(many: int) -> None:
 
 @settings(max_examples=10)
 @given(st.integers(4, 60))
-def test_no_more_runs_than_the_budget(budget: int) -> None:
+def test_crossing_stays_within_the_budget(budget: int) -> None:
     step, _ = searched_through(crossing(budget=budget), noisy(0.4, 0.5))
     assert len(step.runs) <= budget
     assert f"the budget of {budget} runs is spent" in step.words or len(step.runs) < budget
 
 
-def test_ends_that_agree_or_stay_open_are_told() -> None:
+def test_crossing_reports_ends_that_agree_or_are_open() -> None:
     assert "CR has the lower time at both ends" in crossing().step(noisy(-1.0, 0.1)).words
     assert "stays open after 8 seeds" in crossing(most=8).step(noisy(0.0, 50.0)).words
 
 
-def test_runs_that_never_reach_the_target_end_the_search_in_a_sentence() -> None:
+def test_crossing_ends_if_runs_never_reach_the_target() -> None:
     search = crossing(of="time_to", target=0.1)
     words = search.step(lambda run: math.nan if run["scheme"] == "CR" else 1.0).words
     assert "search.target = 0.1: at x = 0 4 of 8 runs never get there" in words
@@ -109,7 +109,7 @@ def test_runs_that_never_reach_the_target_end_the_search_in_a_sentence() -> None
         crossing(of="time_to")
 
 
-def test_a_logarithmic_span_is_halved_by_ratios() -> None:
+def test_crossing_halves_a_logarithmic_range_by_ratios() -> None:
     search = crossing(span={"low": 1e-4, "high": 1.0, "scale": "log"}, tolerance=0.25)
     step = search.step(lambda run: run["x"] if run["scheme"] == "CR" else 1e-3)
     xs = {run["x"] for run in step.runs}
@@ -117,7 +117,7 @@ def test_a_logarithmic_span_is_halved_by_ratios() -> None:
     assert step.numbers["low"] <= 1e-3 <= step.numbers["high"]
 
 
-def test_the_kind_chooses() -> None:
+def test_searched_chooses_by_kind() -> None:
     assert isinstance(
         searched({"kind": "crossing", "field": "x", "span": {"low": 0, "high": 1}, "sides": SIDES}), Crossing
     )
@@ -131,7 +131,7 @@ def bowl(run: Run) -> float:
     return (run["x"] - 2.2) ** 2 + (run["k"] - 2) ** 2 + 0.01 * run["seed"]
 
 
-def test_the_best_numbers_are_found_within_the_budget() -> None:
+def test_optimum_finds_the_best_parameters_within_the_budget() -> None:
     search = Optimum(fields={"x": {"low": 0.0, "high": 4.0}, "k": [1, 2, 3]}, budget=60, seeds=2)
     step, _ = searched_through(search, bowl)
     assert step.over
@@ -142,7 +142,7 @@ def test_the_best_numbers_are_found_within_the_budget() -> None:
     assert step == search.step(bowl)
 
 
-def test_without_optuna_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimum_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "optuna", None)

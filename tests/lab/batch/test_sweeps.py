@@ -1,4 +1,4 @@
-"""A sweep's runs: which they are, and what is refused before any of them starts."""
+"""The runs of a sweep, and settings that are refused before a run starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def experiments(**fields: Any) -> list[wb.Experiment]:
     return [item.experiment for item in Sweep(**fields).items()]
 
 
-def test_every_case_meets_every_point_of_the_grid_and_every_seed() -> None:
+def test_sweep_items_cross_cases_grid_and_seeds() -> None:
     found = experiments(
         base={"workers": 12, "rounds": 3, "seed": 5},
         cases=[{"scheme": "UMW"}, {"scheme": "GC", "scheme_args": {"stragglers": 1}}],
@@ -34,13 +34,13 @@ def test_every_case_meets_every_point_of_the_grid_and_every_seed() -> None:
     assert {e.scheme_args.get("stragglers") for e in found} == {None, 1}
 
 
-def test_no_section_at_all_is_one_run_and_equal_runs_are_run_once() -> None:
+def test_sweep_without_sections_is_one_run() -> None:
     assert len(experiments()) == 1
     assert len(experiments(grid={"rounds": [3, 3, 4]})) == 2
     assert [e.seed for e in experiments(seeds=[7, 3])] == [7, 3]
 
 
-def test_numpy_becomes_plain() -> None:
+def test_sweep_converts_numpy_values() -> None:
     (item, *_) = Sweep(grid={"delays.rate": np.geomspace(1e3, 1e5, 3), "rounds": np.arange(1, 3)}).items()
     assert type(item.changes["delays.rate"]) is float
     assert type(item.changes["rounds"]) is int
@@ -48,7 +48,7 @@ def test_numpy_becomes_plain() -> None:
 
 
 @given(st.integers(1, 20), st.integers(0, 2**32))
-def test_more_draws_keep_the_first_ones_and_stay_in_range(count: int, seed: int) -> None:
+def test_sample_extends_earlier_draws_within_the_range(count: int, seed: int) -> None:
     fields = {
         "delays.rate": {"low": 10, "high": 1e4, "scale": "log"},
         "rounds": {"low": 2, "high": 4, "whole": True},
@@ -61,7 +61,7 @@ def test_more_draws_keep_the_first_ones_and_stay_in_range(count: int, seed: int)
     assert [d["rounds"] for d in alone] == [d["rounds"] for d in few]
 
 
-def test_a_log_span_is_even_in_the_exponent_and_whole_ends_are_both_drawn() -> None:
+def test_sample_log_is_uniform_in_the_exponent() -> None:
     fields = {"a": {"low": 1, "high": 1e4, "scale": "log"}, "b": {"low": 1, "high": 3, "whole": True}}
     draws = wb.batch.Sample(count=4000, fields=fields).draws()
     quarter = np.histogram(np.log10([d["a"] for d in draws]), bins=[0, 1, 2, 3, 4])[0] / 4000
@@ -107,7 +107,7 @@ def test_a_log_span_is_even_in_the_exponent_and_whole_ends_are_both_drawn() -> N
         ({"base": 3}, "base = 3"),
     ],
 )
-def test_what_cannot_run_is_one_sentence(fields: dict[str, Any], error: str) -> None:
+def test_sweep_refuses_what_cannot_run(fields: dict[str, Any], error: str) -> None:
     with pytest.raises(SettingError, match=error) as caught:
         Sweep(**fields).items()
     assert "\n" not in str(caught.value)
@@ -116,20 +116,20 @@ def test_what_cannot_run_is_one_sentence(fields: dict[str, Any], error: str) -> 
 @given(
     st.text(min_size=1, max_size=30).filter(lambda text: text.split(".")[0] not in wb.Experiment.model_fields)
 )
-def test_no_name_but_a_field_passes(name: str) -> None:
+def test_sweep_accepts_only_names_of_fields(name: str) -> None:
     with pytest.raises(SettingError):
         Sweep(grid={name: [1]}).items()
 
 
 @pytest.mark.parametrize("name", ["rounds=1;import os;x", "rounds\nimport os", "__import__('os')", "rounds "])
-def test_a_name_that_is_code_is_refused(name: str) -> None:
+def test_sweep_refuses_names_of_code(name: str) -> None:
     for fields in ({"base": {name: 1}}, {"cases": [{name: 1}]}, {"grid": {name: [1]}}):
         with pytest.raises(SettingError, match="no such name"):
             Sweep(**fields).items()
 
 
 @given(st.text(max_size=80))
-def test_a_folder_s_name_is_harmless_and_follows_from_the_settings(text: str) -> None:
+def test_make_item_folder_name_follows_from_the_settings(text: str) -> None:
     item = make_item({"problem_args": {"data": "synthetic"}}, {"problem": "logistic"})
     odd = type(item)({"problem_args.data": text}, item.experiment, item.engine, item.cluster)
     assert odd.name.endswith(item.key)
@@ -139,7 +139,7 @@ def test_a_folder_s_name_is_harmless_and_follows_from_the_settings(text: str) ->
     assert len(odd.name) < 80
 
 
-def test_the_key_changes_with_every_setting_and_with_nothing_else() -> None:
+def test_make_item_key_changes_with_every_setting() -> None:
     keys = {
         make_item(base, {}, engine).key
         for base in ({}, {"rounds": 7}, {"seed": 1}, {"link": {"latency": 1e-9}})
@@ -150,14 +150,14 @@ def test_the_key_changes_with_every_setting_and_with_nothing_else() -> None:
     assert label({"scheme_args": {"stragglers": 2}, "delays.rate": 1e-3}) == "stragglers=2,rate=0.001"
 
 
-def test_a_cluster_that_is_not_named_is_the_usual_one() -> None:
+def test_sweep_default_cluster() -> None:
     (item,) = Sweep(engine="mpi").items()
     assert item.cluster == "local"
     assert item.key == Sweep(engine="mpi", cluster="local").items()[0].key
     assert Sweep().items()[0].cluster == ""
 
 
-def test_a_file_and_the_spec_beside_it(tmp_path: Path) -> None:
+def test_sweep_file_and_spec(tmp_path: Path) -> None:
     wb.Experiment(scheme="UMW", workers=4, rounds=9).write(tmp_path / "base.yaml")
     file = tmp_path / "sweep.yaml"
     file.write_text("base: base.yaml\ngrid: {link.latency: [1e-3, 2e-3]}\nseeds: 2\n")
@@ -170,7 +170,7 @@ def test_a_file_and_the_spec_beside_it(tmp_path: Path) -> None:
         Sweep.read(file)
 
 
-def test_a_sweep_comes_back_from_json() -> None:
+def test_sweep_json_round_trip() -> None:
     sweep = Sweep(
         base={"rounds": 3},
         cases=[{"scheme": "UMW"}],
@@ -208,13 +208,13 @@ HUNDRED = list(range(1, 101))
         ({"grid": {"rounds": np.array(5)}}, r"grid.rounds = 5: give a list of values"),
     ],
 )
-def test_runs_are_counted_before_any_list_of_them_is_made(fields: dict[str, Any], says: str) -> None:
+def test_sweep_counts_runs_before_listing_them(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingError, match=f"^{says}"):
         Sweep(**fields)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(1, 60))
-def test_as_many_runs_as_there_may_be(lengths: list[int], seeds: int) -> None:
+def test_sweep_limit_of_runs(lengths: list[int], seeds: int) -> None:
     axes = {f"scheme_args.f{i}": [0] * length for i, length in enumerate(lengths)}
     if (runs := int(np.prod(lengths)) * seeds) > MOST:
         with pytest.raises(SettingError, match=r": \d{6,} runs are too many"):

@@ -1,4 +1,4 @@
-"""Decode weights: what a parent makes of its messages, whatever the scheme; independent of the run that recorded it."""
+"""Decode weights of a parent for its messages, for every scheme, independent of the recording run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.protocol import MODEL, PEER_LOST, Commit, Message, Node
@@ -32,7 +32,7 @@ DECODING = [
 
 
 class Overheard:
-    """A scheme whose master's messages and commits are noted while a run goes on."""
+    """A scheme that records the master's messages and commits during a run."""
 
     def __init__(self, scheme: Any) -> None:
         self.scheme = scheme
@@ -61,7 +61,7 @@ class Overheard:
 
 
 @given(experiments(DECODING))
-def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> None:
+def test_decode_weights_times_messages_is_the_commit(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     if e.plan.versions > 1:
         with pytest.raises(wb.SettingError, match="keeps what came in other rounds"):
@@ -83,7 +83,7 @@ def test_weights_times_messages_are_what_was_committed(spec: dict[str, Any]) -> 
         )
 
 
-def test_commits_of_several_models_have_no_weights_of_a_round() -> None:
+def test_decode_weights_refuse_commits_of_several_models() -> None:
     with pytest.raises(wb.SettingError, match="keeps what came in other rounds"):
         decode_weights(wb.run(wb.Experiment(scheme="ASGD", workers=3, rounds=4)), 1)
 
@@ -99,7 +99,7 @@ def tree(**changes: Any) -> wb.Trace:
 
 
 @pytest.mark.parametrize("parent", [0, 1, 2, 3])
-def test_in_a_tree_every_parent_decodes_all_ones(parent: int) -> None:
+def test_decode_weights_of_a_tree(parent: int) -> None:
     trace = tree(delays={"kind": "pareto", "shape": 1.2})
     code = trace.experiment.plan.notes["children_code"]
     finished = [r for r in range(4) if sends(trace, r, parent) or not parent]
@@ -127,7 +127,7 @@ def sends(trace: wb.Trace, round: int, rank: int) -> bool:
     )
 
 
-def test_a_relay_that_the_round_left_behind_has_no_weights() -> None:
+def test_decode_weights_refuse_a_cancelled_relay() -> None:
     trace = tree(delays={"kind": "pareto", "shape": 1.2}, rounds=30)
     behind = [
         (r, p)
@@ -140,7 +140,7 @@ def test_a_relay_that_the_round_left_behind_has_no_weights() -> None:
         decode_weights(trace, *behind[0])
 
 
-def test_who_was_late_is_told() -> None:
+def test_decode_weights_report_late_workers() -> None:
     trace = tree(link={"latency": 1e-3, "bandwidth": 1e5})
     late = [decode_weights(trace, r).late.tolist() for r in range(4)]
     drops = trace.events.query("kind == 'drop' and to == 0")
@@ -148,7 +148,7 @@ def test_who_was_late_is_told() -> None:
     assert any(late)
 
 
-def test_messages_of_a_fraction_have_weights_for_every_coordinate() -> None:
+def test_decode_weights_of_fractional_messages() -> None:
     args = {"load": 5, "stragglers": 1, "reduction": 3}
     trace = wb.run(wb.Experiment(scheme="CEGC", scheme_args=args, workers=8, rounds=2))
     assert decode_weights(trace, 1).weight.shape == (3, 7)
@@ -165,7 +165,7 @@ def test_messages_of_a_fraction_have_weights_for_every_coordinate() -> None:
         ({"scheme": "UMW"}, 0, 99, "parent = 99"),
     ],
 )
-def test_what_has_no_weights_is_refused_in_words(
+def test_decode_weights_refuse_what_has_none(
     spec: dict[str, Any], round: int, parent: int, reason: str
 ) -> None:
     trace = wb.run(wb.Experiment(workers=6, rounds=2, **spec))
@@ -173,7 +173,7 @@ def test_what_has_no_weights_is_refused_in_words(
         decode_weights(trace, round, parent)
 
 
-def test_of_a_run_that_changed_its_scheme_weights_are_known_up_to_then() -> None:
+def test_decode_weights_until_a_change_of_scheme() -> None:
     args = {"scheme_args": {"stragglers": 3}, "problem_args": {"samples": 240, "features": 20}}
     trace = wb.run(wb.Experiment(scheme="GC", workers=6, rounds=30, adaptive=True, **args))
     first = trace.changes[0].round

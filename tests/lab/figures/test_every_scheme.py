@@ -1,4 +1,4 @@
-"""Every figure can be drawn of every scheme, in both themes, and keeps the scheme's look."""
+"""Every figure of every scheme, in both themes, with the scheme's style."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import SPEC
+from tests.support.figure_runs import SPEC
 from workbench.core.base.settings import SettingError
 
 
@@ -44,7 +44,7 @@ def figures(trace: wb.Trace, theme: Any) -> Iterator[go.Figure]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_figure_can_be_drawn(trace: wb.Trace, theme: str) -> None:
+def test_figures_of_every_scheme_can_be_drawn(trace: wb.Trace, theme: str) -> None:
     background = {"light": "#FFFFFF", "dark": "#14171C"}[theme]
     for figure in figures(trace, theme):
         spec = json.loads(figure.to_json())  # also checks that plotly.js can be given it
@@ -54,7 +54,7 @@ def test_every_figure_can_be_drawn(trace: wb.Trace, theme: str) -> None:
         assert spec["data"]
 
 
-def test_a_scheme_has_one_colour_in_all_figures(trace: wb.Trace) -> None:
+def test_scheme_style_is_equal_in_all_figures(trace: wb.Trace) -> None:
     color = wb.figures.scheme_style(trace.experiment.scheme).color
     curve = wb.figures.convergence([trace]).data[0]
     box = wb.figures.round_times([trace], theme="dark").data[0]

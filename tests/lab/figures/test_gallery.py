@@ -1,4 +1,4 @@
-"""Figures are found where they lie."""
+"""Discovery of figures by file name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loads(plan: object, theme: Theme = "light") -> go.Figure:
 """
 
 
-def test_a_new_figure_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_in_a_new_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AttributeError, match="no attribute 'loads'"):
         figures.loads  # noqa: B018
     (tmp_path / "loads.py").write_text(NEW)
@@ -41,7 +41,7 @@ def test_a_new_figure_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", figures.names())
-def test_file_name_and_test_carry_one_name(name: str) -> None:
+def test_figure_file_function_and_test_share_a_name(name: str) -> None:
     assert unwrap(getattr(figures, name)) is getattr(
         import_module(f"workbench.lab.figures.gallery.{name}"), name
     )
@@ -50,7 +50,7 @@ def test_file_name_and_test_carry_one_name(name: str) -> None:
     assert (HERE / "gallery" / f"test_{name}.py").is_file()
 
 
-def test_a_figure_is_loaded_when_it_is_asked_for() -> None:
+def test_figure_is_loaded_lazily() -> None:
     """The light parts of the package do without the planner's libraries, which one figure needs."""
     program = (
         "import sys, workbench.lab.figures as f; before = set(sys.modules); f.code;"

@@ -1,4 +1,4 @@
-"""Every way of a figure to a page: nothing uploads it, and a dark page of a notebook makes it dark."""
+"""Figures on every kind of page: no upload, and dark colours on a dark page of a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench_book.page import html
 from workbench_lectures import assets as lectures
 
 import workbench as wb
-from tests.lab.figures.every import EVERY
+from tests.support.every_figure import EVERY
 from workbench.core.base.page import CONFIG
 from workbench.lab.batch.page import write_page
 from workbench.lab.figures.page import Figure, dark_style
@@ -33,7 +33,7 @@ SOURCES = [Path(module.__file__ or "").parent for module in (wb, workbench_book,
 
 
 def told(page: str) -> dict[str, Any]:
-    """What a page tells plotly.js, less the address, which `pio.to_html` sets apart."""
+    """Return the configuration that a page gives plotly.js, without the address that `pio.to_html` sets."""
     assert "_context.plotlyServerURL = ''" in page
     settings = page[page.index('{"displaylogo"') :]
     found: dict[str, Any] = json.JSONDecoder().raw_decode(settings)[0]
@@ -47,14 +47,14 @@ def figure() -> go.Figure:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a kernel: IPython is there, and plotly draws in its notebook."""
+    """Make a kernel: IPython is there, and plotly draws in its notebook."""
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")
     InteractiveShell.instance()
     yield
     InteractiveShell.clear_instance()
 
 
-def test_every_figure_is_one_of_ours() -> None:
+def test_figures_are_of_the_packages_class() -> None:
     drawn = {name.split(" ")[0] for name in EVERY}
     callables = {
         name for name in wb.figures.__all__ if callable(getattr(wb.figures, name)) and name.islower()
@@ -65,24 +65,24 @@ def test_every_figure_is_one_of_ours() -> None:
     assert isinstance(book_notebook.figure(drawing.curves({"CR": ([0, 1], [1, 2])}, "", "", "", "")), Figure)
 
 
-def test_html_is_told(figure: go.Figure, tmp_path: Path) -> None:
+def test_figure_saved_as_html_has_no_upload_button(figure: go.Figure, tmp_path: Path) -> None:
     expected = {"displaylogo": False, "showSendToCloud": False}
     assert expected.items() <= told(figure.to_html(include_plotlyjs=False)).items()
     figure.write_html(tmp_path / "written.html", include_plotlyjs=False)
     assert expected.items() <= told((tmp_path / "written.html").read_text(encoding="utf-8")).items()
-    for each in (figure, go.Figure(go.Bar(y=[1]))):  # whoever made it
+    for each in (figure, go.Figure(go.Bar(y=[1]))):  # by any function
         page = wb.figures.save(each, tmp_path / "saved.html").read_text(encoding="utf-8")
         assert expected.items() <= told(page).items()
 
 
-def test_a_users_own_words_win(figure: go.Figure) -> None:
+def test_figure_config_of_the_user_has_priority(figure: go.Figure) -> None:
     page = figure.to_html({"displaylogo": True}, include_plotlyjs=False, post_script="1 + 1;")
     assert told(page.replace('{"displaylogo": true', '{"displaylogo": false'))["showSendToCloud"] is False
     assert '"displaylogo": true' in page
     assert "1 + 1;" in page
 
 
-def test_a_cell_is_told_and_gets_the_dark_style(figure: go.Figure, shell: None) -> None:
+def test_figure_in_a_cell_gets_config_and_dark_style(figure: go.Figure, shell: None) -> None:
     assert figure._repr_mimebundle_()[FIGURE]["config"] == CONFIG
     for show in (figure._ipython_display_, figure.show, lambda: figure.show("jupyterlab")):
         with capture_output() as captured:
@@ -92,20 +92,20 @@ def test_a_cell_is_told_and_gets_the_dark_style(figure: go.Figure, shell: None) 
         assert drawn[FIGURE]["config"] == CONFIG
 
 
-def test_a_dark_figure_stays_as_it_was_asked_for(shell: None) -> None:
+def test_figure_with_a_dark_theme_is_unchanged(shell: None) -> None:
     with capture_output() as captured:
         EVERY["gantt"]("dark").show()
     assert len(captured.outputs) == 1  # no style, which would turn its still in JupyterLab bright
 
 
-def test_plotlys_renderers_stay_as_they_are(shell: None) -> None:
+def test_plotly_renderers_are_unchanged(shell: None) -> None:
     assert "config" not in go.Figure(go.Bar(y=[1]))._repr_mimebundle_()[FIGURE]
     with capture_output() as captured:
         go.Figure(go.Bar(y=[1])).show()
     assert len(captured.outputs) == 1
 
 
-def test_widgets_are_told() -> None:
+def test_figure_config_in_widgets() -> None:
     line = f"const PLOTLY_CONFIG = {json.dumps(CONFIG)};"
     for text in (
         script("plot", "plot_main"),
@@ -117,7 +117,7 @@ def test_widgets_are_told() -> None:
         assert "CONFIG = { ...PLOTLY_CONFIG," in text
 
 
-def test_pages_of_sweeps_and_of_the_book_are_told(figure: go.Figure, tmp_path: Path) -> None:
+def test_figure_config_in_pages_of_sweep_and_book(figure: go.Figure, tmp_path: Path) -> None:
     output = nbformat.v4.new_output("display_data", {FIGURE: json.loads(figure.to_json())})
     cell = nbformat.v4.new_code_cell("figure", outputs=[output])
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "run.ipynb")
@@ -129,8 +129,8 @@ def test_pages_of_sweeps_and_of_the_book_are_told(figure: go.Figure, tmp_path: P
     assert json.loads(settings[1])["config"] == CONFIG
 
 
-def test_no_source_draws_without_the_shared_words() -> None:
-    """Where plotly.js is called, what it is told comes from one place."""
+def test_figure_config_is_used_by_every_source() -> None:
+    """Each call of plotly.js gets its configuration from one module."""
     calls = re.compile(r"Plotly\.(?:react|newPlot)\((.*)")
     found = [
         (path.name, call)

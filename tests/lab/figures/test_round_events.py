@@ -1,4 +1,4 @@
-"""Moments of a round."""
+"""The moments of the events of a round."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import workbench as wb
 from workbench.core.base.settings import SettingError
 
 
-def test_every_event_has_its_moment_in_order(traces: list[wb.Trace]) -> None:
+def test_moments_are_in_order(traces: list[wb.Trace]) -> None:
     for trace in traces:
         for r in (0, 7):
             found = wb.figures.moments(trace, r)
@@ -21,10 +21,10 @@ def test_every_event_has_its_moment_in_order(traces: list[wb.Trace]) -> None:
             assert sum("has the gradient" in text for text in texts) == len(commits)
 
 
-def test_the_commit_comes_last_of_its_instant(traces: list[wb.Trace]) -> None:
+def test_moments_have_the_commit_last(traces: list[wb.Trace]) -> None:
     assert wb.figures.moments(traces[4], 2)[-1].text == "the master has the gradient"
 
 
-def test_a_round_that_there_is_not(traces: list[wb.Trace]) -> None:
+def test_moments_refuse_a_missing_round(traces: list[wb.Trace]) -> None:
     with pytest.raises(SettingError, match="round = 99"):
         wb.figures.moments(traces[0], 99)

@@ -1,4 +1,4 @@
-"""Figures as files: whole, offline, readable again."""
+"""Saved figures: complete, offline, readable again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ BROWSER = Chromium.find_browser(skip_local=False)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_html_is_self_contained_and_holds_the_figure(
-    traces: list[wb.Trace], tmp_path: Path, theme: str
-) -> None:
+def test_save_html_is_self_contained(traces: list[wb.Trace], tmp_path: Path, theme: str) -> None:
     figure = convergence(traces, theme="dark" if theme == "dark" else "light")
     page = save(figure, tmp_path / "figure.html").read_text(encoding="utf-8")
     assert not re.search(r"<script[^>]*\ssrc=", page)
@@ -35,7 +33,7 @@ def test_html_is_self_contained_and_holds_the_figure(
 
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no Chrome or Chromium is installed")
-def test_pictures_are_1280_pixels_wide(traces: list[wb.Trace], tmp_path: Path) -> None:
+def test_save_pictures_are_1280_pixels_wide(traces: list[wb.Trace], tmp_path: Path) -> None:
     with one_browser():
         check_pictures(traces, tmp_path)
 
@@ -54,9 +52,7 @@ def check_pictures(traces: list[wb.Trace], tmp_path: Path) -> None:
     assert width / height == pytest.approx(1280 / figure.layout.height, rel=0.01)
 
 
-def test_without_a_browser_one_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_save_without_a_browser_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(Chromium, "find_browser", classmethod(lambda cls, **options: None))
@@ -65,7 +61,7 @@ def test_without_a_browser_one_sentence_says_what_to_install(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_names_are_one_sentence(tmp_path: Path) -> None:
+def test_save_refuses_wrong_names(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"no format for '\.jpeg'; end it in \.html, \.png, \.svg, \.pdf$"):
         save(go.Figure(), tmp_path / "figure.jpeg")
     with pytest.raises(SettingError, match="there is no folder"):

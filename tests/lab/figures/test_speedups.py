@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import speedups
 
@@ -22,7 +22,7 @@ def made(scheme: str, times: list[float], losses: list[float], **columns: Any) -
     return replace(base, columns=numbers, experiment=base.experiment.replace(scheme=scheme))
 
 
-def test_by_hand() -> None:
+def test_speedups_by_hand() -> None:
     fast = made("CR", [1.0, 2.0, 3.0], [0.9, 0.5, 0.1])
     slow = made("UMW", [10.0, 20.0, 30.0], [0.9, 0.6, 0.4])
     never = made("SGD", [1.0, 2.0, 3.0], [0.9, 0.8, 0.7])
@@ -35,12 +35,12 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(other["speedup"], [1.0, np.nan, 2 / 30])
 
 
-def test_accuracy_is_met_from_below() -> None:
+def test_speedups_of_accuracy_are_reached_from_below() -> None:
     trace = made("CR", [1.0, 2.0, 3.0], [0.0] * 3, accuracy=np.array([0.7, 0.9, 0.8]))
     assert speedups([trace], target=0.85, metric="accuracy")["seconds"].tolist() == [2.0]
 
 
-def test_the_reference_is_the_fastest_where_cr_is_missing_or_never_there() -> None:
+def test_speedups_reference_without_cr_is_the_fastest() -> None:
     slow, fast = made("UMW", [4.0], [0.1]), made("GC", [2.0], [0.1])
     assert speedups([slow, fast], target=0.1)["speedup"].tolist() == [2.0, 1.0]
     tree = made("CR", [8.0], [0.1])
@@ -49,7 +49,7 @@ def test_the_reference_is_the_fastest_where_cr_is_missing_or_never_there() -> No
     assert speedups([slow, fast, late], target=0.1)["speedup"].tolist()[:2] == [2.0, 1.0]
 
 
-def test_rounds_without_duration_divide_by_zero_quietly() -> None:
+def test_speedups_of_rounds_without_duration() -> None:
     table = speedups([made("UMW", [1.0], [0.1]), made("CR", [0.0], [0.1])], target=0.5)
     assert table["speedup"].iloc[0] == np.inf
     assert np.isnan(table["speedup"].iloc[1])
@@ -57,12 +57,12 @@ def test_rounds_without_duration_divide_by_zero_quietly() -> None:
 
 @settings(max_examples=20)
 @given(st.floats(0.3, 0.7))
-def test_seconds_are_the_traces_time_to(traces: list[wb.Trace], target: float) -> None:
+def test_speedups_seconds_equal_time_to(traces: list[wb.Trace], target: float) -> None:
     table = speedups(traces, target)
     np.testing.assert_array_equal(table["seconds"], [t.time_to(target) for t in traces])
 
 
-def test_wrong_input_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_speedups_refuse_wrong_input(traces: list[wb.Trace]) -> None:
     with pytest.raises(SettingError, match=r"^reference = 'XY': no such name; .*UMW, GC, RAR, SGD, CR$"):
         speedups(traces, 0.5, reference="XY")
     with pytest.raises(SettingError, match=r"^target = inf: must be a finite number"):

@@ -1,4 +1,4 @@
-"""One look per scheme, in every figure and both themes."""
+"""The style of each scheme, equal in every figure and both themes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_published_schemes_differ_in_dash_or_colour_and_in_marker() -> None:
+def test_scheme_style_of_published_schemes_is_distinct() -> None:
     styles = [scheme_style(name) for name in PUBLISHED]
     assert len({(s.color, s.dash) for s in styles}) == len(styles)
     assert len({s.symbol for s in styles}) == len(styles)
 
 
 @pytest.mark.parametrize("names", COMPARED)
-def test_schemes_compared_in_a_paper_differ_in_colour(names: list[str]) -> None:
+def test_scheme_style_of_schemes_in_a_paper_has_distinct_colours(names: list[str]) -> None:
     assert len({scheme_style(name).color for name in names}) == len(names)
 
 
@@ -55,13 +55,13 @@ NAMES = st.text("ABCxyz-1", min_size=1)
 
 
 @given(NAMES, st.integers(0, 3), st.integers(0, 3))
-def test_variants_keep_the_colour_and_differ_in_dash_and_marker(name: str, a: int, b: int) -> None:
+def test_scheme_style_of_variants_keeps_the_colour(name: str, a: int, b: int) -> None:
     first, second = scheme_style(name, a), scheme_style(name, b)
     assert first.color == second.color
     assert (first.dash == second.dash) == (first.symbol == second.symbol) == (a == b)
 
 
-def test_an_unknown_scheme_looks_the_same_in_another_process() -> None:
+def test_scheme_style_of_an_unknown_scheme_is_deterministic() -> None:
     name = "a scheme of tomorrow"
     program = f"from workbench.lab.figures import scheme_style; print(tuple(scheme_style({name!r})))"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -69,14 +69,14 @@ def test_an_unknown_scheme_looks_the_same_in_another_process() -> None:
 
 
 @pytest.mark.parametrize("colors", PALETTES.values(), ids=list(PALETTES))
-def test_colours_stand_out_from_the_background(colors: Palette) -> None:
+def test_palette_colours_contrast_with_the_background(colors: Palette) -> None:
     assert contrast(colors.text, colors.background) >= 7
     assert contrast(colors.muted, colors.background) >= 4.5
     assert min(contrast(hue, colors.background) for hue in style.HUES) >= 2.2
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_type_is_readable_on_a_projector(theme: str) -> None:
+def test_style_font_is_readable_on_a_projector(theme: str) -> None:
     layout = pio.templates[f"workbench_{theme}"].layout
     fonts = [layout.font, layout.title.font, layout.legend.font, layout.hoverlabel.font]
     fonts += [axis.tickfont for axis in (layout.xaxis, layout.yaxis)]
@@ -84,16 +84,16 @@ def test_type_is_readable_on_a_projector(theme: str) -> None:
     assert min(font.size for font in fonts) >= 14
 
 
-def test_plotlys_own_default_stays() -> None:
+def test_style_keeps_plotlys_default_template() -> None:
     assert pio.templates.default == "plotly"
 
 
-def test_an_unknown_theme_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_style_refuses_an_unknown_theme(traces: list[wb.Trace]) -> None:
     theme: Any = "sepia"
     with pytest.raises(SettingError, match=r"^theme = 'sepia': no such name; .*light, dark$"):
         wb.figures.convergence(traces, theme=theme)
 
 
-def test_importing_the_package_does_not_import_plotly() -> None:
+def test_import_workbench_does_not_import_plotly() -> None:
     program = "import sys, workbench; sys.exit('plotly' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""plotly.js goes to the page that runs the cell before anything is loaded that draws, and to nobody else."""
+"""plotly.js: sent once to the page that runs the cell, before the first figure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.lab.widgets import assets
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Widget]:
-    """Widgets that are made, of a kernel that has sent nothing yet."""
+    """Return the widgets of a kernel that has sent nothing yet."""
     found: list[Widget] = []
     monkeypatch.setattr(Widget, "_widget_construction_callback", found.append)
     assets.send_ahead.cache_clear()
@@ -28,9 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, **metadata: str) -> None:
     monkeypatch.setattr(assets, "get_ipython", lambda: SimpleNamespace(kernel=kernel))
 
 
-def test_a_page_has_it_first_once_and_the_kernel_lets_go_of_it(
-    opened: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_assets_are_sent_once_to_a_page(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked(monkeypatch, cellId="one")
     for name in ("LivePlot", "explore"):
         monkeypatch.delitem(vars(widgets), name, raising=False)
@@ -43,7 +41,7 @@ def test_a_page_has_it_first_once_and_the_kernel_lets_go_of_it(
 
 
 @pytest.mark.parametrize("shell", [None, "nbclient"])
-def test_where_no_page_runs_the_cell_nothing_is_sent(
+def test_assets_are_not_sent_without_a_page(
     opened: list[Any], monkeypatch: pytest.MonkeyPatch, shell: str | None
 ) -> None:
     if shell is None:

@@ -1,4 +1,4 @@
-"""Tables of figures: each one comes back from the first and its differences."""
+"""Tables of figures: each one is restored from the first and the differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from workbench_lectures.offline.tables import key, packed, table
 
-from tests.lectures.drawn import SCRIPTS
+from tests.support.lecture_settings import SCRIPTS
 
 
 def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def unfolded(found: dict[str, Any], row: str) -> dict[str, Any]:
     return figure
 
 
-def test_every_figure_comes_back() -> None:
+def test_packed_tables_of_every_figure_round_trip() -> None:
     script = SCRIPTS["2-by-hand"]
     part = script.parts["code"]
     found = json.loads(decompress(b64decode(packed(table(script, part)))))

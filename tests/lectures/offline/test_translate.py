@@ -1,4 +1,4 @@
-"""Python into JavaScript: what cannot be said there is refused, in a sentence with its line."""
+"""Translation of Python into JavaScript: what has no counterpart is refused with its line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> 
     return translator.lines
 
 
-def test_a_function_brings_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translate_includes_what_a_function_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "LEAST = 2.5\ndef g(x): return x + LEAST\ndef f(new, k=3): return [g(i) for i in range(new) if i < k]\n"
     g, f = translated(tmp_path, monkeypatch, source)
     assert "2.5" in g
@@ -38,7 +38,7 @@ def test_a_function_brings_what_it_needs(tmp_path: Path, monkeypatch: pytest.Mon
         ("def f(): return nowhere\n", "nowhere is not known"),
     ],
 )
-def test_what_has_no_counterpart_is_named(
+def test_translate_names_what_has_no_counterpart(
     source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Untranslatable, match=words):

@@ -1,30 +1,14 @@
-"""Fixtures for clusters: stand-in hosts that are reached by ssh."""
+"""Fixtures of clusters: stand-in hosts that are reached by ssh."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.mpi.clusters.hosts import Hosts, missing, standing
+from tests.support.clusters.ssh_hosts import Hosts, missing, standing
 from workbench.mpi.clusters.warm import POOLS
-
-
-def write_yaml(hosts: Hosts, name: str = "lab", /, **fields: object) -> Path:
-    """The file of a cluster of stand-in hosts; `fields`: further lines, or other ones, as YAML."""
-    lines = {
-        "kind": "ssh",
-        "hosts": f"[{', '.join(host.address for host in hosts.hosts)}]",
-        "identity": hosts.folder / "id_ed25519",
-        "known_hosts": hosts.known,
-        "python": sys.executable,
-        **fields,
-    }
-    path = hosts.folder / f"{name}.yaml"
-    path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-    return path
 
 
 def _standing(folder: Path, count: int) -> Iterator[Hosts]:
@@ -35,7 +19,7 @@ def _standing(folder: Path, count: int) -> Iterator[Hosts]:
 
 
 def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
-    """Afterwards nothing of ours runs there."""
+    """Close all pools afterwards, and check that no process is left on the hosts."""
     try:
         yield hosts
     finally:
@@ -46,23 +30,23 @@ def _left_alone(hosts: Hosts) -> Iterator[Hosts]:
 
 @pytest.fixture(scope="session")
 def standing_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """Two hosts, for all tests."""
+    """Start two hosts, for all tests."""
     yield from _standing(tmp_path_factory.mktemp("two"), 2)
 
 
 @pytest.fixture(scope="module")
 def two(standing_two: Hosts) -> Iterator[Hosts]:
-    """Two hosts, on which nothing of other modules' tests runs."""
+    """Return two hosts without processes of other modules' tests."""
     yield from _left_alone(standing_two)
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Hosts]:
-    """Two hosts that a test may spoil."""
+    """Start two hosts that a test may damage."""
     yield from _standing(tmp_path / "pair", 2)
 
 
 @pytest.fixture
 def four(tmp_path: Path) -> Iterator[Hosts]:
-    """Four hosts that a test may spoil."""
+    """Start four hosts that a test may damage."""
     yield from _standing(tmp_path / "four", 4)

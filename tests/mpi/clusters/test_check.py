@@ -1,4 +1,4 @@
-"""What `workbench cluster` says of hosts: one table of what is wrong where; up, status, run, down."""
+"""`workbench cluster`: the table of errors by host, and the commands up, status, run and down."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import workbench as wb
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
 from workbench.cli.main import cli
 from workbench.mpi import clusters
 
@@ -33,11 +32,11 @@ def called(*words: object) -> Result:
 
 
 def packages(hosts: Hosts) -> list[Path]:
-    """What was brought to hosts and is there now."""
+    """Return the files that were copied to the hosts."""
     return [path for host in hosts.hosts for path in host.home.glob(".cache/straggler-workbench/packages/*")]
 
 
-def test_a_cluster_goes_up_runs_commands_and_goes_down(two: Hosts) -> None:
+def test_cluster_up_run_and_down(two: Hosts) -> None:
     path = write_yaml(two, price=0.5)
     first, second = (host.address for host in two.hosts)
     for _ in range(2):
@@ -56,8 +55,8 @@ def test_a_cluster_goes_up_runs_commands_and_goes_down(two: Hosts) -> None:
     assert "is not up" in called("status", path).stdout
 
 
-def test_one_table_says_what_is_wrong_where(two: Hosts, tmp_path: Path) -> None:
-    """The second host has another NumPy, a third is not there, a fourth has a key that is not its own."""
+def test_cluster_check_reports_each_host(two: Hosts, tmp_path: Path) -> None:
+    """The second host has another NumPy, a third is missing, and a fourth has another host key."""
     first, second = two.hosts
     for host in two.hosts:
         wrapper = host.home / "python"
@@ -83,7 +82,23 @@ def test_one_table_says_what_is_wrong_where(two: Hosts, tmp_path: Path) -> None:
     assert not any(host.commands() for host in two.hosts)
 
 
-def test_a_wrong_host_key_is_told_for_the_head_and_for_the_others(two: Hosts) -> None:
+def test_too_few_open_files_of_a_host_are_in_the_table(two: Hosts) -> None:
+    second = two.hosts[1]
+    wrapper = second.home / "python"
+    wrapper.write_text(f'#!/bin/sh\nulimit -n 32\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    plain = two.hosts[0].home / "python"
+    plain.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    plain.chmod(0o755)
+    done = called("check", write_yaml(two, "files", python="/root/python"))
+    assert done.exit_code == 1, done.output
+    (line,) = [line for line in done.stdout.splitlines() if second.address in line]
+    assert "open files" in line
+    assert "32 at most" in line
+    assert "raise ulimit -n there" in line
+
+
+def test_cluster_check_reports_a_wrong_host_key(two: Hosts) -> None:
     first, second = two.hosts
     (two.folder / "swapped").write_text(
         first.key + second.key.replace(second.key.split()[2], first.key.split()[2])
@@ -99,13 +114,13 @@ def test_a_wrong_host_key_is_told_for_the_head_and_for_the_others(two: Hosts) ->
     assert "host key" in done.output
 
 
-def test_a_python_that_is_not_there_is_told(two: Hosts) -> None:
+def test_cluster_check_reports_a_missing_python(two: Hosts) -> None:
     done = called("check", write_yaml(two, "pythonless", python="/no/such/python"))
     assert done.exit_code == 1
     assert "the path of its Python" in done.output
 
 
-def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> None:
+def test_cluster_up_interrupted_by_ctrl_c_leaves_nothing(two: Hosts, state: Path) -> None:
     path = write_yaml(two)
     two.hosts[1].limit(1e6)  # bits per second: what is brought there takes a while
     for _ in range(5):  # on a loaded machine it may be up before it is seen to begin
@@ -131,7 +146,7 @@ def test_ctrl_c_in_the_middle_of_up_leaves_nothing(two: Hosts, state: Path) -> N
     assert not list(state.rglob("*.json"))
 
 
-def test_the_menu_and_sweeps_take_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_are_given_by_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from workbench.lab.batch.sweeps import cluster_of
     from workbench.lab.widgets.explorer.tabs.running import clusters_of
 

@@ -1,4 +1,4 @@
-"""Clusters' files: found by name, checked key by key; nothing is started by a wrong one."""
+"""Cluster files: found by name, checked key by key; a wrong one starts nothing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "clusters"
 
 
-def test_local_is_always_there(here: Path) -> None:
+def test_local_cluster_always_exists(here: Path) -> None:
     assert clusters.names() == ["local"]
     assert clusters.load("local").kind == "local"
 
 
-def test_files_are_found_by_name_here_first(here: Path) -> None:
+def test_cluster_files_are_found_by_name(here: Path) -> None:
     own = here.parent / "config/straggler-workbench/clusters"
     own.mkdir(parents=True)
     (own / "lab.yaml").write_text(SSH)
@@ -75,7 +75,7 @@ def test_files_are_found_by_name_here_first(here: Path) -> None:
         ("kind: [\n", "not valid YAML"),
     ],
 )
-def test_a_wrong_file_is_one_line_with_file_key_and_reason(here: Path, text: str, words: str) -> None:
+def test_cluster_file_error_has_file_key_and_reason(here: Path, text: str, words: str) -> None:
     path = here / "bad.yaml"
     path.write_text(text)
     with pytest.raises(wb.SettingError) as error:
@@ -100,7 +100,7 @@ def test_a_wrong_file_is_one_line_with_file_key_and_reason(here: Path, text: str
         (f"kind: ssh\nhosts: {'[' * 900}\n", "lies 50 levels deep"),
     ],
 )
-def test_a_file_of_wrong_kinds_is_one_sentence(here: Path, text: str, words: str) -> None:
+def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, words: str) -> None:
     (here / "bad.yaml").write_text(text)
     with pytest.raises(wb.SettingError, match=r"^clusters.bad\.yaml: ") as error:
         clusters.load("bad")
@@ -108,7 +108,7 @@ def test_a_file_of_wrong_kinds_is_one_sentence(here: Path, text: str, words: str
     assert "\n" not in str(error.value)
 
 
-def test_words_that_yaml_took_for_something_else_stay_words(here: Path) -> None:
+def test_cluster_file_keeps_words_that_yaml_converts(here: Path) -> None:
     """As in a spec: no is the name of a host, and 1e1 a number."""
     (here / "lab.yaml").write_text("kind: ssh\nhosts: [no, on]\ntimeout: 1e1\n")
     lab = clusters.load("lab")
@@ -116,7 +116,7 @@ def test_words_that_yaml_took_for_something_else_stay_words(here: Path) -> None:
     assert ([m.host for m in lab.hosts], lab.timeout) == (["no", "on"], 10.0)
 
 
-def test_what_stands_in_a_file_s_place_is_named(here: Path) -> None:
+def test_cluster_file_that_is_not_a_file_is_named(here: Path) -> None:
     (here / "dangling.yaml").symlink_to(here / "nowhere")
     (here / "folder.yaml").mkdir()
     for name in ("dangling", "folder"):
@@ -124,7 +124,7 @@ def test_what_stands_in_a_file_s_place_is_named(here: Path) -> None:
             clusters.load(name)
 
 
-def test_the_list_says_that_files_are_code_and_where_they_lie(here: Path) -> None:
+def test_cluster_list_says_that_files_are_code(here: Path) -> None:
     assert CliRunner().invoke(cli, ["cluster", "list"]).output == "local            local\n"
     (here / "config").write_text("Host *\n  ProxyCommand touch started\n")
     (here / "lab.yaml").write_text(SSH + "config: config\n")
@@ -139,7 +139,7 @@ def test_the_list_says_that_files_are_code_and_where_they_lie(here: Path) -> Non
     assert not (here.parent / "started").exists()
 
 
-def test_an_unknown_name_is_told_with_the_nearest(here: Path) -> None:
+def test_cluster_name_unknown_suggests_the_nearest(here: Path) -> None:
     (here / "lab.yaml").write_text(SSH)
     with pytest.raises(wb.SettingError, match=r"cluster = 'lap': no such name; did you mean 'lab'\?"):
         clusters.load("lap")

@@ -1,12 +1,10 @@
-"""Runs over two hosts that are reached by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
+"""Runs over two hosts by ssh: the simulator's iterates and order, real links, stop, resume, attach."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,52 +12,19 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.mpi.clusters.conftest import write_yaml
-from tests.mpi.clusters.hosts import Hosts
-from workbench.core.running.run import Run
+from tests.support.clusters.ssh_hosts import Hosts, write_yaml
+from tests.support.clusters.ssh_runs import SCHEMES, experiment, started, until
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.running.real import RealRun, attach, resume, start_real
+from workbench.mpi.running.real import attach, resume
 from workbench.mpi.running.replay import replay_arrivals
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
-PATIENCE = 120.0  # s, on a loaded machine
-SPEC: dict[str, Any] = {
-    "workers": 6,
-    "rounds": 8,
-    "problem": "least_squares",
-    "problem_args": {"samples": 240, "features": 60},
-    "delays": {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e4},
-}
-SCHEMES: list[tuple[str, dict[str, Any]]] = [
-    ("GC", {"stragglers": 1}),
-    ("CR", {"children": 2, "layers": 2, "stragglers": 0}),
-    ("RAR", {}),
-]
 
-
-def experiment(scheme: str, args: dict[str, Any], **changes: Any) -> wb.Experiment:
-    return wb.Experiment(**{**SPEC, "scheme": scheme, "scheme_args": args, **changes})
-
-
-def started(hosts: Hosts, e: wb.Experiment, **options: Any) -> RealRun:
-    return start_real(e, cluster=str(write_yaml(hosts)), **options)
-
-
-def until(true: Callable[[], Any], run: Run | None = None) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert run is None or run.state in ("waiting", "running"), run
-        assert time.monotonic() < end, run
-        time.sleep(0.05)
-
-
-@pytest.mark.parametrize(("scheme", "args"), few("two hosts", 2, SCHEMES))
-def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
-    two: Hosts, scheme: str, args: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(("scheme", "args"), sampled_cases("two hosts", 2, SCHEMES))
+def test_ssh_run_on_two_hosts_equals_the_simulator(two: Hosts, scheme: str, args: dict[str, Any]) -> None:
     e = experiment(scheme, args)
     run = started(two, e, gradients=True)
     trace, sim = run.result(), wb.run(e)
@@ -78,15 +43,15 @@ def test_two_hosts_give_the_simulators_iterates_and_exact_gradients(
     assert list(trace.rounds["round"]) == list(range(8))
 
 
-def test_arrivals_on_other_hosts_come_home_and_reproduce_every_model(two: Hosts) -> None:
+def test_ssh_run_arrivals_reproduce_every_model(two: Hosts) -> None:
     run = started(two, experiment("CR", {"children": 2, "layers": 2, "stragglers": 1}))
     trace = run.result()
     models = records.read_models(run.home, trace.model.size)
     assert np.array_equal(replay_arrivals(run.home), models)
 
 
-def test_links_order_the_schemes_as_the_simulator_does(two: Hosts) -> None:
-    """All workers on the second host, behind a link of 8 Mbit/s: what the master receives is what counts."""
+def test_ssh_run_links_order_the_schemes_as_the_simulator(two: Hosts) -> None:
+    """All workers are on the second host, behind a link of 8 Mbit/s: the master's received bytes decide."""
     path = write_yaml(
         two, "behind", hosts=f"[{{host: {two.hosts[0].address}, slots: 0}}, {two.hosts[1].address}]"
     )
@@ -112,7 +77,7 @@ def _length(trace: wb.Trace) -> float:
     return float(trace.rounds["time"].iloc[-1])
 
 
-def test_data_of_ones_own_are_brought_to_the_hosts(two: Hosts, tmp_path: Path) -> None:
+def test_ssh_run_sends_data_files_to_the_hosts(two: Hosts, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", X=generator.normal(size=(120, 7)), y=generator.normal(size=120))
     e = experiment("GC", {"stragglers": 1}, problem_args={"data": str(tmp_path / "mine.npz")})
@@ -120,11 +85,11 @@ def test_data_of_ones_own_are_brought_to_the_hosts(two: Hosts, tmp_path: Path) -
     np.testing.assert_allclose(trace.model, sim.model, rtol=1e-9)
 
 
-FAULTS = [{"worker": 1, "round": 2, "how": "kill"}, {"worker": 3, "round": 3, "how": "exit"}]
+FAULTS = [{"worker": 1, "round": 2}, {"worker": 3, "round": 3, "kind": "exit"}]
 DYING: dict[str, Any] = {"rounds": 10, "delays": {"kind": "shifted_exponential", "shift": 1e-2, "rate": 1e4}}
 
 
-def test_deaths_on_another_host_are_survived_even_without_a_word(two: Hosts) -> None:
+def test_ssh_run_survives_deaths_on_another_host(two: Hosts) -> None:
     trace = started(two, experiment("GC", {"stragglers": 2}, faults=FAULTS, **DYING)).result()
     assert len(trace.rounds) == 10
     assert sorted(trace.info["dead"]) == ["1", "3"]
@@ -132,7 +97,7 @@ def test_deaths_on_another_host_are_survived_even_without_a_word(two: Hosts) -> 
 
 
 @pytest.mark.slow
-def test_too_many_deaths_on_other_hosts_are_named(two: Hosts) -> None:
+def test_ssh_run_names_too_many_deaths(two: Hosts) -> None:
     more = [*FAULTS, {"worker": 2, "round": 5}]
     run = started(two, experiment("GC", {"stragglers": 2}, faults=more, **DYING))
     with pytest.raises(wb.QuorumLost) as lost:
@@ -140,7 +105,7 @@ def test_too_many_deaths_on_other_hosts_are_named(two: Hosts) -> None:
     assert (lost.value.parent, lost.value.missing) == (0, (1, 2, 3))
 
 
-def test_a_run_stops_and_goes_on(two: Hosts) -> None:
+def test_ssh_run_is_stopped_and_resumed(two: Hosts) -> None:
     e = experiment("UMW", {}, rounds=120)
     run = started(two, e)
     until(lambda: len(run.rows()["round"]) >= 5, run)
@@ -157,7 +122,7 @@ def test_a_run_stops_and_goes_on(two: Hosts) -> None:
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
 
 
-def test_a_run_whose_client_died_is_followed_to_its_end(two: Hosts, tmp_path: Path) -> None:
+def test_ssh_run_is_attached_after_its_client_died(two: Hosts, tmp_path: Path) -> None:
     e = experiment("UMW", {}, rounds=60)
     script = (
         "import json, time, workbench as wb\n"

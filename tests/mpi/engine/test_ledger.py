@@ -1,4 +1,4 @@
-"""What ranks write down, put together."""
+"""Ledgers of ranks, and their sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ counted = st.lists(
 
 
 @given(st.lists(counted, min_size=1, max_size=4), st.lists(st.integers(0, ROUNDS - 1), unique=True))
-def test_counts_of_all_ranks_add_up(ranks: list[list[tuple[str, int, int]]], committed: list[int]) -> None:
+def test_merged_ledgers_sum_counts_of_all_ranks(
+    ranks: list[list[tuple[str, int, int]]], committed: list[int]
+) -> None:
     ledgers = [Ledger(rank, ROUNDS) for rank in range(len(ranks))]
     for ledger, entries in zip(ledgers, ranks, strict=True):
         for entry in entries:
@@ -34,7 +36,7 @@ def test_counts_of_all_ranks_add_up(ranks: list[list[tuple[str, int, int]]], com
     assert line.stale == [books.count("stale", ROUNDS)[r] for r in sorted(committed)]
 
 
-def test_computing_is_a_part_of_what_a_rank_takes_of_a_processor() -> None:
+def test_ledger_computing_is_within_processor_time() -> None:
     ledger = Ledger(1, ROUNDS)
     ledger.used = time.process_time()
     sum(range(100_000))
@@ -46,7 +48,7 @@ def test_computing_is_a_part_of_what_a_rank_takes_of_a_processor() -> None:
     assert ledger.counts["worked"][4] == 0
 
 
-def test_a_run_that_ends_early_hands_in_no_more_than_it_has() -> None:
+def test_ledger_of_a_short_run() -> None:
     short, long = Ledger(1, 100), Ledger(1, 1_000_000)
     for ledger in (short, long):
         ledger.add("messages", 3)

@@ -1,4 +1,4 @@
-"""What leaves send ahead of their time is booked, and taken, as if they had waited; no MPI runs."""
+"""Lookahead: answers that leaves send early are recorded and used as if they had waited; without MPI."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ NAMES = ("started", "computed", "samples", "abandoned", "overrun")
 
 
 @given(st.lists(TIMES, min_size=1, max_size=5), TIMES)
-def test_what_ends_by_the_next_model_was_done_and_what_began_was_given_up(
-    ends: list[float], model: float
-) -> None:
+def test_lookahead_work_is_done_or_abandoned_by_the_next_model(ends: list[float], model: float) -> None:
     """A load in parts, one after the other from 0 on."""
     ledger = Ledger(1, 1)
     ahead = LookaheadWork(ledger)
@@ -42,7 +40,7 @@ MODELS = st.lists(st.tuples(st.sets(st.integers(1, 3)), st.floats(0.1, 2.0)), ma
 
 
 @given(MODELS, st.integers(1, 3), st.integers(0, 6), TIMES)
-def test_a_child_has_a_newer_model_once_one_of_a_later_round_is_there(
+def test_model_arrivals_of_a_later_round(
     models: list[tuple[set[int], float]], child: int, round: int, moment: float
 ) -> None:
     told, sent, now = ModelArrivals({1, 2}), [], 0.0
@@ -59,10 +57,8 @@ def answered(port: Port, src: int, round: int, sent: float) -> None:
 
 
 @given(st.booleans(), TIMES, TIMES)
-def test_an_answer_that_its_leaf_would_not_have_sent_is_forgotten(
-    first: bool, model: float, sent: float
-) -> None:
-    """Whether it is here before the model leaves or after; one that was on its way already is late."""
+def test_model_arrivals_drop_answers_that_would_not_be_sent(first: bool, model: float, sent: float) -> None:
+    """The order of its arrival and the model's departure does not matter; an answer on its way is late."""
     floor = 0
     port = Port(
         FREE, lambda message: message.round < floor, DelayStream(Constant(), 0, 3).ties, ModelArrivals({1})
@@ -78,7 +74,7 @@ def test_an_answer_that_its_leaf_would_not_have_sent_is_forgotten(
     assert got is None or got.late
 
 
-def test_what_is_wanted_and_what_relays_send_stays() -> None:
+def test_model_arrivals_keep_wanted_and_relayed_answers() -> None:
     port = Port(
         FREE, lambda message: message.round < 1, DelayStream(Constant(), 0, 3).ties, ModelArrivals({1})
     )
@@ -93,20 +89,20 @@ def sending_ahead(**spec: Any) -> frozenset[int]:
     return lookahead_ranks(e.built_scheme, e.plan)
 
 
-def test_leaves_of_a_tree_a_star_and_a_ring() -> None:
+def test_lookahead_ranks_of_tree_star_and_ring() -> None:
     tree = {"children": 2, "layers": 2, "stragglers": 1}
     assert sending_ahead(scheme="CR", scheme_args=tree, workers=6) == {3, 4, 5, 6}
     assert sending_ahead(scheme="UMW", workers=3) == {1, 2, 3}
     assert sending_ahead(scheme="RAR", workers=3) == frozenset()
 
 
-def test_who_sends_several_answers_waits_with_each_unless_they_come_out_of_one_computation() -> None:
+def test_lookahead_waits_with_each_of_several_answers() -> None:
     assert wb.Experiment(scheme="UC-MMC", workers=6).plan.answers > 1
     assert sending_ahead(scheme="UC-MMC", workers=6) == frozenset()
     assert wb.Experiment(scheme="M-SGC", workers=3).plan.answers > 1
     assert sending_ahead(scheme="M-SGC", workers=3) == {1, 2, 3}
 
 
-def test_who_goes_on_with_old_work_does_not_send_ahead() -> None:
+def test_lookahead_is_off_for_stale_work() -> None:
     assert sending_ahead(scheme="DSAG", workers=3) == frozenset()
     assert sending_ahead(scheme="SR-SGC", workers=3) == {1, 2, 3}

@@ -1,4 +1,4 @@
-"""The emulated port gives each message the time that the virtual clock gives it."""
+"""The emulated port: each message has the time of the simulator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINK = Link(latency=0.0, bandwidth=8.0)  # one float a second
 
 
 def level(round: int) -> Array:
-    """Who comes first where nobody is told apart: who was noticed first."""
+    """Order of messages without other differences: first noticed, first served."""
     return np.zeros(20)
 
 
@@ -39,10 +39,8 @@ TIMES = st.integers(0, 1000).map(lambda hundredths: hundredths / 100)
 
 
 @given(st.lists(st.tuples(TIMES, st.integers(0, 3)), max_size=12), st.floats(0.01, 3))
-def test_messages_go_through_one_at_a_time_in_order_of_arrival(
-    parcels: list[tuple[float, int]], look_every: float
-) -> None:
-    """However seldom one looks, the times come out as those of a queue with one server."""
+def test_port_serves_one_message_at_a_time(parcels: list[tuple[float, int]], look_every: float) -> None:
+    """The times are those of a queue with one server, whatever the polling interval."""
     port = Port(LINK, lambda message: False, level)
     for src, (at, floats) in enumerate(parcels):
         port.put(message(src), at, at, floats)
@@ -60,9 +58,7 @@ def test_messages_go_through_one_at_a_time_in_order_of_arrival(
 
 
 @given(st.permutations(range(1, 7)), st.integers(0, 99), st.lists(st.sampled_from([-4e-10, 0.0, 4e-10])))
-def test_messages_of_one_moment_go_by_their_senders_ties(
-    come: list[int], round: int, off: list[float]
-) -> None:
+def test_port_breaks_ties_by_sender(come: list[int], round: int, off: list[float]) -> None:
     """However they come in, and whatever rounding did to their times; as on the virtual clock."""
     ties = DelayStream(Constant(), 3, 6).ties
     port = Port(LINK, lambda message: False, ties)
@@ -73,7 +69,7 @@ def test_messages_of_one_moment_go_by_their_senders_ties(
     assert found == [1, *(1 + np.argsort(ties(round)))]
 
 
-def test_what_is_not_wanted_costs_no_port_time() -> None:
+def test_port_time_of_unwanted_messages_is_zero() -> None:
     port = Port(LINK, lambda message: message.round < 1, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
     port.put(message(2, round=1), 0.0, 0.0, 2)
@@ -83,7 +79,7 @@ def test_what_is_not_wanted_costs_no_port_time() -> None:
     ]
 
 
-def test_a_transfer_whose_round_is_over_is_cut_off() -> None:
+def test_port_cancels_transfers_of_a_closed_round() -> None:
     floor = 0
     port = Port(LINK, lambda message: message.round < floor, level)
     port.put(message(1, round=0), 0.0, 0.0, 5)
@@ -96,7 +92,7 @@ def test_a_transfer_whose_round_is_over_is_cut_off() -> None:
     assert [(g.begun, g.end) for g in drained(port, 10.0)] == [(2.0, 4.0)]
 
 
-def test_models_do_not_queue_behind_gradients() -> None:
+def test_port_does_not_queue_models_behind_gradients() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(0, MODEL), 0.0, 1.0, 100)
@@ -104,14 +100,14 @@ def test_models_do_not_queue_behind_gradients() -> None:
     assert port.wake() == 100.0
 
 
-def test_word_of_the_dead_comes_at_once() -> None:
+def test_port_delivers_death_notices_at_once() -> None:
     port = Port(LINK, lambda message: False, level)
     port.put(message(1), 0.0, 0.0, 100)
     port.put(message(2, PEER_LOST), 0.0, 2.0, 0)
     assert [g.parcel.message.kind for g in drained(port, 2.0)] == [PEER_LOST]
 
 
-def test_who_sends_several_messages_is_awaited_until_all_are_here() -> None:
+def test_port_waits_for_all_messages_of_a_sender() -> None:
     """The first of them says nothing of the others, which a round's end would else leave out."""
     port = Port(LINK, lambda message: False, level, ModelArrivals({1, 2}))
     port.sent_down(3, 0.0, [1, 2])

@@ -1,4 +1,4 @@
-"""The same scheme objects as on the virtual clock, as real processes: the Unit problem, and against the simulator."""
+"""Every scheme on real ranks: the Unit problem, and comparison with the simulator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.core.schemes.test_contract import LEAST_SQUARES
-from tests.few import few
+from tests.support.fault_injection import damaging
+from tests.support.sampled_cases import sampled_cases
+from tests.support.specs import LEAST_SQUARES
+from tests.support.strategies import CASES, experiments
 from workbench.core.trace import records
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import RealRun, resume, start_real
@@ -45,7 +46,7 @@ LEARNING = {  # the defaults do for most schemes
 
 @pytest.fixture(autouse=True, scope="module")
 def warm() -> None:
-    """The largest pool first: it does for all others, of which each would start ranks of its own."""
+    """Start the largest pool first. It serves all other tests, each of which would start its own ranks."""
     POOLS.get(MOST + 1).await_ready()
 
 
@@ -54,7 +55,7 @@ EXACT = [name for name in CASES if wb.schemes.get(name).exact]
 
 @st.composite
 def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
-    """As on the virtual clock, with delays that a test can wait for."""
+    """Draw an experiment with short delays for real ranks."""
     spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MOST))
     args = dict(spec["scheme_args"])
     if args.get("deadline") is not None:
@@ -66,7 +67,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
     """Run it on the module's ranks; the run and every committed gradient."""
     e = wb.Experiment(**spec)
     run = start_real(e, gradients=True, **options)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     assert len(run.result().rounds) == e.rounds
     assert run.result().info["clean"]
     return run, records.read_gradients(run.home, run.result().model.size)
@@ -82,7 +83,7 @@ FEW = settings(  # each is a run on real processes; all schemes have one below
 
 @given(real_experiments(EXACT))
 @FEW
-def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
+def test_ranks_commit_all_ones_for_exact_schemes(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     held = run.experiment.plan.sizes > 0
     assert len(gradients) == spec["rounds"]
@@ -91,7 +92,7 @@ def test_exact_schemes_commit_all_ones(spec: dict[str, Any]) -> None:
 
 @given(real_experiments(LEAST_SQUARES))
 @FEW
-def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
+def test_ranks_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     e, trace = run.experiment, run.result()
     events = trace.events
@@ -106,14 +107,14 @@ def test_approximate_schemes_commit_the_least_squares_decoding_vector(spec: dict
         assert trace.rounds["residual"][r] == pytest.approx(float(((best - 1) ** 2).sum()), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", few("schemes on ranks", 14, sorted(CASES)))
-def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None:
+@pytest.mark.parametrize("name", sampled_cases("schemes on ranks", 14, sorted(CASES)))
+def test_ranks_learn_as_the_simulator_for_every_scheme(name: str) -> None:
     own: dict[str, Any] = (
         {"optimiser_args": {"step": 0.02}} if name in ("ASGD", "AdaptiveK", "FedBuff") else {}
     )
     e = wb.Experiment(scheme=name, **LEARNING, **own)  # of few answers, a step has to be shorter
     run = start_real(e)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
     assert len(trace.rounds) == e.rounds
     assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
@@ -124,7 +125,7 @@ def test_every_scheme_runs_and_learns_as_on_the_virtual_clock(name: str) -> None
         np.testing.assert_allclose(trace.rounds["loss"], sim.rounds["loss"], rtol=1e-8)
 
 
-def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
+def test_ranks_break_ties_as_the_simulator() -> None:
     """The first 9 of 12 that take the same time; where an answer came late physically, it had to wait."""
     args = {"replication": 2, "wait_for": 9}
     delays = {"kind": "constant", "shift": 3e-2}
@@ -145,7 +146,7 @@ def test_answers_of_one_moment_are_taken_in_the_virtual_clocks_order() -> None:
     assert same >= e.rounds // 4  # by chance one of 220 is
 
 
-# The model itself overflows; answers do, long after the loss. At every commit one of each kind of program, small.
+# The model itself overflows; answers do, long after the loss. One small case for each kind of program.
 RING = {"algorithm": "ring"}
 LARGE = [
     *[(name, {}, 1e300) for name in ("CR", "CADA", "UMW", "SGD", "RAR")],
@@ -159,8 +160,8 @@ STEPS = [
 
 
 @pytest.mark.filterwarnings("ignore:overflow|invalid value:RuntimeWarning")  # of the virtual clock's numbers
-@pytest.mark.parametrize(("name", "args", "step", "workers"), few("large steps", 2, STEPS))
-def test_steps_that_are_too_large_end_with_the_simulators_sentence(
+@pytest.mark.parametrize(("name", "args", "step", "workers"), sampled_cases("large steps", 2, STEPS))
+def test_ranks_report_divergence_as_the_simulator(
     name: str, args: dict[str, Any], step: float, workers: int
 ) -> None:
     spec = {
@@ -175,16 +176,16 @@ def test_steps_that_are_too_large_end_with_the_simulators_sentence(
         wb.run(e)
     sentence = next(str(w.message) for w in told if "the loss is not finite" in str(w.message))
     run = start_real(e, patience=45.0)
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     trace = run.result()
     assert (run.state, run.note, run.warnings[-1]) == ("stopped", sentence, sentence)
     assert 0 < len(trace.rounds) < e.rounds
     again = resume(run.home)  # its model takes no more steps
-    assert again.wait(PATIENCE), f"hangs: {again}"
+    assert again.wait(PATIENCE), f"still running: {again}"
     assert again.result().rounds["loss"].iloc[: len(trace.rounds)].equals(trace.rounds["loss"])
 
 
-def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
+def test_start_real_warns_while_waiting() -> None:
     e = wb.Experiment(scheme="UMW", **{**LEARNING, "optimiser_args": {"step": 1e300}})
     with pytest.warns(RuntimeWarning, match="UMW: the loss is not finite from round 0 on"):
         assert len(wb.run(e, engine="mpi", patience=20.0).rounds) == 2
@@ -192,11 +193,11 @@ def test_who_only_waits_for_a_real_run_is_warned_as_well() -> None:
 
 @pytest.mark.parametrize(("how", "reason"), [("nan", "not finite"), ("flip", "damaged")])
 @pytest.mark.parametrize(("scheme", "args"), [("UMW", {}), ("RAR", {"algorithm": "ring"})])
-def test_one_bad_answer_that_cannot_be_missed_is_blamed_on_its_sender(
+def test_ranks_name_the_sender_of_a_bad_answer(
     scheme: str, args: dict[str, Any], how: str, reason: str
 ) -> None:
     e = wb.Experiment(scheme=scheme, scheme_args=args, **LEARNING)
-    run = start_real(e, patience=20.0, message_faults={"3": {"4": how}})
+    run = start_real(e, patience=20.0, substitutes=damaging({3: {4: how}}))
     assert run.wait(PATIENCE), f"hangs: {run}"
     with pytest.raises(wb.QuorumLost, match=reason) as lost:
         run.result()

@@ -1,4 +1,4 @@
-"""What a post office takes in, over real MPI: a process that writes to itself, and two that write to one another."""
+"""The transport over real MPI: a process that sends to itself, and two that send to each other."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def found(floats: int, twice: bool = False) -> str:
     return done.stdout.strip()
 
 
-def test_all_messages_come_in_order_and_none_lends_its_buffer_to_another() -> None:
+def test_transport_keeps_order_and_buffers_separate() -> None:
     for floats in (3, 20_000):
         assert found(floats) == "[0, 1, 2, 3] [{0.0}, {1.0}, {2.0}, {3.0}] []"
 
 
-def test_what_comes_twice_is_refused_once() -> None:
+def test_transport_refuses_a_duplicate_once() -> None:
     assert found(3, twice=True) == "[0, 1, 2, 3] [{0.0}, {1.0}, {2.0}, {3.0}] [(0, -1, 'sent twice')]"
 
 
@@ -82,7 +82,7 @@ comm.Barrier()
 
 
 @pytest.mark.parametrize("floats", [3, 2048, 20_000])
-def test_whoever_is_rung_finds_the_message_with_one_look(floats: int, tmp_path: Path) -> None:
+def test_transport_finds_the_message_after_a_wakeup(floats: int, tmp_path: Path) -> None:
     """Else it would sleep on. Around the sixteenth, Open MPI goes over to a faster lane, where a look finds less."""
     (tmp_path / "pair.py").write_text(PAIR)
     run = [find_mpiexec(), "-n", "2", sys.executable, "pair.py", str(tmp_path), str(floats), "60"]

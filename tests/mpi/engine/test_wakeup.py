@@ -1,4 +1,4 @@
-"""Bells wake who is rung, and are silent where they cannot hang."""
+"""Wake-up pipes: they wake a sleeping rank, and are disabled where they cannot be made."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_a_ring_before_the_sleep_is_not_lost(folder: Path) -> None:
+def test_wakeup_before_the_sleep_is_not_lost(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
     one.notify([0])
     assert zero.sleep(LONG)
     assert not zero.sleep(0.0)
 
 
-def test_a_ring_during_the_sleep_ends_it(folder: Path) -> None:
+def test_wakeup_ends_the_sleep(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
     threading.Timer(0.05, lambda: one.notify([0])).start()
     began = time.monotonic()
@@ -38,7 +38,7 @@ def test_a_ring_during_the_sleep_ends_it(folder: Path) -> None:
     assert time.monotonic() - began < LONG
 
 
-def test_many_rings_are_few(folder: Path) -> None:
+def test_wakeup_merges_many_notifications(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
     for _ in range(100_000):  # more than a pipe holds: the rest are not missed
         one.notify([0])
@@ -48,7 +48,7 @@ def test_many_rings_are_few(folder: Path) -> None:
     assert 1 <= heard <= 100
 
 
-def test_who_rings_for_a_word_is_told_apart(folder: Path) -> None:
+def test_wakeup_distinguishes_control_messages(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
     one.notify([0])
     assert zero.sleep(LONG)
@@ -59,7 +59,7 @@ def test_who_rings_for_a_word_is_told_apart(folder: Path) -> None:
     assert zero.control_pending
 
 
-def test_who_has_died_is_not_missed(folder: Path) -> None:
+def test_wakeup_of_a_dead_rank_is_ignored(folder: Path) -> None:
     zero, one = WakeupPipe(folder, 0), WakeupPipe(folder, 1)
     one.notify([0])
     assert zero._read_fd is not None
@@ -67,24 +67,24 @@ def test_who_has_died_is_not_missed(folder: Path) -> None:
     one.notify([0])
 
 
-def test_who_is_not_there_is_not_missed(folder: Path) -> None:
+def test_wakeup_of_a_missing_rank_is_ignored(folder: Path) -> None:
     WakeupPipe(folder, 1).notify([0, 2, 3])
 
 
 @pytest.mark.parametrize("place", [None, "missing", "x" * 300])
-def test_a_bell_that_cannot_hang_is_silent(folder: Path, place: str | None) -> None:
+def test_wakeup_pipe_that_cannot_be_made_is_disabled(folder: Path, place: str | None) -> None:
     bell = WakeupPipe(None if place is None else folder / place, 0)
     assert not bell.enabled
     bell.notify([0])
     assert not bell.sleep(0.0)
 
 
-def test_nobody_else_can_ring(folder: Path) -> None:
+def test_wakeup_pipe_is_private(folder: Path) -> None:
     WakeupPipe(folder, 0)
     assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_more_may_be_rung_than_files_may_be_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wakeup_works_beyond_the_limit_of_open_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeup, "MAX_OPEN_PIPES", 2)
     one, *others = (WakeupPipe(folder, rank) for rank in range(6))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What a message looks like, and that damage is seen."""
+"""The wire format: round trips, and detection of damage."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sealed(value: Any, **fields: Any) -> tuple[Any, int]:
 
 
 @given(VALUES, st.integers(-1, 10**9), st.integers(0, 2**62))
-def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
+def test_decode_message_round_trip(value: Any, round: int, run: int) -> None:
     sheet, length = sealed(value, round=round, run=run)
     assert decode_message(sheet, None, run, 2)[0] == decode_message(sheet, length, run, 2)[0]
     found, back = decode_message(sheet, length, run, 2)
@@ -49,7 +49,7 @@ def test_what_goes_in_comes_out(value: Any, round: int, run: int) -> None:
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=FLOATS))
-def test_float32_is_half_as_long_and_comes_out_as_it_went_in(numbers: list[float]) -> None:
+def test_encode_message_of_float32_has_half_the_length(numbers: list[float]) -> None:
     sheet, value = Buffer(FLOATS, 4), np.array(numbers, dtype=np.float32)
     length = encode_message(sheet, envelope(), value.astype(float))
     assert HEADER + 4 * len(numbers) <= length <= HEADER + 4 * len(numbers) + 4
@@ -65,7 +65,7 @@ def test_float32_is_half_as_long_and_comes_out_as_it_went_in(numbers: list[float
 
 
 @given(st.data())
-def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
+def test_decode_message_detects_any_flipped_bit(data: st.DataObject) -> None:
     sheet, length = sealed(np.arange(1.0, 6.0))
     sheet.bytes[data.draw(st.integers(0, length - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(MessageRejected):
@@ -73,7 +73,7 @@ def test_any_flipped_bit_is_seen(data: st.DataObject) -> None:
 
 
 @given(st.integers(0, HEADER + 39))
-def test_any_truncation_is_seen(length: int) -> None:
+def test_decode_message_detects_any_truncation(length: int) -> None:
     sheet, _ = sealed(np.arange(5.0))
     sheet.bytes[length:] = 0
     for known in (length, None):
@@ -82,21 +82,21 @@ def test_any_truncation_is_seen(length: int) -> None:
 
 
 @pytest.mark.parametrize(("run", "sender", "reason"), [(8, 2, "of another run"), (7, 3, "of another sender")])
-def test_foreign_messages_are_named(run: int, sender: int, reason: str) -> None:
+def test_decode_message_names_foreign_messages(run: int, sender: int, reason: str) -> None:
     sheet, length = sealed(np.arange(5.0))
     with pytest.raises(MessageRejected, match=reason):
         decode_message(sheet, length, run, sender)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused_with_their_envelope(bad: float) -> None:
+def test_decode_message_refuses_numbers_that_are_not_finite(bad: float) -> None:
     sheet, length = sealed(np.array([1.0, bad, 2.0]))
     with pytest.raises(NonFinitePayload) as error:
         decode_message(sheet, length, 7, 2)
     assert error.value.envelope.round == 3
 
 
-def test_a_sum_that_overflows_is_looked_at_closely() -> None:
+def test_decode_message_checks_sums_that_overflow() -> None:
     large = np.array([1.7e308, 1.7e308])
     sheet, length = sealed(large)
     np.testing.assert_array_equal(decode_message(sheet, length, 7, 2)[1], large)
@@ -106,7 +106,7 @@ def test_a_sum_that_overflows_is_looked_at_closely() -> None:
 
 
 @pytest.mark.parametrize("value", [np.zeros(FLOATS + 1), np.zeros((2, 2))])
-def test_what_does_not_fit_is_refused_before_it_is_sent(value: Any) -> None:
+def test_encode_message_refuses_what_does_not_fit(value: Any) -> None:
     with pytest.raises(ValueError, match="value"):
         sealed(value)
 
@@ -144,7 +144,7 @@ def spoil(words: Any, rng: np.random.Generator) -> None:
 
 
 def unseen(cases: int, seed: int) -> int:
-    """How many of so many damaged messages pass."""
+    """Count the damaged messages that are accepted."""
     rng, passed = np.random.default_rng(seed), 0
     for number in range(cases):
         if number % 1000 == 0:
@@ -158,17 +158,17 @@ def unseen(cases: int, seed: int) -> int:
     return passed
 
 
-def test_flips_swaps_reversals_and_shifts_are_seen() -> None:
+def test_checksum_detects_flips_swaps_reversals_and_shifts() -> None:
     assert unseen(20_000, seed=1) == 0
 
 
 @pytest.mark.slow
-def test_a_million_of_them_are_seen() -> None:
+def test_checksum_detects_a_million_errors() -> None:
     assert unseen(1_000_000, seed=2) == 0
 
 
 @pytest.mark.parametrize("bit", [0, 31, 32, 52, 62, 63])
-def test_the_same_bit_of_any_two_words_is_seen(bit: int) -> None:
+def test_checksum_detects_equal_bits_of_two_words(bit: int) -> None:
     """A sum misses two of the highest bit wherever they are, and others where one is set and one is not."""
     sheet = Buffer(LONG)
     length = encode_message(sheet, envelope(), np.random.default_rng(bit).standard_normal(LONG))
@@ -178,7 +178,7 @@ def test_the_same_bit_of_any_two_words_is_seen(bit: int) -> None:
         sheet.words[list(pair)] ^= np.uint64(1 << bit)
 
 
-def test_any_two_words_that_change_places_are_seen() -> None:
+def test_checksum_detects_swapped_words() -> None:
     sheet = Buffer(LONG)
     length = encode_message(sheet, envelope(), np.random.default_rng(0).standard_normal(LONG))
     for i, j in combinations(range(len(sheet.words)), 2):
@@ -188,7 +188,7 @@ def test_any_two_words_that_change_places_are_seen() -> None:
 
 
 @given(st.integers(0, 1200))
-def test_messages_of_any_length_are_read_off_a_larger_sheet(floats: int) -> None:
+def test_decode_message_from_a_larger_buffer(floats: int) -> None:
     sheet, value = Buffer(1200), np.arange(float(floats))
     sheet.numbers[:] = -1.0  # of the message before
     length = encode_message(sheet, envelope(), value)
@@ -197,7 +197,7 @@ def test_messages_of_any_length_are_read_off_a_larger_sheet(floats: int) -> None
     assert is_seen(sheet, length)
 
 
-def test_a_kind_that_is_no_text_is_refused() -> None:
+def test_decode_message_refuses_a_kind_that_is_not_text() -> None:
     sheet, length = sealed(np.arange(5.0))
     sheet.bytes[HEADER - 27] = 0xFF
     sheet.words[0] = sheet.checksum(length // 8)

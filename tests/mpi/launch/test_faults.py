@@ -1,4 +1,4 @@
-"""A seeded handful of what `make faults` tries at length."""
+"""Faults of real runs: a seeded sample of the cases of `make faults`."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ import psutil
 import pytest
 
 import workbench as wb
-from benchmarks import faults
-from tests.few import turn
+from tests.support import fault_cases
+from tests.support.sampled_cases import sampled_test
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.running.real import start_real
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
 
-def held(tally: faults.Tally) -> None:
+def held(tally: fault_cases.Tally) -> None:
     assert (tally.wrong, tally.hanging) == (0, 0), str(tally)
 
 
 # What changes nothing comes first: the same ranks do for it. What kills them follows, then what closes their pools.
 
 
-@turn("faults", 0, 3, 2)
-def test_stopped_workers_come_back() -> None:
-    held(faults.stops(4, random.Random(3)))
+@sampled_test("faults", 0, 3, 2)
+def test_fault_stopped_workers_continue() -> None:
+    held(fault_cases.stops(4, random.Random(3)))
 
 
-def test_damage_is_refused_and_blamed() -> None:
-    held(faults.damage(20, random.Random(4)))
+def test_fault_damaged_messages_are_refused_and_attributed() -> None:
+    held(fault_cases.damage(20, random.Random(4)))
 
 
 @pytest.mark.parametrize("runs", [3, pytest.param(6, marks=pytest.mark.slow)])
-def test_deaths_up_to_s_under_any_parent_change_nothing(runs: int) -> None:
-    held(faults.deaths(runs, random.Random(1)))
+def test_fault_deaths_up_to_s_change_nothing(runs: int) -> None:
+    held(fault_cases.deaths(runs, random.Random(1)))
 
 
-@turn("faults", 1, 3, 2)
-def test_more_deaths_are_named() -> None:
-    held(faults.too_many(1, random.Random(2)))
+@sampled_test("faults", 1, 3, 2)
+def test_fault_more_deaths_are_named() -> None:
+    held(fault_cases.too_many(1, random.Random(2)))
 
 
-@turn("faults", 2, 3, 2)
-def test_a_master_killed_while_it_writes_leaves_a_sound_checkpoint() -> None:
-    held(faults.torn_checkpoints(1, random.Random(5)))
+@sampled_test("faults", 2, 3, 2)
+def test_fault_master_killed_while_writing_leaves_a_valid_checkpoint() -> None:
+    held(fault_cases.torn_checkpoints(1, random.Random(5)))
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told() -> None:
-    held(faults.full_disks(1, random.Random(6)))
+def test_fault_full_disk_is_reported() -> None:
+    held(fault_cases.full_disks(1, random.Random(6)))
 
 
-def test_closed_pools_leave_nothing() -> None:
+def test_fault_closed_pools_leave_nothing() -> None:
     run = start_real(wb.Experiment(scheme="UMW", workers=4, rounds=3))  # on ranks that were there before
     run.result()
     assert run.pool is not None
@@ -61,11 +61,11 @@ def test_closed_pools_leave_nothing() -> None:
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
-def test_what_cannot_start_says_why() -> None:
-    held(faults.starts(1, random.Random(7)))
+def test_fault_failed_starts_give_the_reason() -> None:
+    held(fault_cases.starts(1, random.Random(7)))
 
 
 @pytest.mark.slow
-def test_nothing_is_left_over() -> None:
-    held(faults.stops(2, random.Random(8)))
-    assert (faults.leftovers(), faults.memory_left()) == (0, 0)
+def test_fault_cases_leave_nothing() -> None:
+    held(fault_cases.stops(2, random.Random(8)))
+    assert (fault_cases.leftovers(), fault_cases.memory_left()) == (0, 0)

@@ -1,4 +1,4 @@
-"""Peers that are no agents of ours: silent ones are given up, and what is no word is refused in a sentence."""
+"""Peers that are not agents: silent ones are given up, and an invalid message is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def gateway(does: str) -> Gateway:
 
 
 def told(work: Any) -> str:
-    """The one sentence with which something ends; it may not last for ever."""
+    """Return the one sentence with which a connection ends; it may not wait for ever."""
     with ThreadPoolExecutor(1) as thread, pytest.raises(ClusterError) as caught:
         thread.submit(work).result(60)
     said = str(caught.value)
@@ -71,15 +71,13 @@ def told(work: Any) -> str:
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_a_peer_that_is_no_agent_is_given_up_while_connecting(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gateway_gives_up_a_peer_that_is_not_an_agent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MAX_FILE_BYTES, "1e6")
     assert told(lambda: gateway(FIRST[name]).connect(AGENT)).startswith("far: ")
 
 
 @pytest.mark.parametrize("name", LATER)
-def test_an_answer_that_is_none_is_refused(name: str) -> None:
+def test_gateway_refuses_an_invalid_answer(name: str) -> None:
     answer = f"word({LATER[name]!r})"
     link = gateway(f"boot(); word(b'{{}}'); {answer}").connect(AGENT)
     try:
@@ -89,7 +87,7 @@ def test_an_answer_that_is_none_is_refused(name: str) -> None:
         link.close()
 
 
-def test_a_word_may_be_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_message_length_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     link = gateway("boot(); word(b'{}'); word(b'{\"a\": 1}', 3); out.write(b'abc'); out.flush()").connect(
         AGENT
     )

@@ -1,4 +1,4 @@
-"""How a run folder comes home piece by piece."""
+"""The mirror of a run folder: copied piece by piece."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = dict.fromkeys(records.LIVE, 0.0)
 
 
 def fetched(there: Path, mirror: Mirror) -> bool:
-    """One question and its answer; is there more?"""
+    """Send one request and its answer; return whether there is more."""
     answer, data = DeltaRequest(**mirror.question()).read(there)
     mirror.take(answer, data)
     return bool(answer["more"])
@@ -42,7 +42,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "there", tmp_path / "here"
 
 
-def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
+def test_mirror_copies_a_growing_folder_end_last(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(news, "PIECE", 100)  # bytes: several answers
@@ -67,7 +67,7 @@ def test_a_folder_comes_home_as_it_grows_and_the_end_comes_last(
 
 
 @pytest.mark.parametrize("piece", [70, 100, 10**6])
-def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
+def test_mirror_copies_rounds_before_their_checkpoint(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
     monkeypatch.setattr(news, "PIECE", piece)  # bytes
@@ -85,7 +85,7 @@ def test_a_checkpoint_is_never_at_home_before_the_rounds_that_it_counts_on(
     assert read_checkpoint(here).rounds == 12
 
 
-def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Path, Path]) -> None:
+def test_mirror_with_two_followers(folders: tuple[Path, Path]) -> None:
     there, here = folders
     record = records.RunRecorder(there, 0, 1e9)
     rounds(record, 0, 3)
@@ -99,7 +99,7 @@ def test_two_who_follow_write_the_same_and_another_takes_over(folders: tuple[Pat
     assert np.array_equal(records.read_models(here, 3), records.read_models(there, 3))
 
 
-def test_the_rest_of_a_resumed_run_is_put_behind_what_is_here(folders: tuple[Path, Path]) -> None:
+def test_mirror_appends_a_resumed_run(folders: tuple[Path, Path]) -> None:
     there, here = folders
     old = records.RunRecorder(here, 0, 1e9)
     rounds(old, 0, 3)
@@ -111,7 +111,7 @@ def test_the_rest_of_a_resumed_run_is_put_behind_what_is_here(folders: tuple[Pat
     assert records.read_models(here, 3)[:, 0].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_models_wait_where_they_would_take_more_than_their_share(folders: tuple[Path, Path]) -> None:
+def test_mirror_delays_large_models(folders: tuple[Path, Path]) -> None:
     there, here = folders
     record = records.RunRecorder(there, 0, 1e9)
     mirror = Mirror(here, {})
@@ -127,7 +127,7 @@ def test_models_wait_where_they_would_take_more_than_their_share(folders: tuple[
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "arrivals/../x", "arrivals/../../x", "spec.json"])
-def test_names_that_are_none_of_a_run_folder_are_refused(folders: tuple[Path, Path], name: str) -> None:
+def test_mirror_refuses_other_names(folders: tuple[Path, Path], name: str) -> None:
     _, here = folders
     piece: dict[str, Any] = {"name": name, "offset": 0, "bytes": 1}
     with pytest.raises(ValueError, match="no file of a run folder"):

@@ -1,4 +1,4 @@
-"""Ranks are started on this machine whatever batch system's job the environment describes, or not at all.
+"""The start of ranks on this machine, whatever batch job the environment describes.
 
 Each run is a process of its own with these variables, limits, or file systems.
 """
@@ -85,20 +85,20 @@ def call(command: list[str], folder: Path, before: str = "", **variables: str) -
         ),
     ],
 )
-def test_ranks_are_started_here_whatever_job_there_is(tmp_path: Path, job: str) -> None:
+def test_mpiexec_ignores_a_surrounding_job(tmp_path: Path, job: str) -> None:
     (tmp_path / "nodes").write_text("node01\n")
     every = {name: value for words in JOBS.values() for name, value in words.items()}
     code, said = call([*REAL, "-o", "out"], tmp_path, **(every if job == "all" else JOBS[job]))
     assert (code, said) == (0, "written to out")
 
 
-def test_engines_are_started_here_whatever_job_there_is(tmp_path: Path) -> None:
+def test_mpiexec_of_engines_ignores_a_surrounding_job(tmp_path: Path) -> None:
     every = {name: value for words in JOBS.values() for name, value in words.items()}
     assert call([sys.executable, "-c", ENGINES], tmp_path, **every) == (0, "hosts 1 rounds 3")
 
 
 @given(st.sampled_from(mpiexec.JOB_PREFIXES), st.from_regex(r"[A-Z_0-9]{1,20}", fullmatch=True))
-def test_variables_of_jobs_are_left_out(prefix: str, rest: str) -> None:
+def test_mpiexec_environment_omits_variables_of_jobs(prefix: str, rest: str) -> None:
     name = f"{prefix}{rest}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(name, "1")
@@ -111,7 +111,7 @@ def test_variables_of_jobs_are_left_out(prefix: str, rest: str) -> None:
     assert found["PMIX_PREFIX"] == "/opt/openmpi"
 
 
-def test_a_log_that_is_named_is_kept(tmp_path: Path) -> None:
+def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
     """A user's own setting keeps mpiexec from starting."""
     code, said = call(
         REAL, tmp_path, PRTE_MCA_rmaps_default_mapping_policy="nonsense", PRTE_MCA_plm_ssh_agent="/none"
@@ -127,7 +127,7 @@ def test_a_log_that_is_named_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [24, 36])
-def test_too_few_open_files_are_told_before_anything_starts(tmp_path: Path, limit: int) -> None:
+def test_mpiexec_reports_too_few_open_files(tmp_path: Path, limit: int) -> None:
     code, said = call(REAL, tmp_path, f"ulimit -n {limit}")
     assert code == 2
     assert re.search(
@@ -135,11 +135,11 @@ def test_too_few_open_files_are_told_before_anything_starts(tmp_path: Path, limi
     )
 
 
-def test_a_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+def test_mpiexec_raises_the_soft_limit_of_open_files(tmp_path: Path) -> None:
     assert call([*REAL, "-o", "out"], tmp_path, "ulimit -Sn 36") == (0, "written to out")
 
 
-def test_files_are_counted_as_mpiexec_needs_them() -> None:
+def test_mpiexec_counts_the_open_files_it_needs() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         mpiexec.check_open_files(2)
@@ -165,9 +165,7 @@ READ_ONLY = 'mkdir -p "$1/ro" && mount -t tmpfs -o ro tmpfs "$1/ro"'
 
 @in_a_namespace
 @pytest.mark.parametrize("command", [REAL, [sys.executable, "-c", ENGINES]], ids=["ranks", "engines"])
-def test_a_cache_that_cannot_be_written_is_told_before_anything_starts(
-    tmp_path: Path, command: list[str]
-) -> None:
+def test_mpiexec_reports_an_unwritable_cache(tmp_path: Path, command: list[str]) -> None:
     home = {"HOME": str(tmp_path / "ro"), "XDG_CACHE_HOME": "", "WORKBENCH_CACHE": str(tmp_path)}
     _, said = mounted(tmp_path, READ_ONLY, command, **home)
     assert (
@@ -177,14 +175,14 @@ def test_a_cache_that_cannot_be_written_is_told_before_anything_starts(
 
 
 @in_a_namespace
-def test_data_that_cannot_be_kept_name_both_variables(tmp_path: Path) -> None:
+def test_mpiexec_names_both_variables_of_an_unwritable_folder(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path / "ro"), "XDG_CACHE_HOME": "", "WORKBENCH_CACHE": ""}
     _, said = mounted(tmp_path, READ_ONLY, RUN, **home)
     assert "cannot be made (Read-only file system); set WORKBENCH_CACHE, or XDG_CACHE_HOME" in said
 
 
 @in_a_namespace
-def test_a_file_system_without_inodes_is_named(tmp_path: Path) -> None:
+def test_mpiexec_names_a_file_system_without_inodes(tmp_path: Path) -> None:
     few = 'mkdir -p "$1/few" && mount -t tmpfs -o nr_inodes=20,size=64m tmpfs "$1/few"'
     code, said = mounted(tmp_path, few, REAL, XDG_CACHE_HOME=str(tmp_path / "few"))
     assert code == 2
@@ -194,7 +192,7 @@ def test_a_file_system_without_inodes_is_named(tmp_path: Path) -> None:
 
 
 @in_a_namespace
-def test_a_machine_without_proc_is_named(tmp_path: Path) -> None:
+def test_mpiexec_reports_a_machine_without_proc(tmp_path: Path) -> None:
     for command in (REAL, [sys.executable, "-c", ENGINES]):
         _, said = mounted(tmp_path, "mount -t tmpfs tmpfs /proc", command)
         assert (
@@ -204,7 +202,7 @@ def test_a_machine_without_proc_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["workbench", "numpy"])
-def test_files_in_the_current_folder_hide_no_module_from_ranks(tmp_path: Path, name: str) -> None:
+def test_mpiexec_ranks_ignore_modules_in_the_current_folder(tmp_path: Path, name: str) -> None:
     for each in (name, "types", "random", "struct", "psutil", "mpi4py"):
         (tmp_path / f"{each}.py").write_text("raise SystemExit('the wrong file')\n")
     script = str(Path(sys.executable).with_name("workbench"))

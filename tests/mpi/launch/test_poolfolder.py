@@ -1,4 +1,4 @@
-"""What one side writes into a pool's folder is what the other reads."""
+"""The folder of a pool: what one side writes, the other reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pool(tmp_path: Path) -> PoolFolder:
     return found
 
 
-def test_a_new_pool_is_neither_up_nor_over_and_nobody_elses(pool: PoolFolder) -> None:
+def test_pool_folder_of_a_new_pool(pool: PoolFolder) -> None:
     assert pool.settings() == {"ranks": 3, "owner": None}
     assert (pool.ready, pool.up, pool.quitting, pool.gone(), pool.lost()) == (False, 0, False, None, [])
     assert pool.next_task() is None
@@ -27,7 +27,7 @@ def test_a_new_pool_is_neither_up_nor_over_and_nobody_elses(pool: PoolFolder) ->
         pool.places()
 
 
-def test_what_is_written_is_read(pool: PoolFolder) -> None:
+def test_pool_folder_round_trip(pool: PoolFolder) -> None:
     places = [ProcessId(7, "here"), ProcessId(8, "there")]
     pool.count(2)
     pool.begin(places)
@@ -39,7 +39,7 @@ def test_what_is_written_is_read(pool: PoolFolder) -> None:
     assert pool.gone() == {"reason": "why", "gone": ["there"]}
 
 
-def test_runs_are_taken_in_the_order_in_which_they_came(pool: PoolFolder, tmp_path: Path) -> None:
+def test_pool_folder_runs_are_in_order(pool: PoolFolder, tmp_path: Path) -> None:
     first = pool.hand_in({"folder": str(tmp_path), "run": 1}, b"arrays")
     pool.hand_in({"folder": str(tmp_path), "run": 2}, b"arrays")
     assert pool.next_task() == first
@@ -48,12 +48,12 @@ def test_runs_are_taken_in_the_order_in_which_they_came(pool: PoolFolder, tmp_pa
     assert pool.next_task() not in (None, first)
 
 
-def test_a_log_tells_what_was_said_and_nothing_else(pool: PoolFolder) -> None:
+def test_pool_folder_log_has_only_the_messages(pool: PoolFolder) -> None:
     assert pool.logged() == []
     pool.log.write_text("----\n  a host is gone \n\n-- \nlast\n")
     assert pool.logged() == ["a host is gone", "last"]
 
 
-def test_nothing_is_left_of_it(pool: PoolFolder) -> None:
+def test_pool_folder_is_removed(pool: PoolFolder) -> None:
     pool.remove()
     assert not pool.path.exists()

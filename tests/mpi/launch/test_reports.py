@@ -1,4 +1,4 @@
-"""What is told of hosts arrives as it was said, and says what would help."""
+"""Reports of hosts: they arrive unchanged and state what would help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workbench.mpi.launch.reports import REPORTS, Finding, HostState, Status, un
         ("run", {"w1": (0, "fine\n"), "w2": (127, "")}),
     ],
 )
-def test_a_report_survives_the_way(what: str, report: Any) -> None:
+def test_reports_round_trip(what: str, report: Any) -> None:
     sent = json.dumps(REPORTS[what].dump_python(report, mode="json"))
     assert REPORTS[what].validate_python(json.loads(sent)) == report
 
@@ -38,7 +38,7 @@ def test_a_report_survives_the_way(what: str, report: Any) -> None:
         ("w1: no answer for 3 s", "connection", "reached by ssh"),
     ],
 )
-def test_last_words_name_the_cause(said: str, what: str, wanted: str) -> None:
+def test_unreached_names_the_cause(said: str, what: str, wanted: str) -> None:
     found = unreached("w1", said, "known")
     assert (found.host, found.what) == ("w1", what)
     assert wanted in found.wanted

@@ -1,4 +1,4 @@
-"""Plans reach the ranks as they were drawn."""
+"""Tasks: plans reach the ranks unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPECS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec["scheme"])
-def test_a_plan_survives_the_way(spec: dict[str, Any]) -> None:
+def test_pack_and_unpack_a_plan(spec: dict[str, Any]) -> None:
     plan = wb.Experiment(**spec, workers=6, rounds=3).plan
     state = {"step": np.float64(0.5), "mean": np.arange(3.0)}
     again, model, back = unpack(pack(plan, np.ones(4), state))
@@ -47,8 +47,8 @@ print(type(setup.scheme).__name__, *sorted(name for name in sys.modules if name.
 """
 
 
-def test_ranks_import_the_scheme_of_their_run_and_what_it_uses(tmp_path: Path) -> None:
-    """All of them took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
+def test_task_imports_the_scheme_of_its_run(tmp_path: Path) -> None:
+    """Importing all schemes took a tenth of a second of every rank: four seconds of 85 ranks on two cores."""
     spec = {"scheme": "CR", "scheme_args": {"children": 2, "layers": 2}}
     task = task_of(wb.Experiment(**spec, workers=6, rounds=3, problem="unit"), tmp_path)
     (tmp_path / "words").write_text(json.dumps(task.as_dict()))

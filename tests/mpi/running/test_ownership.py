@@ -1,4 +1,4 @@
-"""Whose word for a cluster is taken: the user's own files', and a folder's only where it is signed or trusted."""
+"""Ownership of clusters: the user's own files are used, a folder's only where it is signed or trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.core.trace.trust import sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters.agent import Agent
 from workbench.mpi.clusters.ssh import Ssh
-from workbench.mpi.running.ownership import cluster_of, owner_of
+from workbench.mpi.running.ownership import cluster_of, ended, owner_of
 
 SMALL: dict[str, Any] = {"scheme": "UMW", "workers": 3, "rounds": 3, "problem_args": {"samples": 30}}
 TASK = {
@@ -94,7 +94,7 @@ def others(home: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("which", range(14))
-def test_a_folders_cluster_is_refused(which: int, home: Path) -> None:
+def test_resume_refuses_the_cluster_of_a_foreign_folder(which: int, home: Path) -> None:
     Path("lab.yaml").write_text(f"kind: ssh\nhosts: [a.invalid]\nconfig: {home}/config\n")
     Path("mine.py").write_text(f"open({str(home / 'ran')!r}, 'w')\n")
     cluster = others(home)[which]
@@ -110,7 +110,7 @@ def test_a_folders_cluster_is_refused(which: int, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["attach", "resume", "stop"])
-def test_commands_ask_too(
+def test_commands_refuse_the_cluster_of_a_foreign_folder(
     name: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["workbench", name, str(folder_of(ssh(home)))])
@@ -123,7 +123,7 @@ def test_commands_ask_too(
 
 
 @pytest.mark.parametrize("place", ["clusters", "configuration/straggler-workbench/clusters"])
-def test_the_users_own_file_is_taken_where_it_says_the_same(place: str, home: Path) -> None:
+def test_cluster_of_accepts_an_equal_user_file(place: str, home: Path) -> None:
     file = home / place / "lab.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(f"kind: ssh\nhosts: [a.invalid]\nconfig: {home}/config\n")
@@ -139,7 +139,7 @@ def test_the_users_own_file_is_taken_where_it_says_the_same(place: str, home: Pa
     refused(folder_of(ssh(home)), home)
 
 
-def test_this_machine_needs_nothing_whatever_its_name(home: Path) -> None:
+def test_cluster_of_the_local_machine_needs_no_trust(home: Path) -> None:
     for words in (
         {"kind": "local", "name": "local", "price": None},
         {"kind": "local", "name": "lab", "price": 2.0},
@@ -149,7 +149,7 @@ def test_this_machine_needs_nothing_whatever_its_name(home: Path) -> None:
     assert cluster_of(Path("run")).kind == "local"
 
 
-def test_a_cluster_is_trusted_once_and_what_changed_asks_again(home: Path) -> None:
+def test_cluster_of_is_trusted_once(home: Path) -> None:
     folder = folder_of(ssh(home))
     assert isinstance(cluster_of(folder, trust=True), Ssh)
     assert isinstance(cluster_of(folder), Ssh)
@@ -161,14 +161,14 @@ def test_a_cluster_is_trusted_once_and_what_changed_asks_again(home: Path) -> No
     assert isinstance(cluster_of(folder_of(ssh(home))), Ssh)
 
 
-def test_what_this_users_processes_wrote_is_taken(home: Path) -> None:
-    """As of a run on a cluster whose file was elsewhere, or has changed since."""
+def test_cluster_of_accepts_what_this_users_processes_wrote(home: Path) -> None:
+    """The folder is of a run on a cluster whose file was elsewhere, or has changed since."""
     folder = folder_of(ssh(home))
     sign_holder(folder, json.loads((folder / "owner.json").read_text()))
     assert isinstance(cluster_of(folder), Ssh)
 
 
-def test_a_jobs_number_is_no_option(home: Path) -> None:
+def test_owner_of_refuses_options_as_job_numbers(home: Path) -> None:
     (home / "clusters").mkdir()
     (home / "clusters/lab.yaml").write_text(f"kind: slurm\nfolder: {home}\ntasks_per_node: 4\n")
     words = clusters.load("lab").model_dump(mode="json")
@@ -178,7 +178,7 @@ def test_a_jobs_number_is_no_option(home: Path) -> None:
     assert owner_of(folder_of(words, job="12")) is not None
 
 
-def test_only_folders_of_runs_are_taken_away_on_another_machine(home: Path) -> None:
+def test_agent_removes_only_run_folders(home: Path) -> None:
     ours = cache_folder("runs") / "20260101-000000-abc"
     for folder in (home / "kept", ours):
         folder.mkdir(parents=True)
@@ -191,7 +191,7 @@ def test_only_folders_of_runs_are_taken_away_on_another_machine(home: Path) -> N
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
-def test_a_run_of_ones_own_is_followed_and_gone_on_with_as_ever(home: Path) -> None:
+def test_own_run_is_attached_and_resumed(home: Path) -> None:
     Path("elsewhere.yaml").write_text("kind: local\n")
     e = wb.Experiment(**{**SMALL, "rounds": 2000})
     run = wb.start(e, engine="mpi", cluster="elsewhere.yaml", folder="own")
@@ -203,3 +203,41 @@ def test_a_run_of_ones_own_is_followed_and_gone_on_with_as_ever(home: Path) -> N
     assert follower.wait(60)
     assert run.wait(60)
     assert len(wb.resume("own").result().rounds) == 2000
+
+
+LOCAL = {"kind": "local", "name": "local", "price": None}
+OWNERS: list[dict[str, Any]] = [
+    {}, *({"supervisor": odd} for odd in (None, "x", [1], {}, 1e400, "1" * 5000)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", OWNERS, ids=str)
+def test_a_damaged_owner_is_said_in_a_sentence(words: dict[str, Any], home: Path) -> None:
+    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, **words}))
+    with pytest.raises(SettingError, match=r"owner.json: is damaged \("):
+        owner_of(home)
+
+
+@pytest.mark.parametrize("pid", [0, -1, -(10**30), 10**30])
+def test_no_group_of_processes_counts_as_the_owner(pid: int, home: Path) -> None:
+    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, "supervisor": pid}))
+    found = owner_of(home)
+    assert found is not None
+    assert not found.is_alive
+
+
+END = {"state": "stopped", "error": None, "first": 0, "zero": 0.0, "committers": [0], "dead": {}}
+END |= {"emulate": "all", "clean": True, "setup": 0.0}
+
+
+@pytest.mark.parametrize("name", END)
+def test_a_damaged_end_is_said_in_a_sentence(name: str, home: Path) -> None:
+    for odd in ({"a": 1}, [["x"]], "x"):
+        if name in ("error", "state", "emulate") or (name, odd) == ("dead", {"a": 1}):
+            continue
+        (home / "ended.json").write_text(json.dumps({**END, name: odd}))
+        with pytest.raises(SettingError, match=rf"ended.json: is damaged \('?{name}.* is of the wrong kind"):
+            ended(home)
+    (home / "ended.json").write_text(json.dumps({k: v for k, v in END.items() if k != name}))
+    with pytest.raises(SettingError, match=rf"ended.json: is damaged \('{name}' is missing"):
+        ended(home)

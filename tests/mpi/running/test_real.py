@@ -1,4 +1,4 @@
-"""Real runs as a notebook sees them: live rows, stop, a second run, following by the folder, resuming."""
+"""Real runs from a notebook: live rows, stop, a second run, attaching by the folder, resuming."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 import workbench as wb
-from tests.few import few
+from tests.support.fault_injection import damaging
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.trace import records
 from workbench.core.trace.layout import STREAM
 from workbench.core.trace.stream import Stream
@@ -41,7 +42,7 @@ def long_run(**fields: Any) -> RealRun:
     return run
 
 
-def test_wb_run_gives_the_simulators_iterates_and_a_run_folder(tmp_path: Path) -> None:
+def test_real_run_equals_the_simulator(tmp_path: Path) -> None:
     e = wb.Experiment(**SPEC)
     trace = wb.run(e, engine="mpi", folder=tmp_path / "run")
     sim = wb.run(e)
@@ -55,7 +56,7 @@ def test_wb_run_gives_the_simulators_iterates_and_a_run_folder(tmp_path: Path) -
     assert loaded.info["overrun_share"] == trace.info["overrun_share"]
 
 
-def test_rounds_are_a_stream_while_the_run_goes_on_and_afterwards_all_of_it() -> None:
+def test_real_run_stream_is_complete() -> None:
     run = long_run()
     other = attach(run.folder or "")  # another kernel, say
     live, new = Stream(run.experiment), other.watcher()
@@ -75,7 +76,7 @@ def test_rounds_are_a_stream_while_the_run_goes_on_and_afterwards_all_of_it() ->
     assert not (run.home / STREAM).exists()
 
 
-def test_rows_come_while_the_run_goes_on_and_stop_keeps_them() -> None:
+def test_real_run_rows_appear_and_survive_a_stop() -> None:
     run = long_run()
     first = len(run.rows()["round"])
     assert run.state == "running"
@@ -93,7 +94,7 @@ def test_rows_come_while_the_run_goes_on_and_stop_keeps_them() -> None:
     assert again.pool is pool  # the same ranks
 
 
-def test_losses_wait_until_somebody_looks() -> None:
+def test_real_run_losses_are_lazy() -> None:
     run = start_real(wb.Experiment(**{**SPEC, "rounds": 3000}))
     while run.rounds_done < 100:
         assert not run.wait(0.01), run
@@ -104,7 +105,7 @@ def test_losses_wait_until_somebody_looks() -> None:
     assert run.rounds_done == len(trace.rounds)
 
 
-def test_a_run_is_followed_by_its_folder() -> None:
+def test_attach_to_a_run_by_its_folder() -> None:
     run = long_run()
     other = attach(run.home)
     while not len(other.rows()["round"]):
@@ -116,7 +117,7 @@ def test_a_run_is_followed_by_its_folder() -> None:
     assert len(attach(run.home).result().rounds) == len(run.result().rounds)
 
 
-def test_a_stopped_run_goes_on() -> None:
+def test_real_run_is_stopped_and_resumed() -> None:
     e = wb.Experiment(**{**SPEC, "rounds": 60, "scheme": "UMW", "scheme_args": {}})
     whole = start_real(e).result()
     run = start_real(e)
@@ -132,8 +133,10 @@ def test_a_stopped_run_goes_on() -> None:
     np.testing.assert_array_equal(trace.rounds["loss"], whole.rounds["loss"])
 
 
-@pytest.mark.parametrize("name", few("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"]))
-def test_the_noted_arrivals_reproduce_every_model(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sampled_cases("arrivals", 2, ["GC", "CR", "FRC", "GC-MMC", "G-CADA", "CEGC"])
+)
+def test_replay_arrivals_reproduces_every_model(name: str) -> None:
     args = {"children": 2, "layers": 2, "stragglers": 1} if name == "CR" else {}
     run = start_real(wb.Experiment(**{**SPEC, "scheme": name, "scheme_args": args, "workers": 6}))
     trace = run.result()
@@ -141,7 +144,7 @@ def test_the_noted_arrivals_reproduce_every_model(name: str) -> None:
     assert np.array_equal(replay_arrivals(run.home), models)
 
 
-def test_a_kernel_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
+def test_real_run_survives_a_killed_kernel(tmp_path: Path) -> None:
     script = (
         "import json, sys, time, workbench as wb\n"
         "from workbench.mpi.running.real import start_real\n"
@@ -173,12 +176,12 @@ def test_a_kernel_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
         ({"folder": "/proc/no/such"}, "folder = '/proc/no/such'"),
     ],
 )
-def test_wrong_options_are_one_sentence(options: dict[str, Any], words: str) -> None:
+def test_start_real_refuses_wrong_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(wb.SettingError, match=words):
         start_real(wb.Experiment(**SPEC), **options)
 
 
-def test_the_share_of_overruns_needs_no_events() -> None:
+def test_real_run_share_of_overruns_needs_no_events() -> None:
     e = wb.Experiment(
         **{**SPEC, "delays": {"kind": "constant", "shift": 1e-9}}
     )  # nothing is as quick as that
@@ -186,8 +189,8 @@ def test_the_share_of_overruns_needs_no_events() -> None:
     assert 0.0 < share <= 1.0
 
 
-@pytest.mark.parametrize("emulate", few("emulated", 1, ["nothing", "delays", "all"]))
-def test_nothing_ends_before_it_begins(emulate: Any) -> None:
+@pytest.mark.parametrize("emulate", sampled_cases("emulated", 1, ["nothing", "delays", "all"]))
+def test_real_run_events_end_after_they_begin(emulate: Any) -> None:
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 60})
     events = start_real(e, emulate=emulate).result().events
     assert len(events) > 60 * 8
@@ -196,7 +199,7 @@ def test_nothing_ends_before_it_begins(emulate: Any) -> None:
     assert (sent["end"] >= sent["start"]).all()
 
 
-def test_who_is_late_and_who_gives_up_is_as_on_the_virtual_clock(tmp_path: Path) -> None:
+def test_real_run_late_workers_equal_the_simulator(tmp_path: Path) -> None:
     """Four are quick, one's answers are on their way when the next model comes, one is never through with its work."""
     seconds = [0.2, 0.2, 0.2, 0.2, 0.32, 2.0]
     table = tmp_path / "times.csv"
@@ -215,20 +218,20 @@ def test_who_is_late_and_who_gives_up_is_as_on_the_virtual_clock(tmp_path: Path)
     np.testing.assert_allclose(computed.groupby("rank")["end"].count(), [5] * 5, atol=1)
 
 
-def test_a_damaged_answer_is_missed_in_its_own_round() -> None:
+def test_real_run_damaged_answer_is_lost_in_its_round() -> None:
     """A header that cannot be trusted does not say which; the answers are here long before they are due."""
     e = wb.Experiment(**{**SPEC, "scheme": "UMW", "scheme_args": {}, "rounds": 6})
     e = e.replace(delays={"kind": "constant", "shift": 5e-3})
-    run = start_real(e, message_faults={"3": {"4": "flip"}})
+    run = start_real(e, substitutes=damaging({3: {4: "flip"}}))
     assert run.wait(60.0), "hangs"
     with pytest.raises(wb.QuorumLost, match="damaged") as lost:
         run.result()
     assert (lost.value.round, lost.value.missing) == (4, (3,))
 
 
-def test_faults_of_an_experiment_really_happen() -> None:
+def test_real_run_injects_the_faults_of_an_experiment() -> None:
     """Comes last here: it kills the ranks that the others use."""
-    faults = [{"worker": 2, "round": 3, "how": "exit"}, {"worker": 5, "round": 8, "how": "kill"}]
+    faults = [{"worker": 2, "round": 3, "kind": "exit"}, {"worker": 5, "round": 8}]
     trace = start_real(wb.Experiment(**SPEC, faults=faults)).result()
     assert sorted(trace.info["dead"]) == ["2", "5"]
     assert len(trace.rounds) == 25

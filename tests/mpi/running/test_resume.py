@@ -1,4 +1,4 @@
-"""Going on with a run: only with the spec and the data that it began with, and from nothing that was made up."""
+"""Resumed runs: only with the spec and the data of the start, and without missing rounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.few import few
-from tests.kinds import quick
+from tests.support.foreign_folders import forged
+from tests.support.sampled_cases import sampled_cases
+from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
 from workbench.core.trace import records
 from workbench.mpi.launch.task import begun_with, check_begun
@@ -56,28 +57,29 @@ def contents(home: Path) -> dict[str, bytes]:
     return {str(p.relative_to(home)): p.read_bytes() for p in home.rglob("*") if p.is_file()}
 
 
-def test_a_changed_spec_is_refused_with_what_changed_and_put_back_it_goes_on(tmp_path: Path) -> None:
+def test_resume_refuses_a_changed_spec(tmp_path: Path) -> None:
     data = table(tmp_path / "own.npy", 1.0)
     run = stopped(experiment(data), tmp_path / "run")
     spec = run.home / "spec.json"
     before, kept = contents(run.home), spec.read_text()
-    for name, change in [
+    for says, change in [
         ("optimiser_args.step = 0.02, and the run began with 0.01", {"optimiser_args": {"step": 0.02}}),
         ("rounds = 300, and the run began with 200", {"rounds": 300}),
         ("scheme = 'SGD', and the run began with 'UMW'", {"scheme": "SGD"}),
         ("delays.shift = 0.0002, and", {"delays": {**DELAYS, "shift": 2e-4}}),
     ]:
         spec.write_text(json.dumps({**json.loads(kept), **change}))
-        (run.home / "SHA256SUMS").unlink(missing_ok=True)  # the checkpoint alone has to tell
-        with pytest.raises(wb.SettingError, match=name):
+        for each in ("run.json", "SHA256SUMS"):  # only the checkpoint can reveal it
+            (run.home / each).unlink(missing_ok=True)
+        with pytest.raises(wb.SettingError, match=says):
             resume(run.home).result()
     spec.write_text(json.dumps(json.loads(kept)))  # the same experiment in other words
-    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "SHA256SUMS")}
+    now = {k: v for k, v in contents(run.home).items() if k not in ("spec.json", "run.json", "SHA256SUMS")}
     assert now == {k: v for k, v in before.items() if k in now}
     assert len(resume(run.home).result().rounds) == 200
 
 
-def test_changed_data_are_refused_and_put_back_it_goes_on(tmp_path: Path) -> None:
+def test_resume_refuses_changed_data(tmp_path: Path) -> None:
     data = table(tmp_path / "own.npy", 1.0)
     run = stopped(experiment(data), tmp_path / "run")
     table(data, 2.0)
@@ -89,7 +91,7 @@ def test_changed_data_are_refused_and_put_back_it_goes_on(tmp_path: Path) -> Non
     assert len(resume(run.home).result().rounds) == 200
 
 
-def test_a_task_that_was_changed_is_refused_and_put_back_it_goes_on(tmp_path: Path) -> None:
+def test_resume_refuses_a_changed_task(tmp_path: Path) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     task = run.home / "task.json"
     kept = json.loads(task.read_text())
@@ -103,7 +105,7 @@ def test_a_task_that_was_changed_is_refused_and_put_back_it_goes_on(tmp_path: Pa
     assert len(resume(run.home).result().rounds) == 200
 
 
-def test_recorded_delays_are_data_too(tmp_path: Path) -> None:
+def test_resume_refuses_changed_recorded_delays(tmp_path: Path) -> None:
     times = recorded(tmp_path / "times.csv", 1e-3)
     e = experiment(table(tmp_path / "own.npy", 1.0), delays={"kind": "replay", "path": str(times)})
     begun = begun_with(e)
@@ -113,22 +115,23 @@ def test_recorded_delays_are_data_too(tmp_path: Path) -> None:
         check_begun(e, begun, {})
 
 
-def test_a_checkpoint_of_an_older_version_goes_on(tmp_path: Path) -> None:
-    """It says neither what it began with nor its own sum, and lies in a folder without hashes or a lock."""
+def test_resume_from_a_checkpoint_of_an_older_version(tmp_path: Path) -> None:
+    """It has neither its origin nor its own hash, and is in a folder without hashes or a lock."""
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / records.CHECKPOINT
     held = from_bytes(path.read_bytes())
     path.write_bytes(to_bytes({k: v for k, v in held.items() if k != "sum" and not k.startswith("begun_")}))
-    for name in ("SHA256SUMS", ".lock"):
+    for name in ("run.json", "SHA256SUMS", ".lock"):
         (run.home / name).unlink()
     assert len(resume(run.home).result().rounds) == 200
 
 
 @pytest.mark.parametrize("name", [records.ROWS, records.MODELS])
-def test_missing_rounds_are_refused_and_nothing_is_touched(tmp_path: Path, name: str) -> None:
+def test_resume_refuses_missing_rounds(tmp_path: Path, name: str) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / name
-    (run.home / "SHA256SUMS").unlink()
+    for each in ("run.json", "SHA256SUMS"):
+        (run.home / each).unlink()
     path.write_bytes(path.read_bytes()[:-9])
     before = contents(run.home)
     with pytest.raises(
@@ -138,7 +141,7 @@ def test_missing_rounds_are_refused_and_nothing_is_touched(tmp_path: Path, name:
     assert contents(run.home) == before
 
 
-def test_a_changed_model_of_a_stopped_run_is_refused(tmp_path: Path) -> None:
+def test_resume_refuses_a_changed_model(tmp_path: Path) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     path = run.home / records.MODELS
     whole = bytearray(path.read_bytes())
@@ -148,7 +151,7 @@ def test_a_changed_model_of_a_stopped_run_is_refused(tmp_path: Path) -> None:
         resume(run.home).result()
 
 
-def test_a_damaged_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     (run.home / records.CHECKPOINT).write_bytes(b"PK no archive")
     with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \(.*\); run it anew"):
@@ -158,7 +161,7 @@ def test_a_damaged_checkpoint_is_one_sentence(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- stopped by the user
 
 
-def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_resume_a_run_stopped_before_it_started(tmp_path: Path) -> None:
     e = experiment(table(tmp_path / "own.npy", 1.0))
     busy = start_real(e.replace(rounds=3000))
     while len(busy.rows()["round"]) < 2:
@@ -181,7 +184,7 @@ def test_a_run_that_is_stopped_before_it_began_has_not_failed_and_can_be_gone_on
     assert len(resume(waiting.home).result().rounds) == 200
 
 
-@pytest.mark.parametrize("seconds", few("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
+@pytest.mark.parametrize("seconds", sampled_cases("after a stop", 2, [0.0, 0.02, 0.1, 0.3]))
 def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     e = experiment(table(tmp_path / "own.npy", 1.0))
     run = start_real(e.replace(rounds=3000), folder=tmp_path / "run")
@@ -200,7 +203,7 @@ def test_resume_right_after_stop(tmp_path: Path, seconds: float) -> None:
     assert records.read_rows(run.home)[:, 0].tolist() == list(range(len(models)))
 
 
-def test_what_goes_on_and_is_stopped_before_it_could_keeps_what_there_was(tmp_path: Path) -> None:
+def test_resume_stopped_early_keeps_the_rounds(tmp_path: Path) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0), rounds=3000), tmp_path / "run")
     done = len(run.result().rounds)
     again = resume(run.home)
@@ -211,7 +214,7 @@ def test_what_goes_on_and_is_stopped_before_it_could_keeps_what_there_was(tmp_pa
     np.testing.assert_array_equal(kept.rounds["loss"][:done], run.result().rounds["loss"])
 
 
-# ------------------------------------------------------------------ what is lost while a run goes on, or after it
+# ------------------------------------------------------------------ what is lost during a run, or after it
 
 
 def cut_rows(home: Path) -> None:
@@ -239,9 +242,9 @@ def make_again_empty(home: Path) -> None:
 LOSSES = [cut_rows, remove_rows, cut_models, make_again, make_again_empty]
 
 
-@pytest.mark.parametrize("lose", few("losses in mid-run", 2, LOSSES))
-def test_a_run_that_lost_rounds_on_the_way_is_not_finished(tmp_path: Path, lose: Any) -> None:
-    """It said "finished, all 26 rounds" of 30."""
+@pytest.mark.parametrize("lose", sampled_cases("losses in mid-run", 2, LOSSES))
+def test_resume_a_run_that_lost_rounds(tmp_path: Path, lose: Any) -> None:
+    """It used to report "finished, all 26 rounds" of 30."""
     run = start_real(
         wb.Experiment(**quick("UMW", rounds=120, samples=120, features=20)), folder=tmp_path / "run"
     )
@@ -261,12 +264,12 @@ def test_a_run_that_lost_rounds_on_the_way_is_not_finished(tmp_path: Path, lose:
         assert "of the 120 rounds" in table["error"]["run"]
 
 
-def test_a_trace_that_is_shorter_than_its_run_is_damaged(tmp_path: Path) -> None:
-    """Also where no hashes say so."""
+def test_load_refuses_a_trace_shorter_than_its_run(tmp_path: Path) -> None:
+    """The same without hashes."""
     folder = wb.run(wb.Experiment(**quick("UMW", rounds=10, samples=120, features=20))).save(tmp_path / "run")
     rounds = pd.read_parquet(folder / "rounds.parquet")
     rounds[:7].to_parquet(folder / "rounds.parquet")
-    (folder / "SHA256SUMS").unlink()
+    forged(folder)
     with pytest.raises(wb.SettingError, match=r"rounds.parquet has 7 of 10 rounds"):
         wb.Trace.load(folder)
     (row,) = wb.runs(tmp_path).table.to_dict("records")
@@ -296,7 +299,7 @@ def over(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
 
 @pytest.mark.parametrize("how", ALTERED)
 @pytest.mark.parametrize("name", ["ended.json", "SHA256SUMS"])
-def test_no_altered_file_switches_the_checks_off(name: str, how: str, over: Path, tmp_path: Path) -> None:
+def test_resume_checks_every_file(name: str, how: str, over: Path, tmp_path: Path) -> None:
     """A shortened replay was silent, and `attach` wrote new hashes over it."""
     folder = shutil.copytree(over, tmp_path / "run")
     text = ALTERED[how]((folder / name).read_bytes())
@@ -319,7 +322,7 @@ def test_no_altered_file_switches_the_checks_off(name: str, how: str, over: Path
     assert after == before
 
 
-def test_a_hash_that_is_taken_away_is_missed(over: Path, tmp_path: Path) -> None:
+def test_replay_arrivals_refuses_a_missing_hash(over: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(over, tmp_path / "run")
     sums = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
     kept = ("live.f64", "models.f64", "books.npz", "ended.json", "arrivals/0.i64")
@@ -329,7 +332,7 @@ def test_a_hash_that_is_taken_away_is_missed(over: Path, tmp_path: Path) -> None
             replay_arrivals(folder)
 
 
-def test_a_run_that_goes_on_is_no_longer_what_its_hashes_say(tmp_path: Path) -> None:
+def test_resumed_run_invalidates_earlier_hashes(tmp_path: Path) -> None:
     run = start_real(
         wb.Experiment(**quick("UMW", rounds=400, samples=120, features=20)),
         folder=tmp_path / "run",

@@ -18,7 +18,8 @@ from pandas import DataFrame
 
 from workbench.analysis.planning.laws import errors_of, evenly, every_law, judged, ordered, redrawn
 from workbench.analysis.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
-from workbench.analysis.planning.profile import QUANTILES, ClusterProfile, Fitted, Host, Recorded
+from workbench.analysis.planning.measurements import QUANTILES, Fitted, Host, Recorded
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core import problems
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.bar import Bar

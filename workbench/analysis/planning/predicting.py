@@ -15,7 +15,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from workbench.analysis.planning.advice import RunnerUp, name_of
-from workbench.analysis.planning.profile import ClusterProfile, Fitted, Task
+from workbench.analysis.planning.measurements import Fitted
+from workbench.analysis.planning.profile import ClusterProfile, Task
 from workbench.analysis.planning.targets import TRIED, RoundsNeeded, Target, Trials
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
@@ -107,11 +108,11 @@ class Resampling:
     aim: Target
     seed: int
 
-    def again(self, c: Candidate, k: int, seed: int | None = None) -> Experiment:
-        """The candidate on the k-th of the clusters that the measurement allows; by default each has its own seed."""
+    def again(self, c: Candidate, k: int) -> Experiment:
+        """Return the candidate on the k-th of the clusters that the measurement allows, with a seed of its own."""
         numbers: Sequence[Fitted] = self.cluster.resampled or (self.cluster.fitted,)
         placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
-        return placed.model_copy(update={"seed": self.seed + 1 + (k if seed is None else seed)})
+        return placed.model_copy(update={"seed": self.seed + 1 + k})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
         """With the rounds that it needs under so many seeds; its step is chosen the first time."""
@@ -120,16 +121,16 @@ class Resampling:
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
         return replace(c, need=need, optimiser=need.optimiser)
 
-    def predicted(self, c: Candidate, count: int, done: int = 0) -> Candidate:
-        """With so many resampled predictions, of which so many are there."""
+    def predicted(self, c: Candidate, count: int) -> Candidate:
+        """Return the candidate with that many resampled predictions."""
         rounds, pace = c.rounds(self.aim), c.pace
         seconds = [
             self._round(c, self.again(c, k), int(rounds[k % len(rounds)]))
             * rounds[k % len(rounds)]
             * pace[k % len(pace)]
-            for k in range(done, count)
+            for k in range(count)
         ]
-        return replace(c, seconds=np.array([*c.seconds[:done], *seconds]))
+        return replace(c, seconds=np.array(seconds))
 
     def tabled(self, c: Candidate) -> Candidate:
         """With the first rounds of every cluster under many seeds, its own; those of the predictions among them."""

@@ -1,4 +1,4 @@
-"""What was measured of a cluster: a file with host names, dates, recorded times and what was fitted to them.
+"""What was measured of a cluster, put under an experiment.
 
 `ClusterProfile.experiment` puts a cluster under an experiment: delays, link and decoding speed as they were measured,
 for the load and the messages of that very scheme. That is all that forecasts, the virtual clock and the planner need.
@@ -6,99 +6,20 @@ for the load and the messages of that very scheme. That is all that forecasts, t
 
 from __future__ import annotations
 
-import io
-from contextlib import nullcontext
-from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
-from workbench.analysis.planning.laws import Law, slow_for_good
-from workbench.analysis.planning.linkfit import PortFit, Work
-from workbench.core.base.files import atomic_write
-from workbench.core.base.older import renamed
-from workbench.core.base.reading import check_json_size
-from workbench.core.base.settings import SettingError, Settings, check_ending, check_kind, path_of, setting
-from workbench.core.base.text import dump, read_text, read_yaml
-from workbench.core.base.trust import limited
-from workbench.core.base.type_checks import there_are
-from workbench.core.base.types import Array
+from workbench.analysis.planning.linkfit import PortFit
+from workbench.analysis.planning.measurements import Fitted, Measurements
 from workbench.core.contract.delays import Delays, Heterogeneous, Replay
 from workbench.core.contract.links import BYTES_PER_FLOAT, Link
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
-from workbench.core.problems.data.cache import stored
 from workbench.mpi.engine.learner import PIECE
-
-Row = tuple[float, ...]
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-FORMAT = 1
-
-
-class Host(Settings):
-    """One machine of a cluster, as it was found."""
-
-    name: str = setting(..., "its name, as its ranks gave it")
-    ranks: int = setting(..., "workers that ran on it", ge=0)
-    who: tuple[int, ...] | None = setting(None, "their ranks, from 1; empty = after those of the host before")
-    cores: int | None = setting(None, "its cores, where known", ge=1)
-    free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
-
-    @property
-    def crowded(self) -> bool:
-        """Do its workers have to share cores?"""
-        return self.cores is not None and self.ranks > self.cores
-
-
-class Recorded(Settings):
-    """One load and one model size: how long every worker took in every round, and what messages took."""
-
-    samples: float = setting(..., "samples of a worker's task", gt=0)
-    floats: int = setting(..., "parameters of the model", ge=1)
-    seconds: tuple[Row, ...] = setting(
-        ...,
-        "from the end of the round before to a worker's answer, less the model's way down, as with a core of its own;"
-        " by round",
-        "s",
-    )
-    busy: float = setting(0.0, "share of a core that a worker takes while it is at work", ge=0)
-    computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
-    up: Row = setting(..., "quantiles of the way up, all workers", "s")
-    down: Row = setting(..., "quantiles of the way down, all workers", "s")
-    rounds: Row = setting(..., "duration of each round", "s")
-
-    @cached_property
-    def times(self) -> Array:
-        """`seconds` as an array (rounds, workers)."""
-        return np.array(self.seconds, dtype=float)
-
-    @property
-    def typical(self) -> float:
-        """Median seconds of a worker's task."""
-        return float(np.median(self.times))
-
-    @property
-    def bytes(self) -> int:
-        """Length of a message."""
-        return BYTES_PER_FLOAT * self.floats
-
-
-class Fitted(Settings):
-    """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
-
-    port: PortFit
-    work: Work
-    typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
-    decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
-    laws: tuple[Delays | None, ...] = setting(
-        ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
-    )
-    drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
 
 
 class Task(NamedTuple):
@@ -114,10 +35,8 @@ class Task(NamedTuple):
     relays: int = 0  # nodes between the last worker and the master, one after another
 
 
-class ClusterProfile(Settings):
+class ClusterProfile(Measurements):
     """A cluster as it was measured; see `workbench.profile`.
-
-    `fitted`: the laws of computing and of messages that forecasts take.
 
     >>> import workbench as wb
     >>> from workbench.analysis.planning.measuring import simulated
@@ -125,56 +44,12 @@ class ClusterProfile(Settings):
     3
     """
 
-    format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
-    cluster: str = setting(..., "name of the cluster")
-    workers: int = setting(..., "workers that were measured, all at once", ge=1)
-    hosts: tuple[Host, ...] = setting(..., "where they ran")
-    one_clock: bool = setting(
-        ..., "do all hosts share a clock? If not, ways up and down cannot be told apart"
-    )
-    date: str = setting(..., "when, in UTC")
-    seed: int = setting(0, "seed of the resampling", ge=0)
-    versions: dict[str, str] = setting({}, "of Python and of the libraries")
-    problem: str = setting(..., "what the workers computed")
-    recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
-    laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
-    fitted: Fitted
-    resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
-    same_machines: bool = setting(False, "are workers the very ones that were measured, each in its place?")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _older(cls, fields: Any) -> Any:
-        """Read what earlier versions wrote: other names, and links, which nothing ever used."""
-        if not isinstance(fields, dict):
-            return fields
-        names = {"very": "same_machines"}
-        return renamed({names.get(k, k): v for k, v in fields.items() if k != "links"})
-
-    @model_validator(mode="after")
-    def _each_worker_once(self) -> Self:
-        who = sorted(rank for host in self.hosts for rank in host.who or ())
-        if who and who != list(range(1, self.workers + 1)):
-            raise SettingError(f"hosts.who: {there_are('worker', 1, self.workers)}; name each one once")
-        return self
-
     def __repr__(self) -> str:
         """A line; the measured times would fill the screen."""
         tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
         return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
 
     __str__ = __repr__
-
-    # ---------------------------------------------------------------- what an experiment takes
-
-    def nearest(self, samples: float, floats: int) -> int:
-        """Place of the measured load and model size that is most like these."""
-        return int(np.argmin(self._distances(samples, floats)))
-
-    def _distances(self, samples: float, floats: int) -> Array:
-        """How far each measured task is from this one: squares of the logarithms of the ratios."""
-        there = np.log([[each.samples, each.floats] for each in self.recorded])
-        return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
 
     def seconds(self, samples: float, floats: int, fitted: Fitted | None = None) -> float:
         """Typical seconds of a worker's task.
@@ -201,27 +76,6 @@ class ClusterProfile(Settings):
         per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
         found = self.replay(place, per_sample, numbers.drawn) if law is None else scaled(law, per_sample)
         return found.model_copy(update={"fixed": fixed})
-
-    def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
-        """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
-
-        All workers begin at the same round, so what held all of them up at once does so again. `drawn`: the seed by
-        which rounds are drawn again; then each run takes blocks of them, as a fresh one goes through others.
-        """
-        here = self.recorded[place]
-        scale = here.typical / here.samples if per_sample is None else per_sample
-        block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
-        return Replay(
-            kind="replay",
-            path=str(self.table()),
-            experiment=str(place),
-            samples=1.0,
-            scale=scale,
-            block=block,
-            resample_seed=drawn,
-            common_start=True,
-            same_workers=self.same_machines,
-        )
 
     def link(self, floats: float, fitted: Fitted | None = None) -> Link:
         """Link for messages of that many numbers: what the port needs for each goes into the bandwidth."""
@@ -294,18 +148,6 @@ class ClusterProfile(Settings):
         """Forecast of an experiment that is on this cluster already, deaths left out."""
         return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
 
-    @property
-    def real(self) -> bool:
-        """Was it measured on machines?"""
-        return any(host.cores is not None for host in self.hosts)
-
-    def host_of_each(self) -> NDArray[np.int64]:
-        """Place in `hosts` of the one on which each worker was measured, (workers,)."""
-        found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
-        for place, host in enumerate(self.hosts):
-            found[np.array(host.who or (), dtype=int) - 1] = place
-        return found
-
     def sharing(self, workers: int, task: Task) -> Sharing | None:
         """Which of so many workers share cores, as those measured did; None where it was no machine's."""
         if not self.real:
@@ -342,7 +184,7 @@ class ClusterProfile(Settings):
         """
         rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
         if chances is None:
-            return self.replace(very=True)
+            return self.replace(same_machines=True)
 
         def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
             who = {"slow_workers": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
@@ -352,95 +194,7 @@ class ClusterProfile(Settings):
             return fitted.replace(laws=tuple(laws))
 
         again = tuple(known(each, rng.random(self.workers) < chances) for each in self.resampled)
-        return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, very=True)
-
-    def slow_for_good(self) -> Array | None:
-        """Probability that each worker is slow for good, (workers,); None where no fitted law has such ones."""
-        mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
-        if not any(mixed):
-            return None
-        there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
-        return slow_for_good(np.concatenate(there))
-
-    # ---------------------------------------------------------------- what to say of it
-
-    @property
-    def main(self) -> int:
-        """Place of the longest task measured: what laws are shown of."""
-        return int(np.argmax([each.typical for each in self.recorded]))
-
-    def law(self, place: int) -> Law | None:
-        """The law of one load's times, None where recorded times are replayed."""
-        best = self.laws[place][0]
-        return best if best.fits else None
-
-    def notes(self) -> list[str]:
-        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
-        found = [
-            f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
-            " hold for this many workers only, and who is late goes on using cores"
-            for host in self.hosts
-            if host.crowded
-        ]
-        best = self.laws[self.main][0]
-        if not best.fits:
-            found.append(
-                f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
-                f" {best.complaint}): recorded times are replayed"
-            )
-        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
-        return found if self.one_clock else [*found, clocks]
-
-    def table(self) -> Path:
-        """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
-        out = io.StringIO()
-        out.write("recording,worker,step,seconds\n")
-        for place, each in enumerate(self.recorded):
-            for r, row in enumerate(each.times / each.typical):
-                out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
-        return stored("profiles", out.getvalue().encode(), ".csv")
-
-    # ---------------------------------------------------------------- files
-
-    def save(self, path: str | Path) -> Path:
-        """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
-        file = path_of(path, "path")
-        check_ending(file, (".json", ".yaml", ".yml"), "path")
-        if not file.parent.is_dir():
-            raise SettingError(
-                f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first"
-            )
-        if file.suffix == ".json":
-            text = self.model_dump_json(indent=1)
-        else:
-            text = dump(self.model_dump(mode="json"), default_flow_style=None, width=110)
-        with atomic_write(file, "w") as out:
-            out.write(text)
-        return file
-
-    @classmethod
-    def load(cls, path: str | Path, *, trust: bool = False) -> ClusterProfile:
-        """Read a profile; raises `SettingError` that names file, field and value.
-
-        `trust`: run code that the file names, as in "mine.py:Naps"; otherwise such a file is refused.
-        """
-        check_kind("trust", trust, bool)
-        file = path_of(path, "path")
-        if file.is_dir() or not file.exists():
-            raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
-        text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
-        words = read_yaml(file, "kind: local") if text is None else {}
-        check_json_size(text or "", file)
-        with nullcontext() if trust else limited() as now:
-            try:
-                return cls.model_validate(words) if text is None else cls.model_validate_json(text)
-            except SettingError as error:
-                more = (
-                    f"; wb.ClusterProfile.load({str(path)!r}, trust=True) runs it"
-                    if now is not None and now.names
-                    else ""
-                )
-                raise SettingError(f"{path}: {error}{more}") from None
+        return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, same_machines=True)
 
 
 def scaled(law: Delays, factor: float) -> Delays:
@@ -448,7 +202,7 @@ def scaled(law: Delays, factor: float) -> Delays:
 
     >>> from workbench.core.contract.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
-    ShiftedExponential(kind='shifted_exponential', fixed=0.0, shift=2.0, rate=2.0, per='worker')
+    ShiftedExponential(fixed=0.0, shift=2.0, rate=2.0, per='worker')
     """
     powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
     changes = {
@@ -460,8 +214,7 @@ def scaled(law: Delays, factor: float) -> Delays:
         changes |= {"scale": law.scale * factor, "samples": law.samples}
     elif isinstance(law, Replay) and law.slope:
         changes["samples"] = law.recorded_samples(np.ones(1)) / factor
-    # All fields set: an experiment that is changed must know the kind.
-    return type(law)(**{**law.model_dump(), **changes})
+    return type(law)(**{**{name: getattr(law, name) for name in type(law).model_fields}, **changes})
 
 
 def unit_of(field: FieldInfo) -> str:

@@ -13,11 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.fft import dct
 from scipy.special import betainc
 from scipy.stats import norm, rankdata
 
-from workbench.analysis.recordings.spells import PRIOR_GAPS, gap_p_value, late_spells, spell_p_values
+from workbench.analysis.recordings.spells import (
+    PRIOR_GAPS,
+    gap_p_value,
+    late_spells,
+    spell_p_values,
+    variance_inflation,
+)
 from workbench.core.base.types import Array
 
 MAX_PERMUTATIONS, PERMUTATION_BATCH = 5000, 1000  # orders that chance is judged by, and are held at once
@@ -30,7 +35,6 @@ MIN_BLOCKS, MAX_BLOCKS = (
     256,
 )  # blocks that a recording is cut into: where it has as many steps, and at most
 WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of lateness
-SPELL_CUT = 10.0  # usual deviations, likewise, within a spell
 CLIP_DEVIATIONS = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
 MIN_REFERENCE_WORKERS = 6  # others, at least, whose memory tells something
 SPREAD = 0.02  # p-value above which the spread of numbers of late steps explains that somebody is late
@@ -64,14 +68,19 @@ def shapley_shares(over: Array) -> Array:
     return share
 
 
-def p_values(times: Array, rng: np.random.Generator, reference: Array | None = None) -> Array:
+def p_values(
+    times: Array,
+    rng: np.random.Generator,
+    reference: Array | None = None,
+    members: Sequence[Sequence[int]] = (),
+) -> Array:
     """How often somebody would be as late as each of the workers if no worker differed from another.
 
     `times` (steps, workers). Three statistics: what a worker costs (`shapley_shares`), which finds who is seldom
     late but then very; its time over the step's median, cut where it is odd; and its longest spell of lateness
     (`spell_p_values`), which finds who is slow in a part of the steps. The smallest p-value counts, over its share
     of the level (`WEIGHTS`). The unluckiest of all workers is compared, as any might have been named. `reference`:
-    times with the same autocorrelation; by default these.
+    where a column is a host, its workers' times, which have the same autocorrelation; `members`: their columns.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()
@@ -83,12 +92,12 @@ def p_values(times: Array, rng: np.random.Generator, reference: Array | None = N
     usual = np.abs(over - np.median(over, axis=0))
     scale = float(np.median(usual[usual > 0])) if usual.any() else 0.0
     cut = np.clip(over, -CLIP_DEVIATIONS * scale, CLIP_DEVIATIONS * scale)
-    lasts = _variance_inflation(_normal_scores(times if reference is None else reference))
+    lasts = variance_inflation(_normal_scores(times if reference is None else reference))
     found = [
         _permutation_p_values(score, lasts, cut, rng)
         for score in (shapley_shares(excess_over_median(times)), cut)
     ]
-    found.append(spell_p_values(over, SPELL_CUT * scale, _variance_inflation))
+    found.append(spell_p_values(times, reference, members))
     return np.asarray(np.minimum(1.0, np.min([p / w for p, w in zip(found, WEIGHTS, strict=True)], axis=0)))
 
 
@@ -96,23 +105,6 @@ def _normal_scores(times: Array) -> Array:
     """Normal scores of everybody's own order of steps, apart from what all share: ups and downs, and none is odd."""
     over = times - np.median(times, axis=1, keepdims=True)
     return np.asarray(norm.ppf((rankdata(over, axis=0) - 0.5) / len(over)))
-
-
-def _variance_inflation(series: Array) -> float:
-    """How many times as much the mean of a series (steps, workers) varies as it would without any memory.
-
-    Memory, of whatever kind, makes slow waves large and quick ones small. So the slowest, whose size tells how much a
-    mean varies, are averaged: as many as give most. Few of them may all be small by chance; an average counts as much
-    more as one in the number of its squares. The waves are the cosines that fit into all steps 1, 2, ... times by half,
-    free of the mean and nearly independent of one another.
-    """
-    steps, workers = series.shape
-    power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
-    if power.sum() <= 1e-18 * (series**2).sum():
-        return 1.0
-    count = np.arange(1, steps)
-    level = np.cumsum(power) / count
-    return float((level * (1 + 1 / (count * max(workers - 1, 1)))).max() / level[-1])
 
 
 def _varying(ups: Array, lasts: float) -> float:
@@ -125,7 +117,7 @@ def _grown(lasts: float, steps: int) -> float:
 
 
 def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random.Generator) -> Array:
-    """The same for one score, (steps, workers); `lasts`: see `_variance_inflation`; `cut`: lateness as it is cut.
+    """The same for one score, (steps, workers); `lasts`: see `variance_inflation`; `cut`: lateness as it is cut.
 
     What goes up and down around everybody's own mean is dealt out anew for every block of steps; the sums say how far
     chance takes the unluckiest. Blocks keep bursts together. As lateness remembers beyond a block, sums of the series
@@ -155,7 +147,7 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
         if min(map(_passing, (series, *np.array_split(series, 2)))) > MAX_P_OWN_VARIATION:
             known[i] = 1.0
         elif len(mean) > MIN_REFERENCE_WORKERS:
-            others = _grown(_variance_inflation(np.delete(cut, i, axis=1)), steps)
+            others = _grown(variance_inflation(np.delete(cut, i, axis=1)), steps)
             known[i] = _above(least[i], worst * max(others / _grown(lasts, steps), 1.0) ** 0.5)
             if known[i] <= MAX_P_OWN_VARIATION and _spread(score, i) > SPREAD:
                 known[i] = 1.0
@@ -178,7 +170,7 @@ def _spread(score: Array, worker: int) -> float:
         return 0.0
     for k in range(place, len(order) // 2 + 1):
         rest = late[:, order[k:]].astype(float)
-        explained = steps * float(rest.var(axis=0).mean()) * _grown(_variance_inflation(rest), steps)
+        explained = steps * float(rest.var(axis=0).mean()) * _grown(variance_inflation(rest), steps)
         spread = float(count[order[k:]].var(ddof=1))
         if spread > UNLIKE * max(explained, 1.0):
             return 0.0
@@ -196,7 +188,7 @@ def _above(score: Any, worst: Array) -> Any:
 def _passing(series: Array) -> float:
     """How likely a series that goes up and down as this one does, around nothing, is above it as much as this one."""
     ups = (series - series.mean())[:, None]
-    spread = _varying(ups, _variance_inflation(ups)) ** 0.5
+    spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))
 
 
@@ -216,7 +208,7 @@ def late_p_values(late: Array, known: Array, times: Array) -> Array:
     others = (count.sum() - count + 0.5) / (steps.sum() - steps + 1)
     whole = late[known.all(axis=1)].astype(float)
     memory = (
-        max(_variance_inflation(_normal_scores(times)), _variance_inflation(whole)) if len(times) > 1 else 1.0
+        max(variance_inflation(_normal_scores(times)), variance_inflation(whole)) if len(times) > 1 else 1.0
     )
     n = steps / memory
     k = np.divide(count, steps, out=np.zeros(len(n)), where=steps > 0) * n
@@ -232,7 +224,7 @@ def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, 
     logs = np.log(times / np.median(times, axis=1, keepdims=True))
     others = np.delete(logs, list(who), axis=1)
     series = logs[:, list(who)].mean(axis=1) - np.median(others)
-    memory = _variance_inflation(_normal_scores(others)) if others.shape[1] > 1 and len(times) > 1 else 1.0
+    memory = variance_inflation(_normal_scores(others)) if others.shape[1] > 1 and len(times) > 1 else 1.0
     return series, late_spells(series, memory)
 
 
@@ -241,8 +233,8 @@ def late_hosts(
 ) -> list[str]:
     """Hosts that are late as a whole: more than by chance, and with all their workers, not with one of them.
 
-    `hosts`: the columns of each. A host with one worker alone is that worker. All workers tell how lateness remembers:
-    of two hosts, each is the other's mirror, and one witness.
+    `hosts`: the columns of each. A host with one worker alone is that worker. Autocorrelation is estimated from all
+    workers: of two hosts, each is the other's mirror. All workers of a host are late in the steps of its spells.
 
     >>> times = 1 + 0.1 * np.random.default_rng(0).random((40, 6)) + np.array([0, 0, 0, 0, 1, 1])
     >>> late_hosts(times, {"a": (0, 1), "b": (2, 3), "c": (4, 5)}, 0.01, np.random.default_rng(1))
@@ -252,10 +244,12 @@ def late_hosts(
         return []
     means = np.stack([np.exp(np.log(times[:, [*who]]).mean(axis=1)) for who in hosts.values()], axis=1)
     found = []
-    for name, known in zip(hosts, p_values(means, rng, times), strict=True):
+    for name, known in zip(hosts, p_values(means, rng, times, [*hosts.values()]), strict=True):
         who = list(hosts[name])
         others = np.median(np.delete(times, who, axis=1), axis=1, keepdims=True)
-        late = np.median(times[:, who] / others, axis=0) - 1
+        spells = [slice(first, end) for first, end in spells_of(times, who)[1]]
+        within = np.r_[tuple(spells)] if spells else slice(None)
+        late = np.median((times[:, who] / others)[within], axis=0) - 1
         if known <= chance and len(who) > 1 and late.min() >= MIN_HOST_LATENESS_RATIO * late.max() > 0:
             found.append(name)
     return found

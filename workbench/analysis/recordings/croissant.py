@@ -8,65 +8,50 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-_OWN = """
-    citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset
-    jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField
-    transform
-"""
-CONTEXT: dict[str, Any] = {  # as the specification has it
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "dct": "http://purl.org/dc/terms/",
-    "conformsTo": "dct:conformsTo",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    **{word: f"cr:{word}" for word in _OWN.split()},
-}
 ENDINGS = {".csv": "text/csv", ".parquet": "application/x-parquet"}
-COLUMNS = {  # of the table that is written -> type, what it says
-    "recording": ("sc:Text", "the job that was recorded"),
-    "worker": ("sc:Text", "who took the time"),
-    "step": ("sc:Integer", "the step"),
-    "seconds": ("sc:Float", "what the worker took in that step, in {units}"),
+COLUMNS = {  # of the table that is written: type of schema.org, and description
+    "recording": ("Text", "the job that was recorded"),
+    "worker": ("Text", "the worker that took the time"),
+    "step": ("Integer", "the step"),
+    "seconds": ("Float", "the worker's time in that step, in {units}"),
 }
 
 
 def described(source: Mapping[str, str], units: str, file: str, content: bytes) -> dict[str, Any]:
-    """Describe a file that holds a recording, and where that is from.
+    """Describe a file that holds a recording, and where the recording is from.
 
-    `source`: of the recording; `units`: of its times; `file`: its name; `content`: what is in it.
+    `source`: of the recording; `units`: of its times; `file`: its name; `content`: its bytes.
+    Needs the extra `metadata`.
 
     >>> described({"name": "mine"}, "s", "mine.csv", b"")["recordSet"][0]["field"][3]["name"]
     'seconds'
     """
-    name = source.get("name", "recording")
-    told = [source.get("title", ""), source.get("where", "")]
-    words = "; ".join(["recorded times of workers, by step", *(word for word in told if word)])
-    given = {"license": source.get("licence"), "isBasedOn": source.get("where")}
-    written = {"@type": "cr:FileObject", **dict.fromkeys(("@id", "name", "contentUrl"), file)}
-    written |= {
-        "encodingFormat": ENDINGS[PurePath(file).suffix],
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
-    fields = [_field(file, column, units) for column in COLUMNS]
-    return {
-        "@context": CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": name,
-        "description": words,
-        **{key: value for key, value in given.items() if value},
-        "distribution": [written],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": "times", "name": "times", "field": fields}],
-    }
+    from mlcroissant import Extract, Field, FileObject, Metadata, RecordSet, Source
 
-
-def _field(file: str, column: str, units: str) -> dict[str, Any]:
-    kind, words = COLUMNS[column]
-    said = {"name": column, "description": words.format(units=units), "dataType": kind}
-    source = {"fileObject": {"@id": file}, "extract": {"column": column}}
-    return {"@type": "cr:Field", "@id": f"times/{column}", **said, "source": source}
+    where, licence = source.get("where", ""), source.get("licence")
+    words = ["recorded times of workers, by step", source.get("title", ""), where]
+    fields = [
+        Field(
+            id=f"times/{column}",
+            name=column,
+            description=text.format(units=units),
+            data_types=[f"https://schema.org/{kind}"],
+            source=Source(file_object=file, extract=Extract(column=column)),
+        )
+        for column, (kind, text) in COLUMNS.items()
+    ]
+    written = FileObject(
+        id=file,
+        name=file,
+        content_url=file,
+        encoding_formats=[ENDINGS[PurePath(file).suffix]],
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    metadata = Metadata(
+        name=source.get("name", "recording"),
+        description="; ".join(word for word in words if word),
+        license=[licence] if licence else None,
+        distribution=[written],
+        record_sets=[RecordSet(id="times", name="times", fields=fields)],
+    )
+    return {**metadata.to_json(), **({"isBasedOn": where} if where else {})}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -47,8 +47,10 @@ from workbench.core.base.plugins import registered
 from workbench.core.base.settings import SettingError, check_kind, user_path
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import resampled
+from workbench.core.experiment import Description
 from workbench.core.trace.trace import Trace
 
+CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
 DRAWS, BAND = 400, (0.05, 0.95)
 CHANCE = 0.01  # of naming anybody where all are alike
 RARE = 0.2  # part of it that is left to waiting for a processor: another busy process shows plainly
@@ -149,7 +151,7 @@ class Diagnosis:
         return f", in steps {' and '.join(spells)}"
 
 
-def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
+def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis:
     """Name who makes steps long.
 
     Parameters
@@ -158,6 +160,8 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
         A recording, a run, or where one lies; a job of ByteDance's kind is modelled operation by operation.
     seed
         Of the draws for bands and chances.
+    trust
+        Run the code that a run folder names. Without it, such a run is diagnosed by its recorded computing times alone.
 
     Raises
     ------
@@ -176,8 +180,13 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0) -> Diagnosis:
     check_kind("seed", seed, int)
     if seed < 0:
         raise SettingError(f"seed = {seed}: take 0 or more")
+    check_kind("trust", trust, bool)
     if isinstance(what, str | Path) and runs.SOURCE.tells(folder := user_path(what, "path")):
-        what = Trace.load(folder)
+        what = Trace.load(folder, trust=trust)
+    if isinstance(what, Trace) and isinstance(what.experiment, Description):
+        times = Recording.of_rows(runs.of_trace(what).query("worker > 0"), what.label)
+        found = _of_recording(times, np.random.default_rng(seed))
+        return replace(found, left_out=f"{found.left_out}; {CODE_LEFT_OUT}")
     if isinstance(what, Trace):
         return _of_run(what, np.random.default_rng(seed))
     job = (what if isinstance(what, Recording) else load(what)).job()

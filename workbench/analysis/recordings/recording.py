@@ -17,6 +17,7 @@ from workbench.analysis.planning.laws import laws_of
 from workbench.analysis.planning.profile import scaled
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
+from workbench.core.base.extras import not_installed
 from workbench.core.base.files import atomic_write
 from workbench.core.base.formulas import to_csv
 from workbench.core.base.plugins import registered
@@ -207,7 +208,7 @@ class Recording:
         return pd.DataFrame(found, index=["late", "burst", "maximum"]).T
 
     def croissant(self, file: str = "times.csv") -> dict[str, Any]:
-        """Metadata as Croissant (JSON-LD), of the file that `write` makes of that name and of where its times are from.
+        """Return Croissant metadata (JSON-LD) of the file of that name that `write` makes; needs the extra `metadata`.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
@@ -216,7 +217,10 @@ class Recording:
         """
         path = path_of(file, "file")
         check_ending(path, (".csv", ".parquet"), "file")
-        return described(self.source, self.units, str(file), self._packed(path.suffix))
+        try:
+            return described(self.source, self.units, str(file), self._packed(path.suffix))
+        except ImportError as error:
+            raise not_installed("Recording.croissant", error) from None
 
     def write(self, path: str | Path) -> Path:
         """Write a table that "replay" and `wb.traces.load` read: worker, step, seconds, ..., as .csv or .parquet."""

@@ -1,87 +1,163 @@
-"""Long spells of lateness: whether one worker's longest is beyond what the others have, and where spells are.
+"""Spells of lateness: whether a worker is late in some steps in a row by more than chance, and in which steps.
 
-All workers' lateness has the same autocorrelation where no worker differs from another. So a worker's longest spell is
-compared with the longest spells of the others, and no model of the autocorrelation is needed.
+The test compares the ranks of all times, so that it needs no law of them. Autocorrelation is estimated from the others.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dct
+from scipy.stats import rankdata
 
 from workbench.core.base.types import Array
 
 MIN_STEPS = 5  # shortest spell
-MAX_CUTS = 60  # places at which a window may begin or end
-PRIOR_GAPS = 6  # as how many gaps their expected size counts
+MIN_WORKERS = 4  # of which the others' autocorrelation can be estimated
+MAX_BLOCKS = 200  # of steps, at whose edges a spell may begin and end
+MAX_CUTS = 60  # places at which the longest window may begin or end
+SLOWDOWNS = 2.0, 4.0, 8.0  # factors by which a late worker's exponential scores are larger
+RANK_POWERS = 4.0, 16.0, 64.0  # of how many healthy ranks the largest is distributed as a late worker's
+SURE_ERRORS = 1.5  # standard errors by which autocorrelation exceeds 1, to be taken at its upper estimate
 PRIOR_BURSTS = 4  # as how many bursts their mean length counts
 BURSTY = 1.3  # how many times as long as by chance runs of late steps are, to be called bursts
-EXPLAINED = 0.05  # p-value above which others' bursts explain a spell
+EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
 ROUNDS = 4  # in which levels and spells are estimated
 PENALTY = 2.0  # for each change, in logarithms of the number of steps
 THRESHOLD = 0.4  # between the usual level (0) and the late one (1), above which a step speaks for a spell
 STEADY = 0.05  # least standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
+PRIOR_GAPS = 6  # as how many gaps their expected size counts
 MAX_SPACINGS = 20  # order statistics below a gap that it is compared with
-ONGOING_SHARE = 0.08  # least share of the steps that a spell up to the end lasts
-ENDED_SHARE, ENDED_SHARE_FEW = 0.2, 0.35  # least share of late steps of one that has ended; with few workers
+ENDED_SHARE, ENDED_SHARE_FEW = (
+    0.2,
+    0.25,
+)  # least share of late steps of a spell that has ended; with few workers
 FEW_WORKERS = 6  # up to which the others may have no burst by chance
 NEARLY = 0.9  # of the largest statistic, from which on a window up to the end is preferred
 
 
-def spell_p_values(over: Array, most: float, inflation: Callable[[Array], float]) -> Array:
-    """Return a p-value for each worker: is its longest spell of lateness longer than the others' allow?
+def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
+    """Return a p-value for each worker: is it late in a spell of steps, of whatever length and place?
 
-    `over`: seconds over the step's median, (steps, workers), clipped at `most` so that no few odd steps decide.
-    `inflation`: by what autocorrelation inflates the variance of a mean of such a table.
+    `times`: (steps, workers). `parts`, `members`: where a column is a host, its workers' times and their places there.
 
-    The statistic is the largest standardised excess of a window's mean over the worker's mean. Of independent windows
-    its square has an exponential upper tail, and so has the length of bursts. So the gap between order statistics is
-    compared with the gaps below it (Renyi's representation). Several may be late: the k-th gap is tested at 2^-k of the
-    level. A spell that has ended lasts at least a fifth of the steps, a third with few workers: a shorter one is a
-    single event.
+    The statistic is a likelihood ratio of ranks, averaged over all spells (half of the weight: up to the end) and six
+    alternatives (Lehmann's). If no worker and no step differs from another its mean is at most 1 for any law, so that
+    its inverse is a p-value (Markov's inequality); times the number of workers (Bonferroni). Autocorrelation, which is
+    estimated from the others, divides its logarithm. Several may be late: the k latest are left out of the others, at
+    1/k of the level. Of a spell that has ended, late
+    steps are at least a fifth, a quarter with few workers: a shorter one is a single event.
 
-    >>> over = np.random.default_rng(0).random((60, 8))
-    >>> over[40:, 3] += 5
-    >>> (spell_p_values(over, 2.0, lambda _: 1.0) < 0.001).tolist()
+    G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
+
+    >>> times = np.random.default_rng(0).random((60, 8))
+    >>> times[40:, 3] += 5
+    >>> (spell_p_values(times) < 0.001).tolist()
     [False, False, False, True, False, False, False, False]
     """
-    steps, workers = over.shape
-    p, late = np.ones(workers), np.clip(over, -most, most)
-    if workers < 4 or steps < 2 * MIN_STEPS:
+    steps, workers = times.shape
+    parts, members = (times, [[i] for i in range(workers)]) if parts is None else (parts, members)
+    p, over = np.ones(workers), times - np.median(times, axis=1, keepdims=True)
+    if steps < 2 * MIN_STEPS or parts.shape[1] < MIN_WORKERS:
         return p
-    first, last, excess = longest_windows(late)
-    order = np.argsort(-excess)
-    for k in range(1, workers // 3 + 1):
-        rest = late[:, order[k:]]
-        usual = 2 * float(rest.var(axis=0).mean()) * inflation(rest)
-        p[order[:k]] = np.minimum(
-            p[order[:k]], 2.0**k * gap_p_value(excess[order] ** 2, k, usual, PRIOR_GAPS)
-        )
+    ranks = _ranks(over)
+    logs = _likelihoods(ranks)
+    free = _mean_likelihood(logs)
+    order = np.argsort(-free)
+    for k in range(1, max(1, workers // 3) + 1):
+        if workers * math.exp(-free[order[k - 1]]) >= 1:
+            break
+        rest = parts[:, [i for worker in order[k:] for i in members[worker]]]
+        memory = _memory(rest)
+        found = k * workers * np.exp(-_mean_likelihood(logs[:, order[:k]] / memory))
+        p[order[:k]] = np.minimum(p[order[:k]], found)
     for i in np.flatnonzero(p < 1).tolist():
-        if not _counts(over, i, first[i], last[i]):
+        if not _counts(over, i, *longest_window(-np.log1p(-ranks[:, i]))):
             p[i] = 1.0
     return p
 
 
-def longest_windows(late: Array) -> tuple[Array, Array, Array]:
-    """Return first step, step after the last, and statistic of every worker's window of largest excess."""
-    steps = len(late)
+def _ranks(values: Array) -> Array:
+    """Return the ranks of all values of a table, between 0 and 1."""
+    return np.asarray((rankdata(values).reshape(values.shape) - 0.5) / values.size)
+
+
+def _likelihoods(ranks: Array) -> Array:
+    """Return logarithms of likelihood ratios, (blocks of steps, workers, alternatives)."""
+    score = -np.log1p(-ranks)
+    found = [(1 - 1 / f) * score - math.log(f) for f in SLOWDOWNS]
+    found += [(power - 1) * np.log(ranks) + math.log(power) for power in RANK_POWERS]
+    edges = np.unique(np.linspace(0, len(ranks), min(len(ranks), MAX_BLOCKS) + 1).round().astype(int))
+    return np.add.reduceat(np.stack(found, axis=2), edges[:-1], axis=0)
+
+
+def _mean_likelihood(logs: Array) -> Array:
+    """Return every worker's logarithm of the likelihood ratio, averaged over spells and alternatives."""
+    steps, whole = len(logs), np.full(logs.shape[1:], -np.inf)
+    ending = whole
+    for each in logs:
+        ending = np.logaddexp(ending, 0.0) + each
+        whole = np.logaddexp(whole, ending)
+    spells = np.logaddexp(ending - math.log(steps), whole - math.log(steps * (steps + 1) / 2)) - math.log(2)
+    return np.asarray(np.logaddexp.reduce(spells, axis=1) - math.log(logs.shape[2]))
+
+
+def _memory(rest: Array) -> float:
+    """Return by what the autocorrelation of workers that do not differ inflates the variance of a mean.
+
+    1 where it is not above 1 by a standard error; a table without any looks so, too. Common ups and downs are taken
+    away where there are three workers or more.
+    """
+    over = rest - np.median(rest, axis=1, keepdims=True) if rest.shape[1] > 2 else rest
+    scores = -np.log1p(-_ranks(over))
+    level, count = _wave_levels(scores)
+    error = np.sqrt(2 / (count * rest.shape[1]))
+    if (level * (1 - SURE_ERRORS * error)).max() > 1:
+        return variance_inflation(scores)
+    return max(1.0, float((level * (1 - error)).max()))
+
+
+def variance_inflation(series: Array) -> float:
+    """Return by what factor autocorrelation inflates the variance of a mean of each column, (steps, workers).
+
+    Autocorrelation makes slow waves large and quick ones small. So the power of the slowest, which determines how much
+    a mean varies, is averaged: as many waves count as give most. Few may all be small by chance: an average counts as
+    much more as one in the number of its squares. The waves are the cosines that fit into all steps 1, 2, ... times by
+    half, free of the mean and nearly independent of one another.
+    """
+    level, count = _wave_levels(series)
+    return float((level * (1 + 1 / (count * max(series.shape[1] - 1, 1)))).max(initial=1.0))
+
+
+def _wave_levels(series: Array) -> tuple[Array, Array]:
+    """Return the mean power of the slowest 1, 2, ... waves over that of all, and these numbers (infinity: no power)."""
+    power = (dct(series - series.mean(axis=0), norm="ortho", axis=0)[1:] ** 2).sum(axis=1)
+    if power.sum() <= 1e-18 * (series**2).sum():
+        return np.ones(len(power)), np.full(len(power), np.inf)
+    count = np.arange(1.0, len(series))
+    level = np.cumsum(power) / count
+    return level / level[-1], count
+
+
+def longest_window(series: Array) -> tuple[int, int]:
+    """Return first step, and step after the last, of the window whose mean exceeds the series' most.
+
+    The excess counts times the root of the length. One up to the end is preferred where it is nearly as large.
+    """
+    steps = len(series)
     cuts = np.unique(np.linspace(0, steps, min(steps, MAX_CUTS) + 1).round().astype(int))
-    sums = np.vstack([np.zeros(late.shape[1]), np.cumsum(late - late.mean(axis=0), axis=0)])[cuts]
+    sums = np.append(0.0, np.cumsum(series - series.mean()))[cuts]
     a, b = np.triu_indices(len(cuts), 1)
     length = cuts[b] - cuts[a]
     a, b = (each[(length >= MIN_STEPS) & (length <= steps - MIN_STEPS)] for each in (a, b))
-    length = cuts[b] - cuts[a]
-    excess = (sums[b] - sums[a]) / np.sqrt(length)[:, None]
-    best, at = excess.argmax(axis=0), np.arange(late.shape[1])
-    to_end = np.where((b == len(cuts) - 1)[:, None], excess, -np.inf)
-    last = to_end.argmax(axis=0)
-    best = np.where(to_end[last, at] >= NEARLY * excess[best, at], last, best)
-    return cuts[a[best]], cuts[b[best]], np.maximum(excess[best, at], 0.0)
+    excess = (sums[b] - sums[a]) / np.sqrt(cuts[b] - cuts[a])
+    to_end = np.where(b == len(cuts) - 1, excess, -np.inf)
+    best = int((to_end if to_end.max() >= NEARLY * excess.max() else excess).argmax())
+    return int(cuts[a[best]]), int(cuts[b[best]])
 
 
 def gap_p_value(values: Array, k: int, usual: float = 0.0, prior: int = 0, most: int = MAX_SPACINGS) -> float:
@@ -104,13 +180,10 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
     steps, mine, others = len(over), over[:, worker], np.delete(over, worker, axis=1)
     inside, outside = float(np.median(mine[first:last])), float(np.median(np.delete(mine, np.s_[first:last])))
     level = (inside + outside) / 2
-    if last == steps:
-        length = int((mine[first:] > level).sum())
-        enough = last - first >= max(MIN_STEPS, ONGOING_SHARE * steps)
-    else:
-        length = int((mine > level).sum())
-        share = ENDED_SHARE if over.shape[1] > FEW_WORKERS else ENDED_SHARE_FEW
-        enough = length >= max(MIN_STEPS, share * steps)
+    late = mine > level
+    length = int((late[first:] if last == steps else late).sum())
+    share = 0 if last == steps else ENDED_SHARE_FEW if over.shape[1] <= FEW_WORKERS else ENDED_SHARE
+    enough = length >= max(MIN_STEPS, share * steps)
     return inside > max(outside, 0.0) and enough and burst_p_value(others > level, length) <= EXPLAINED
 
 
@@ -140,9 +213,9 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
     steps = len(times)
     if steps < 2 * MIN_STEPS:
         return []
-    first, last, _ = longest_windows(times[:, None])
+    first, last = longest_window(times)
     place = np.arange(steps)
-    begun = [np.ones(steps, dtype=bool), (place >= first[0]) & (place < last[0])]
+    begun = [np.ones(steps, dtype=bool), (place >= first) & (place < last)]
     begun += [times > level for level in np.quantile(times, [0.3, 0.5, 0.7])]
     penalty = PENALTY * math.log(steps) * memory
     late = min((_fitted(times, start, penalty) for start in begun), key=lambda found: found[0])[1]

@@ -38,6 +38,8 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     """
     import pandas as pd
 
+    from workbench.core.base.results import Results
+
     done = runs.done
     if of not in done or not pd.api.types.is_numeric_dtype(done[of]):
         raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
@@ -51,7 +53,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
         if name != "seed" and (count := len(np.unique(groups))) > 1:
             share = _explained(values, groups)
             rows.append({"setting": name, "share": share, "groups": count, "n": len(values)})
-    found = pd.DataFrame(rows, columns=["setting", "share", "groups", "n"])
+    found = Results(rows, columns=["setting", "share", "groups", "n"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -111,6 +111,8 @@ class Runs:
         """
         import pandas as pd
 
+        from workbench.core.base.results import Results
+
         done = self.done
         differing = [name for name in self._differing(done) if name != "seed"]
         names = [by] if isinstance(by, str) else list(by if by is not None else differing)
@@ -122,7 +124,7 @@ class Runs:
                 raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
             groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
             rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
-        found = pd.DataFrame(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
+        found = Results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
 
@@ -133,8 +135,9 @@ class Runs:
     def export(self, path: str | Path, form: str = "") -> Path:
         """Write the table, or the runs with it.
 
-        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder that MLflow reads as its
-        file store; "ro-crate", a folder with copies of the run folders and their description in JSON-LD.
+        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder with a database for
+        `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db`; "ro-crate", a folder with copies of the run folders
+        and their description in JSON-LD. The latter two need the extras `mlflow` and `metadata`.
         """
         return export(self.table, path, form, self.settings)
 
@@ -264,10 +267,10 @@ class LazyRuns:
 
     def runs(self) -> Runs:
         """The table of what is read by now."""
-        import pandas as pd
+        from workbench.core.base.results import Results
 
         lines, target, metric = self._lines, self.target, self.metric
-        table = pd.DataFrame(lines, columns=None if lines else [*_FIRST, "folder"])
+        table = Results(lines, columns=None if lines else [*_FIRST, "folder"])
         known = target is None or "time" not in table or metric in table
         if not known and len(lines) == len(self):
             raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])

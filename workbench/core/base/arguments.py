@@ -52,7 +52,7 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], named: Mapping[st
     kinds = _kinds(unwrap(function))
     for name, value in given.items():
         several = parameters.parameters[name].kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        if not several and not _fits(kinds.get(name, Any), value):
+        if not several and not fits(kinds.get(name, Any), value):
             return f"{name} = {short(value)}: is of the wrong kind; give {_text(kinds[name])}"
     return ""
 
@@ -63,12 +63,19 @@ def _kinds(function: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(SimpleNamespace(__annotations__=named), globalns=function.__globals__)
 
 
-def _fits(kind: Any, value: Any) -> bool:
+def fits(kind: Any, value: Any) -> bool:
+    """Is a value of an annotated kind, as far as one can see?
+
+    >>> fits(list[int], [1, 2]), fits(list[int], [1, "2"]), fits(dict[str, Any], {"a": 1})
+    (True, False, True)
+    """
     origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:  # which counts as a type, and has no instances
+        return True
     if origin is Annotated:
-        return _fits(inner[0], value)
+        return fits(inner[0], value)
     if origin in (Union, UnionType):
-        return any(_fits(member, value) for member in inner)
+        return any(fits(member, value) for member in inner)
     if origin is Literal:
         return any(type(value) is type(each) and value == each for each in inner)
     if kind in (int, float, bool, NoneType):
@@ -80,7 +87,7 @@ def _fits(kind: Any, value: Any) -> bool:
         return False
     items: Any = () if one not in (Mapping, dict, Sequence, list) else value
     items = items.values() if isinstance(items, Mapping) else items
-    return not inner or all(_fits(inner[-1], item) for item in items)
+    return not inner or all(fits(inner[-1], item) for item in items)
 
 
 def _text(kind: Any) -> str:

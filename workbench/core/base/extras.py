@@ -5,6 +5,9 @@ from types import TracebackType
 from workbench.core.base.errors import MissingLayer
 
 EXTRAS = {  # beginning of a module's name -> extra; the longest beginning counts
+    "workbench.analysis.recordings.croissant": "metadata",
+    "workbench.analysis.tables.crate": "metadata",
+    "workbench.analysis.tables.mlflow_database": "mlflow",
     "workbench.cli": "lab",
     "workbench.core.checking": "check",
     "workbench.lab": "lab",

@@ -1,7 +1,7 @@
 """Files and folders that appear whole or not at all, and the hashes of what a folder keeps.
 
-The hashes stand in a file as `sha256sum -c` reads it: what was changed since is refused, and named. A folder without
-one, of an older version, is taken as it is.
+The hashes are in a file as `sha256sum -c` reads it: what was changed since is refused, and named. A folder without
+one is taken as it is, unless its run.json says that a version which writes hashes has written it.
 """
 
 import errno
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from workbench.core.base.errors import MIN_INODES, reason
-from workbench.core.base.reading import check_size, open_regular, read_bytes
+from workbench.core.base.reading import check_size, open_regular, parse_json, read_bytes
 from workbench.core.base.settings import SettingError
 
 
@@ -121,7 +121,7 @@ def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: i
 def private_folder(path: Path, fix: bool = True) -> Path:
     """Make a folder, and those above it, that nobody else may enter, whatever the umask.
 
-    `mend`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
+    `fix`: take the others' rights away where the folder is there already, and refuse one that is not the user's own.
     Without it, only one that anybody may write into is refused.
 
     Raises OSError where it cannot be made, and `SettingError` where somebody else could put files there.
@@ -184,13 +184,13 @@ def made_cache_folder(name: str) -> Path:
     return writable_folder(cache_folder(name), "XDG_CACHE_HOME")
 
 
-def writable_folder(folder: Path, variable: str, mend: bool = True) -> Path:
+def writable_folder(folder: Path, variable: str) -> Path:
     """Make a private folder and check that it can be written; `variable` is the one that chooses another place.
 
     Raises `SettingError`, one sentence: the folder, the reason, and the remedy.
     """
     try:
-        private_folder(folder, mend)
+        private_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         probe = temporary_name(folder / "probe")
@@ -230,7 +230,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-SUMS = "SHA256SUMS"
+SUMS, WRITER = "SHA256SUMS", "run.json"  # hashes; the file that says which version wrote a folder
+FIRST_WITH_SUMS = 1  # major version from which on every folder has hashes
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n]+)\n")
 
 
@@ -274,6 +275,8 @@ def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
     """
     known = read_sums(folder)
     if known is None:
+        if _had_sums(folder):
+            raise _damaged(folder, SUMS, f"is missing, and the version that wrote {WRITER} has written one")
         return
     for name in names:
         if name not in known:
@@ -286,6 +289,14 @@ def check_sums(folder: Path, names: Iterable[str], whole: bool = True) -> None:
             raise _damaged(folder, name, f"cannot be read ({_reason(error)})") from None
         if not same:
             raise _damaged(folder, name, f"is not what was written (see {SUMS})")
+
+
+def _had_sums(folder: Path) -> bool:
+    """Was a folder written by a version that writes hashes? What cannot be read is left to its reader."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        versions = parse_json(read_bytes(folder / WRITER), folder / WRITER)["versions"]
+        return int(str(versions["straggler-workbench"]).partition(".")[0]) >= FIRST_WITH_SUMS
+    return False
 
 
 def _reason(error: Exception) -> str:

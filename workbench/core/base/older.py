@@ -1,4 +1,7 @@
-"""Names of fields in files that version 1.0 wrote, before they were renamed."""
+"""Names of fields in files that version 1.0 wrote, before they were renamed.
+
+Faults were deaths only: {worker: 1, round: 2, how: kill}, which is {kind: kill, worker: 1, round: 2} now.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +11,9 @@ _FIELDS = {  # kind of a delay model -> old name -> new name
     "heterogeneous": {"who": "slow_workers"},
     "markov": {"enter": "p_slow", "leave": "p_recover"},
 }
+_SCHEME = {"batch": "worker_batch"}  # of a scheme's parameters
+NEW_FIELDS = ("batch", "evaluate_every")  # of an experiment, since version 1.0; empty by default
+_DEATHS = ("kill", "segfault", "exit")  # `how` a worker died
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
 _LAW = {"gap": "correlation_gap", "odd": "worst_correlation"}  # of a law that a profile was fitted with
 
@@ -19,13 +25,17 @@ def renamed(value: Any) -> Any:
     {'delays': {'kind': 'markov', 'p_slow': 0.5}}
     >>> renamed({"grid": {"delays.leave": [0.5]}})
     {'grid': {'delays.p_recover': [0.5]}}
+    >>> renamed({"faults": [{"worker": 1, "round": 2, "how": "exit"}]})
+    {'faults': [{'kind': 'exit', 'worker': 1, 'round': 2}]}
     """
     if isinstance(value, Mapping):
+        if value.keys() == {"worker", "round", "how"}:
+            return {"kind": value["how"], "worker": value["worker"], "round": value["round"]}
         kind = value.get("kind")
         names = _FIELDS.get(kind, {}) if isinstance(kind, str) else {}
         if {"delays", "distance", "tail"} <= value.keys():
             names = _LAW
-        return {_name(key, names): renamed(content) for key, content in value.items()}
+        return {_name(key, names): renamed(_named(key, content, _SCHEME)) for key, content in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(renamed, value))
     return value
@@ -36,16 +46,43 @@ def spelled_as_before(value: Any) -> Any:
 
     >>> spelled_as_before({"delays": {"kind": "markov", "p_slow": 0.5}})
     {'delays': {'kind': 'markov', 'enter': 0.5}}
+    >>> spelled_as_before({"faults": [{"kind": "kill", "worker": 1, "round": 2}]})
+    {'faults': [{'worker': 1, 'round': 2, 'how': 'kill'}]}
     """
+    if isinstance(value, list):
+        return [spelled_as_before(content) for content in value]
     if not isinstance(value, Mapping):
         return value
+    if value.keys() == {"kind", "worker", "round"} and value["kind"] in _DEATHS:
+        return {"worker": value["worker"], "round": value["round"], "how": value["kind"]}
     kind = value.get("kind")
     names = {new: old for old, new in _FIELDS.get(kind, {}).items()} if isinstance(kind, str) else {}
-    return {names.get(key, key): spelled_as_before(content) for key, content in value.items()}
+    before = {new: old for old, new in _SCHEME.items()}
+    return {names.get(key, key): spelled_as_before(_named(key, each, before)) for key, each in value.items()}
+
+
+def without_unused(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an experiment's fields without those that version 1.0 does not know and that are empty.
+
+    Notebooks and keys of runs that were made before then still fit.
+
+    >>> without_unused({"scheme": "CR", "batch": None, "evaluate_every": 5})
+    {'scheme': 'CR', 'evaluate_every': 5}
+    """
+    return {name: value for name, value in spec.items() if name not in NEW_FIELDS or value is not None}
+
+
+def _named(field: str, value: Any, names: Mapping[str, str]) -> Any:
+    """Return a scheme's parameters by other names; other fields' values as they are."""
+    if field != "scheme_args" or not isinstance(value, Mapping):
+        return value
+    return {names.get(key, key): content for key, content in value.items()}
 
 
 def _name(key: Any, names: Mapping[str, str]) -> Any:
     """Return the name of today of one field, which may be dotted as in a sweep."""
+    if key == "scheme_args.batch":
+        return "scheme_args.worker_batch"
     if isinstance(key, str) and key.startswith("delays."):
         head, _, last = key.rpartition(".")
         return f"{head}.{_DOTTED.get(last, last)}"

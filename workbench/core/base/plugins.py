@@ -1,9 +1,9 @@
-"""Where a new scheme, delay model, problem, optimiser, kind of cluster or command plugs in, ours and other people's.
+"""Where a new scheme, delay model, fault, problem, optimiser, kind of cluster or command is registered.
 
 Ours is one more file in the package that its family lives in. Another package names a class, or the module in which it
 is defined, in its pyproject.toml, and nothing here needs an edit:
 
-    [project.entry-points."workbench.schemes"]    # or .delays, .problems, .optimisers, .clusters
+    [project.entry-points."workbench.schemes"]    # or .delays, .faults, .problems, .optimisers, .clusters
     tiny = "tiny.scheme:Tiny"
 
     [project.entry-points."workbench.commands"]   # a click command, called by the name in front
@@ -22,6 +22,9 @@ from pkgutil import iter_modules
 from threading import RLock
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakMethod
+
+from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic_core import PydanticKnownError
 
 from workbench.core.base.errors import MissingLayer
 from workbench.core.base.extras import not_installed
@@ -133,7 +136,7 @@ class Catalogue(Mapping[str, type[T]]):
         if isinstance(name, str) and ".py:" in name:
             found = class_of(name, self.field)
             if getattr(found, "catalogue", None) is not self:
-                raise SettingError(f"{self.field} = {name!r}: is no {self.field} with a name of its own")
+                raise SettingError(f"{self.field} = {name!r}: is not a {self.field} with a name of its own")
             return found
         known = self._classes.get(name) if isinstance(name, str) else None
         if known is not None and _home(known) == "workbench":  # nobody else can have it: no need to look
@@ -186,7 +189,10 @@ def _home(cls: type) -> str:
 
 
 class Family(Settings):
-    """Base of a family of settings: a subclass with a name (or kind) of its own is in the family's catalogue."""
+    """Base of a family of settings: a subclass with a `name` (or `kind`) of its own is in the family's catalogue.
+
+    It is a plain class attribute, `name = "Half"`: the word by which users choose the class.
+    """
 
     catalogue: ClassVar[Catalogue[Any]]
 
@@ -205,6 +211,64 @@ class Family(Settings):
 
 
 def _name(cls: type) -> str:
-    """The class's `name`, else the default of its field `kind`."""
-    kind = getattr(cls, "model_fields", {}).get("kind")
-    return str(getattr(cls, "name", "") or (kind.default if kind else ""))
+    """Return the class's `name`, else its `kind`."""
+    return str(getattr(cls, "name", "") or getattr(cls, "kind", ""))
+
+
+class KindFamily(Family):
+    """Family whose classes are chosen in YAML by the key `kind`, beside the fields of the class."""
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Read `kind: Literal["half"] = "half"`, as classes of version 1.0 have it in the sources of run folders."""
+        if vars(cls).get("__annotations__", {}).pop("kind", None) is not None:
+            given = vars(cls).get("kind", "")
+            cls.kind = getattr(given, "default", given)
+        super().__init_subclass__(**options)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_kind(cls, data: Any) -> Any:
+        """Take the kind, which `model_dump` writes, for what it is: the class itself."""
+        if isinstance(data, dict) and data.get("kind", "") == cls.kind:
+            return {name: value for name, value in data.items() if name != "kind"}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Write the kind first; that of a class of a loose file as it was written, so that it is found again."""
+        fields: dict[str, Any] = handler(self)
+        wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
+        return {"kind": self.written_kind, **fields} if wanted else fields
+
+    @property
+    def written_kind(self) -> str:
+        """The word that chooses the class: its kind, or FILE.py:NAME."""
+        return str(self.__dict__.get("written", self.kind))
+
+    @classmethod
+    def from_fields(cls, value: Any, default: str = "") -> Any:
+        """Build the class that the key `kind` names from the other fields; an instance is returned as it is.
+
+        `default`: the kind where there is none. Raises `SettingError`.
+        """
+        example = f"give one, e.g. {{kind: {default or next(iter(cls.catalogue))}}}"
+        if isinstance(value, cls):
+            if not value.written_kind:
+                raise ValueError(f"{type(value).__name__} has no kind; {example}")
+            return value
+        if not isinstance(value, dict):
+            raise PydanticKnownError("model_attributes_type")
+        kind = value.get("kind", default)
+        if not kind:
+            raise ValueError(f"has no kind; {example}")
+        fields = {name: given for name, given in value.items() if name != "kind"}
+        if isinstance(kind, str) and ".py:" in kind:
+            found = cls.catalogue.get_class(kind)(**fields)
+            found.__dict__["written"] = kind  # not a field: settings that differ in it alone are equal
+            return found
+        if not isinstance(kind, str) or not cls.catalogue.knows(kind):
+            error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, cls.catalogue))}")
+            raise error if (now := limit()) is None else now.unknown(error)
+        return cls.catalogue[kind](**fields)

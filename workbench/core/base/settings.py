@@ -288,6 +288,8 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
 
 def _joined(where: str, message: str) -> str:
     """Put the outer field before a message; with a dot where that begins with a field of its own."""
+    if where and message.startswith(f"{where}."):
+        return message
     if not where or message.startswith(f"{where.rsplit('.', 1)[-1]} = "):
         return where.rpartition(".")[0] + "." * ("." in where) + message
     return f"{where}.{message}" if re.match(r"[\w.\[\]]+( = |: )", message) else f"{where}: {message}"

@@ -16,7 +16,8 @@ import yaml
 from yaml import YAMLError as YAMLError  # for others
 
 from workbench.core.base import reading
-from workbench.core.base.settings import SettingError, Settings, path_of
+from workbench.core.base.arguments import fits
+from workbench.core.base.settings import SettingError, Settings, path_of, short
 
 MAX_JSON_BYTES = 2**28  # of a file of fields: none that the package writes comes near it
 YAML_BYTES = 100  # memory that a reader of YAML takes for each byte
@@ -206,8 +207,10 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     return {str(key): value for key, value in content.items()}
 
 
-def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
-    """Read a JSON file of fields, some of them `needed`; raises `SettingError` for another, OSError without a file.
+def read_json(path: str | Path, *needed: str, **kinds: Any) -> dict[str, Any]:
+    """Read a JSON file of fields; raises `SettingError` for another, OSError without a file.
+
+    `needed`: fields that have to be there; `kinds`: the same, each with its kind.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note.json"
@@ -218,8 +221,10 @@ def read_json(path: str | Path, *needed: str) -> dict[str, Any]:
     content = reading.read_bytes(path, MAX_JSON_BYTES)
     try:
         found = reading.parse_json(content, path)
-        missing = [name for name in needed if name not in found]
+        missing = [name for name in (*needed, *kinds) if name not in found]
         why = f"{missing[0]!r} is missing" if missing else "" if isinstance(found, dict) else "no fields"
+        odd = [] if why else [name for name, kind in kinds.items() if not fits(kind, found[name])]
+        why = f"{odd[0]} = {short(found[odd[0]])} is of the wrong kind" if odd else why
     except SettingError:
         raise
     except (ValueError, TypeError) as error:

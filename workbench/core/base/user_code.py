@@ -103,18 +103,24 @@ def thing_of(name: str, field: str) -> Any:
         return _in_file(name, field, "function or class", any_name=False)
     if ":" in name:
         return _imported(name, field)
-    newest, known = vars(sys.modules["__main__"]).get(name), _named.get(name)
-    if limit() is not None and not is_own(newest):  # what a program has imported is not meant
-        newest = None
-    if callable(newest) and (known is None or known.__module__ == "__main__"):
+    newest, known, now = vars(sys.modules["__main__"]).get(name), _named.get(name), limit()
+    if now is not None and known is None and name not in now.allowed and is_defined(name):
+        raise now.refuse(name, field)
+    usable = callable(newest) and (now is None or is_own(newest))  # what a program has imported is not meant
+    if usable and (known is None or known.__module__ == "__main__"):
+        _named[name] = newest
         return newest
     if known is None:
-        error = SettingError(
-            f"{field} = {name!r}: nothing of that name is defined here; run the cell that does, or write"
-            ' "FILE.py:NAME"'
-        )
-        raise error if (now := limit()) is None else now.unknown(error)
+        how = 'run the cell that does, or write "FILE.py:NAME"'
+        error = SettingError(f"{field} = {name!r}: nothing of that name is defined here; {how}")
+        raise error if now is None else now.unknown(error)
     return known
+
+
+def is_defined(name: str) -> bool:
+    """Has the user defined a function or class of that name in this kernel?"""
+    found = vars(sys.modules["__main__"]).get(name)
+    return callable(found) and is_own(found)
 
 
 def note_received(things: Mapping[str, Any]) -> None:
@@ -258,7 +264,7 @@ def run_hash(name: str) -> str | None:
     """The same of what was run in this process; None where it was not."""
     text, _, _ = name.rpartition(":")
     if ".py:" not in name:
-        return source_hash(name) if name in _imports else None
+        return source_hash(name) if name in _imports or name in _named else None
     with suppress(SettingError, OSError):
         if (known := _files.get(str(user_path(text, "name").resolve()))) is not None:
             return known.hash

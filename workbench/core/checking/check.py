@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import strategies as st
 
 from workbench.core.base.settings import SettingError, Settings, check_kind, unknown_name
-from workbench.core.checking import cases, delays, optimiser, problem, scheme
+from workbench.core.checking import cases, delays, fault, optimiser, problem, scheme
 from workbench.core.checking.property import EXAMPLES, Case, Property, Row, run_property, table
 from workbench.core.contract.delays import DelayModel
+from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import ProblemArgs, problem_from
@@ -91,7 +92,7 @@ def check(
     examples: int = EXAMPLES,
     seed: int = 0,
 ) -> Checked:
-    """Try the laws of the contract on a scheme, delay model, problem or optimiser.
+    """Try the properties of the contract on a scheme, delay model, fault, problem or optimiser.
 
     Settings are drawn from the class's own fields and ranges; of what breaks a law the smallest case found is kept,
     with the call that shows it. A law takes about a second, all together less than twenty.
@@ -99,7 +100,7 @@ def check(
     Parameters
     ----------
     what
-        A class (of `Scheme`, `DelayModel`, `ProblemArgs` or `Optimiser`), one made from it, or a name of one.
+        A class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs` or `Optimiser`), one made from it, or a name of one.
     only
         Name or names of laws; None: all.
     case
@@ -177,7 +178,11 @@ def _kind(what: Any) -> _Kind:
         )
     if issubclass(cls, Optimiser):
         return _Kind(_made(found), optimiser.PROPERTIES, st.fixed_dictionaries({"seed": seeds}))
-    why = "cannot be checked; give a class of Scheme, DelayModel, ProblemArgs or Optimiser"
+    if issubclass(cls, Fault):
+        subject = found(worker=1, round=0) if isinstance(found, type) else found
+        draw = {"seed": seeds, "scheme": st.sampled_from(sorted(fault.SCHEMES))}
+        return _Kind(subject, fault.PROPERTIES, st.fixed_dictionaries(draw))
+    why = "cannot be checked; give a class of Scheme, DelayModel, Fault, ProblemArgs or Optimiser"
     raise SettingError(f"what = {what!r:.60}: {why}")
 
 
@@ -186,7 +191,7 @@ def _made(found: Any) -> Any:
 
 
 def _named(name: str) -> type[Settings]:
-    kinds: tuple[Any, ...] = (Optimiser, ProblemArgs, DelayModel, Scheme)
+    kinds: tuple[Any, ...] = (Fault, Optimiser, ProblemArgs, DelayModel, Scheme)
     known = {name: cls.catalogue[name] for cls in kinds for name in cls.catalogue}
     if name not in known:
         raise unknown_name("what", name, known)

@@ -95,8 +95,31 @@ class Problem(Protocol):
         """Lipschitz constant of the gradient of the objective (of the mean loss over some slices, with l2)."""
 
 
-def in_round(problem: Problem, round: int) -> Problem:
-    """The problem as gradients for a commit are taken of it: what one that draws, dropout say, gives as `at(round)`.
+def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
+    """Return the weighted sum of the gradients of some samples, shape (p,).
+
+    A problem may have a method `rows_gradient(rows, weights, model)` for it; others are asked for slices.
+
+    >>> import workbench as wb
+    >>> problem = wb.Experiment(problem="least_squares").build_problem()
+    >>> gradient_of_rows(problem, np.array([3, 4, 9]), np.ones(3), problem.start()).shape
+    (20,)
+    """
+    own = getattr(problem, "rows_gradient", None)
+    if own is not None:
+        return np.asarray(own(rows, weights, model))
+    if not len(rows):
+        return np.zeros(problem.size)
+    apart = np.flatnonzero((np.diff(rows) != 1) | (np.diff(weights) != 0)) + 1
+    first, last = np.concatenate([[0], apart]), np.concatenate([apart, [len(rows)]])
+    found = zip(rows[first].tolist(), (rows[last - 1] + 1).tolist(), weights[first].tolist(), strict=True)
+    return problem.gradient(list(found), model)
+
+
+def in_round(problem: Problem, round: int, batch: NDArray[np.int64] | None = None) -> Problem:
+    """Return the problem as gradients for a commit are taken of it: what one that draws, dropout say, gives as `at`.
+
+    `batch`: the samples of its mini-batch, ascending; a problem may have `among(batch)` for it.
 
     >>> import workbench as wb
     >>> problem = wb.Experiment(problem="least_squares").build_problem()
@@ -104,7 +127,9 @@ def in_round(problem: Problem, round: int) -> Problem:
     True
     """
     at = getattr(problem, "at", None)
-    return problem if at is None else cast(Problem, at(round))
+    found = problem if at is None else cast(Problem, at(round))
+    among = getattr(found, "among", None)
+    return found if batch is None or among is None else cast(Problem, among(batch))
 
 
 class Quadratic(Protocol):

@@ -38,7 +38,8 @@ from workbench.core.contract.weights import SparseWeights
 
 Answer = tuple[int, int]  # rank, number of its message in the round
 Answers = dict[Answer, Message]
-Combine = Callable[[int, Answers], tuple[Any, float]]  # round, answers -> decoded value, residual |b - 1|^2
+# Round, answers -> decoded value, residual |b - 1|^2 (nan where it is unknown).
+Combine = Callable[[int, Answers], tuple[Any, float]]
 AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
 INFINITY = float("inf")
 CACHED = 2**19  # bytes of values that are added up at a time, ...

@@ -14,6 +14,8 @@ Close      messages of a kind before a round are unwanted       None (the port r
 Decode     the node combines that many numbers                  None (costs time only if asked for)
 AllReduce  sum over all workers, by the ring                    the sum
 Commit     a gradient estimate is ready                         the updated model
+Hold       a fault: nothing happens at the node for a while     None
+Crash      a fault: the node dies                               never
 ========== ==================================================== ==================================
 
 A match is data, not a function: `{kind: first round that still counts}`, so a late answer can never be taken for
@@ -72,7 +74,8 @@ class Compute(NamedTuple):
     `model`: a tuple of models, one for each row of the work's coefficients, where a worker goes through several
     models' work in one round; such work is a task of its own for the delays, whatever it is made of. `job`: the
     commit that the gradient is for (a tuple where `model` is one), by default the round. What a problem draws
-    (dropout) depends on it, so a gradient is the same in whatever round it is computed.
+    (dropout) depends on it, so a gradient is the same in whatever round it is computed. `slowdown`: computing takes
+    that many times as long; only faults set it.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> Compute(uncoded_plan(3, 10).work[1], model=None, round=3).work.samples
@@ -86,6 +89,7 @@ class Compute(NamedTuple):
     batch: int | None = None
     draw: int | None = None
     job: int | tuple[int, ...] | None = None
+    slowdown: float = 1.0
 
 
 class Send(NamedTuple):
@@ -166,7 +170,8 @@ class AllReduce(NamedTuple):
 class Commit(NamedTuple):
     """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
 
-    `round`: which it completes; `residual`: distance of the decoding vector from all ones, where known.
+    `round`: which it completes; `residual`: squared distance |b - 1|^2 of the decoding vector b from all ones,
+    nan where the node cannot know it.
 
     >>> Commit(gradient=None, round=3).residual
     0.0
@@ -174,10 +179,32 @@ class Commit(NamedTuple):
 
     gradient: Any
     round: int
-    residual: float = 0.0  # distance of the decoding vector from all ones, as far as the node knows it
+    residual: float = 0.0
 
 
-Effect = Compute | Send | Recv | Close | Decode | AllReduce | Commit
+class Hold(NamedTuple):
+    """A fault: the node does nothing for `seconds`, whatever comes. With 0 it only notes the fault as an event.
+
+    >>> Hold(0.5, round=3)
+    Hold(seconds=0.5, round=3)
+    """
+
+    seconds: float
+    round: int
+
+
+class Crash(NamedTuple):
+    """A fault: the node dies. `how`: what happens to a real process ("kill", "segfault" or "exit").
+
+    >>> Crash("kill", round=3).how
+    'kill'
+    """
+
+    how: str
+    round: int
+
+
+Effect = Compute | Send | Recv | Close | Decode | AllReduce | Commit | Hold | Crash
 Program = Generator[Effect, Any, None]
 
 
@@ -199,6 +226,7 @@ class Node:
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
     l2: float = 0.0  # of the objective; the optimiser puts it in, unless a worker has a model of its own
     first: int = 0  # round to begin with: above 0 where a run is resumed
+    batched: bool = False  # gradients are those of a job's mini-batch, so programs say which job work is for
 
     @property
     def span(self) -> range:

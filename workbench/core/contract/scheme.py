@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.plugins import Catalogue, Family
-from workbench.core.base.settings import setting
+from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes import GradientCode
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CACHED_ROUNDS, DelayModel, DelayStream
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
@@ -92,6 +93,24 @@ class Scheme(Family):
 
     def check_samples(self, workers: int, samples: int) -> None:
         """Raise `SettingError` if so many samples cannot be shared out; the message says how many could."""
+
+    def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
+        """Raise `SettingError` if rounds cannot be of mini-batches; the message says why, or which could.
+
+        By default every part of the data has samples in a batch, and nothing but whole samples is encoded.
+        """
+        batch, least = sampler.batch, int(np.count_nonzero(plan.sizes))
+        if plan.blocks is not None:
+            why = f"{self.name} encodes the data themselves, so it has no single samples; leave it empty"
+        elif plan.batch is not None:
+            why = (
+                f"scheme_args.worker_batch = {plan.batch} already says what a worker takes; give one of both"
+            )
+        elif sampler.strata < least:
+            why = f"{self.name} cuts the data into {least} parts, each of which needs a sample; take {least} or more"
+        else:
+            return
+        raise SettingError(f"batch = {batch}: {why}")
 
     @abstractmethod
     def plan(self, workers: int, samples: int) -> Plan:

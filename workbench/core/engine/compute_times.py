@@ -12,6 +12,17 @@ from workbench.core.contract.scheme import Scheme
 CACHED_ROUNDS = 64  # rounds whose computing times are at hand; workers on their own draws are not all at one
 
 
+def loaded(effect: Compute) -> int:
+    """Return how many samples of the data set some work is for; a round's mini-batch has a share of them.
+
+    >>> from workbench.core.contract.plan import uncoded_plan
+    >>> loaded(Compute(uncoded_plan(3, 10).work[1], model=None, round=3, batch=2))
+    2
+    """
+    samples = effect.work.samples
+    return min(effect.batch, samples) if effect.batch else samples
+
+
 class ComputeTimes:
     """Computing times of one run: whole loads, parts of them, mini-batches."""
 
@@ -22,8 +33,9 @@ class ComputeTimes:
         self.stretches: dict[int, tuple[Any, ...]] = {}  # rank -> round, next part, now, when its load began
         self.places: dict[int, tuple[Work, Work, int, bool]] = {}  # by the id of a work
 
-    def end(self, now: float, r: int, effect: Compute, samples: int) -> float:
+    def end(self, now: float, r: int, effect: Compute) -> float:
         """When a rank will be through with some work, begun now."""
+        samples = loaded(effect)
         draw = effect.round if effect.draw is None else effect.draw
         if draw not in self.computing:
             self.draw(draw)

@@ -1,17 +1,21 @@
 """Whose error it is: one in a user's own program names scheme, rank, round and the user's line."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from inspect import CO_GENERATOR
 from typing import Any
 
 from workbench.core.base.errors import RunError
 from workbench.core.base.user_code import fault_of
+from workbench.core.contract.faults import Fault, with_faults
 from workbench.core.contract.protocol import Node
 from workbench.core.contract.scheme import Scheme
 
 
-def program_of(scheme: Scheme, node: Node) -> Generator[Any, Any, Any]:
-    """The program of one node; raises `RunError` where a user's own cannot begin, or yields nothing."""
+def program_of(scheme: Scheme, node: Node, faults: Iterable[Fault] = ()) -> Generator[Any, Any, Any]:
+    """Return the program of one node, with its faults.
+
+    Raises `RunError` where a user-defined one cannot begin, or yields nothing.
+    """
     try:
         program = scheme.program(node)
     except Exception as error:
@@ -20,7 +24,7 @@ def program_of(scheme: Scheme, node: Node) -> Generator[Any, Any, Any]:
     if not hasattr(program, "send"):
         why = "write it as a generator that yields effects, or return one"
         raise RunError(f"{scheme.name}: `program` of rank {node.rank} gives {program!r:.60}; {why}")
-    return program
+    return with_faults(program, node, faults)
 
 
 def reraise_as_user_error(error: Exception, scheme: Scheme, rank: int, round: int) -> None:

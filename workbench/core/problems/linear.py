@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.base.blas import one_thread
 from workbench.core.base.types import Array
@@ -90,7 +91,13 @@ class LinearProblem(ABC):
             rows, weights = rows_of(slices)
             taken = stretch(rows)  # the ranks of a host share the file's pages
             self._excerpt = slices, self.X[taken], self.y[taken], weights
-        _, X, y, weights = self._excerpt
+        return self._weighted(*self._excerpt[1:], model)
+
+    def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
+        """Return the weighted sum of the gradients of some samples, whose rows are gathered."""
+        return self._weighted(self.X.take(rows, axis=0), self.y.take(rows), weights, model)
+
+    def _weighted(self, X: Array, y: Array, weights: Array, model: Array) -> Array:
         slope = (self.slope(self._scores(X, model), y).T * weights).T
         return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)  # five times as fast
 

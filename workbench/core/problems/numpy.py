@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
@@ -46,7 +47,15 @@ class Function:
         total = np.zeros(self.size)
         for a, b, weight in slices:
             if b > a:
-                total += (b - a) * weight * self._mean(model, a, b)[1]
+                total += (b - a) * weight * self._mean(model, slice(a, b))[1]
+        return total
+
+    def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
+        """Return the weighted sum of the gradients of some samples: one call for those of one weight."""
+        total = np.zeros(self.size)
+        for weight in np.unique(weights):
+            chosen = rows[weights == weight]
+            total += len(chosen) * weight * self._mean(model, chosen)[1]
         return total
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
@@ -54,7 +63,7 @@ class Function:
         return [self._evaluate(request) for request in requests]
 
     def _evaluate(self, request: Request) -> Evaluation:
-        loss, slope = self._mean(request.model, 0, self.samples)
+        loss, slope = self._mean(request.model, slice(0, self.samples))
         gradient = self.samples * slope
         if request.gradient and request.weights is not None:
             cuts = [0, *(np.flatnonzero(np.diff(request.weights)) + 1).tolist(), self.samples]
@@ -71,8 +80,8 @@ class Function:
             return self.l2
         return self.l2 + curvature(lambda m: self.gradient(ranges, m) / number, self.first, STEP)
 
-    def _mean(self, model: Array, a: int, b: int) -> tuple[float, Array]:
-        found = self.function(model, self.X[a:b], self.y[a:b])
+    def _mean(self, model: Array, rows: slice | NDArray[np.int64]) -> tuple[float, Array]:
+        found = self.function(model, self.X[rows], self.y[rows])
         if not (isinstance(found, tuple) and len(found) == 2 and np.shape(found[1]) == (self.size,)):
             why = f"return the mean loss and its gradient, which has the shape of the model, ({self.size},)"
             raise SettingError(f"problem_args.loss_and_gradient: gives something else; {why}")

@@ -91,6 +91,7 @@ class Network:
         self.device, self.kind, self.step = device_of(device), getattr(t, precision), STEPS[precision]
         self.loss, self.l2, self.at_once, self.seed = loss, l2, at_once, init_seed
         self.round: int | None = None  # whose draws are taken; None: nothing is drawn
+        self.batch: NDArray[np.int64] | None = None  # samples of the mini-batch, ascending; None: all
         self.samples = len(X)
         self.truth: Array | None = None
         self.lock = RLock()  # a pass goes through the one module
@@ -120,9 +121,21 @@ class Network:
         other.round = round
         return other
 
+    def among(self, batch: NDArray[np.int64]) -> Network:
+        """Return the problem whose samples draw together by their place in a mini-batch, (samples,), ascending."""
+        if self.round is None:
+            return self
+        other = copy(self)
+        other.batch = batch
+        return other
+
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
         """Weighted sum of the slices' gradients, shape (p,), in the network's precision."""
         return self._pass(model, *rows_of(slices))[2]
+
+    def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
+        """Return the weighted sum of the gradients of some samples, shape (p,)."""
+        return self._pass(model, rows, weights)[2]
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """One pass over the data for each request, and another for its gradient where the network draws."""
@@ -192,10 +205,12 @@ class Network:
                 yield a, rows[block], None if weights is None else weights[block]
             return
         assert weights is not None
-        for group in np.unique(rows // TOGETHER).tolist():
-            first, here = group * TOGETHER, rows // TOGETHER == group
-            all_ = np.arange(first, min(first + TOGETHER, self.samples))
-            yield group, all_, np.bincount(rows[here] - first, weights[here], len(all_)).astype(float)
+        everybody = np.arange(self.samples) if self.batch is None else self.batch
+        places = rows if self.batch is None else np.searchsorted(self.batch, rows)
+        for group in np.unique(places // TOGETHER).tolist():
+            first, here = group * TOGETHER, places // TOGETHER == group
+            chosen = everybody[first : first + TOGETHER]
+            yield group, chosen, np.bincount(places[here] - first, weights[here], len(chosen)).astype(float)
 
     def _put(self, model: Array) -> None:
         if self.device.type == "cpu":

@@ -9,8 +9,6 @@ from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import told
 from workbench.core.contract.adaptive import Change
-from workbench.core.contract.optimisers import Optimiser
-from workbench.core.contract.plan import Plan
 from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
@@ -19,7 +17,7 @@ from workbench.core.problems.base import Evaluation, Problem, Request
 from workbench.core.running.precision import lost_digits
 from workbench.core.running.run import Rows, Run, failing, in_background, no_rows, tell
 from workbench.core.trace.assembled import assemble, columns_of, diverged
-from workbench.core.trace.learning import Commits, Learnt, follow
+from workbench.core.trace.learning import Commits, Learnt, evaluated, follow
 from workbench.core.trace.records import EVENTS_PER_BATCH
 from workbench.core.trace.trace import events_as_columns
 
@@ -77,10 +75,10 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
     world = SimSetup(
         rounds=e.rounds,
         floats=floats,
-        delays=e.built_scheme.stream(e.delays, e.seed, e.workers, e.rounds),
+        delays=e.delay_stream(),
         link=e.line,
         decode_rate=e.decode_rate,
-        deaths={fault.worker: fault.round for fault in e.faults},
+        faults=e.faults,
         record=events,
         watch=watch if steering is None else look,
         controller=steering,
@@ -101,7 +99,8 @@ class SimulatedRun(Run):
 
     def __init__(self, experiment: Experiment, numeric: bool, events: bool) -> None:
         super().__init__(experiment, "sim")
-        self.numeric = numeric or experiment.built_scheme.numeric
+        wrong = any(fault.changes_answers for fault in experiment.faults)
+        self.numeric = numeric or wrong or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
         self.line = Timeline()
@@ -172,6 +171,9 @@ class SimulatedRun(Run):
         """Make the trace of the rounds that there are."""
         k, rounds = self._done, self.experiment.rounds
         model = problem.start() if self._model is None else self._model
+        every = self.experiment.evaluation_interval
+        if self._learnt is not None and 0 < k < rounds and not evaluated(k - 1, rounds, every):
+            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = replace(self._learnt or Learnt(model), model=model)
         trace = assemble(self.experiment, self.line.until(k), learnt, **how)
@@ -200,8 +202,9 @@ class _Halt(Exception):
 class _Evaluating(Numbers):
     """Numbers that evaluate every new model at once."""
 
-    def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int) -> None:
-        super().__init__(plan, problem, optimiser, seed)
+    def __init__(self, e: Experiment, problem: Problem) -> None:
+        super().__init__(e.plan, problem, e.build_optimiser(), e.seed)
+        self.rounds, self.every = e.rounds, e.evaluation_interval
         self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
     def _evaluate(self, model: Array) -> Evaluation:
@@ -213,8 +216,14 @@ class _Evaluating(Numbers):
         answer = super().commit(round, gradient, residual)
         if new:
             self.learnt.moved(self.models[-2], self.models[-1], self.problem.truth)
-            self.learnt.add(self._evaluate(self.models[-1]))
+            due = evaluated(round, self.rounds, self.every)
+            self.learnt.add(self._evaluate(self.models[-1]) if due else None)
         return answer
+
+
+def _key(problem: Problem) -> object:
+    """What problems have in common whose runs are learnt together."""
+    return getattr(problem, "key", id(problem))
 
 
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
@@ -225,20 +234,21 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
         for i, run in enumerate(together):
             with failing(run):
                 problem, e = run.prepare(), run.experiment
-                arithmetic = Coefficients(e.plan)
+                arithmetic = Coefficients(e.plan, e.sampler)
                 if run.simulate(arithmetic):
-                    commits = Commits(e.build_optimiser(), arithmetic.weights, e.plan.sizes)
+                    optimiser, every = e.build_optimiser(), e.evaluation_interval
+                    commits = Commits(optimiser, arithmetic.weights, e.plan.sizes, every)
                     ready.append((run, problem, commits))
                     run.note = "waiting for the other schemes' simulation"
                 else:
                     run.conclude(problem)
             bar.update(i + 1)
-    for problem in {id(p): p for _, p, _ in ready}.values():
-        _learn_together(problem, [(r, c) for r, p, c in ready if p is problem], progress)
+    for key, problem in {_key(p): p for _, p, _ in ready}.items():
+        _learn_together(problem, [(r, c) for r, p, c in ready if _key(p) == key], progress)
     for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
         with failing(run):
             problem, e = run.prepare(), run.experiment
-            run.simulate(_Evaluating(e.plan, problem, e.build_optimiser(), e.seed))
+            run.simulate(_Evaluating(e, problem))
             run.conclude(problem)
 
 

@@ -23,10 +23,7 @@ from workbench.core.running.run import Engine, Rows, Run, State, checked, in_bac
 from workbench.core.running.simulated import run_simulated, start_simulated
 from workbench.core.trace.trace import Trace
 
-INTERNAL = (
-    "message_faults",
-    "make",
-)  # parameters of starters that are no options: for tests, and for other kinds of runs
+INTERNAL = ("substitutes", "make")  # parameters of starters that are not options
 F = TypeVar("F", bound=Callable[..., Any])
 _ENTRY = re.compile(r"^(\w+)\n((?:    .*\n?)+)", re.MULTILINE)  # of a docstring's list of parameters
 

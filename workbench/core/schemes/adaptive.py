@@ -38,7 +38,12 @@ class MiniBatches(Scheme):
     paper: ClassVar[str] = "Zhu et al. 2022, section II"
     exact: ClassVar[bool] = False  # a mini-batch is an estimate; an old gradient too
     numeric: ClassVar[bool] = True
-    batch: int | None = setting(None, "samples of a mini-batch; empty = the whole shard", "samples", ge=1)
+    worker_batch: int | None = setting(
+        None,
+        "samples that a worker draws for itself alone; empty = its shard, or its share of `batch`",
+        "samples",
+        ge=1,
+    )
 
     def grouping(self, workers: int) -> Groups:
         """Who shares a shard."""
@@ -48,18 +53,18 @@ class MiniBatches(Scheme):
         """A mini-batch fits the smallest shard."""
         groups = self.grouping(workers).number
         shard, which = samples // groups, f"the smallest of {groups} shards of {samples} samples"
-        if self.batch is not None and self.batch > shard:
+        if self.worker_batch is not None and self.worker_batch > shard:
             why = f"{which} has {shard}; take {span(1, shard)}, or leave it empty for the whole shard"
             if not shard:
                 why = f"{samples} samples do not fill {groups} shards; leave it empty"
-            raise SettingError(f"scheme_args.batch = {self.batch}: {why}")
+            raise SettingError(f"scheme_args.worker_batch = {self.worker_batch}: {why}")
 
     def plan(self, workers: int, samples: int) -> Plan:
         """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
         self.check_samples(workers, samples)
         groups = self.grouping(workers)
         matrix = np.repeat(np.eye(groups.number), groups.size, axis=0)
-        return replace(star_plan(matrix, samples), batch=self.batch)
+        return replace(star_plan(matrix, samples), batch=self.worker_batch)
 
 
 class DSGD(MiniBatches):
@@ -72,12 +77,12 @@ class DSGD(MiniBatches):
     @property
     def is_exact(self) -> bool:
         """Without mini-batches the whole shards' gradients add up to it."""
-        return self.batch is None
+        return self.worker_batch is None
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
             return parent_program(node, at_least(node.plan.workers), lambda r, got: (total(got), 0.0))
-        return batch_worker(node, self.batch)
+        return batch_worker(node, self.worker_batch)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of all, exactly: equation (11)."""
@@ -112,7 +117,7 @@ class CADA(MiniBatches):
         groups = self.grouping(node.plan.workers)
         if node.rank == MASTER:
             return lazy_master(node, groups, self.c, self.max_age, lambda group, got: total(got))
-        return lazy_worker(node, groups, self.batch)
+        return lazy_worker(node, groups, self.worker_batch)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The slowest of the groups' fastest workers if all are selected: (13) and (16) with Mbar = M, Gbar = G."""

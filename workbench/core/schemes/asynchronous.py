@@ -152,7 +152,8 @@ def _worker(node: Node) -> Program:
         told: Message = yield Recv({MODEL: 0}, latest=True)
         if told.round == node.rounds:
             return
-        value = yield Compute(node.work, told.value, told.round, {MODEL: node.rounds}, draw=job)
+        batch = job if node.batched else None  # its own step's
+        value = yield Compute(node.work, told.value, told.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
             yield Send(node.parent, CODED, told.round, value, draw=job)
         job += 1

@@ -17,9 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.base.settings import setting
+from workbench.core.base.settings import SettingError, setting
 from workbench.core.base.types import Array
 from workbench.core.codes.checks import between
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan, shard_sizes, star_plan
 from workbench.core.contract.programs import AnswerProgram, LostChildren, master_program, plain_sum
 from workbench.core.contract.protocol import (
@@ -73,6 +74,14 @@ class DSAG(Scheme):
     def check_samples(self, workers: int, samples: int) -> None:
         """No piece is empty."""
         check_pieces("pieces", self.pieces, workers, samples)
+
+    def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
+        """A worker already goes through one of its pieces at a time."""
+        pieces = sampler.batches_per_epoch
+        why = (
+            f"a worker goes through one piece a round; leave it empty, and take scheme_args.pieces = {pieces}"
+        )
+        raise SettingError(f"batch = {sampler.batch}: {why}")
 
     def waits_for(self, workers: int) -> int:
         """How many fresh answers the master waits for."""

@@ -69,7 +69,7 @@ class FastestK(MiniBatches):
         """What chooses k, with the k of the first round."""
 
     def program(self, node: Node) -> Program:
-        return self._master(node) if node.rank == MASTER else batch_worker(node, self.batch)
+        return self._master(node) if node.rank == MASTER else batch_worker(node, self.worker_batch)
 
     def _master(self, node: Node) -> Program:
         n, choice, seen = node.plan.workers, self.choice(node), list[Round]()  # the newest, if any

@@ -68,7 +68,7 @@ class LocalSteps(MiniBatches):
         own, first = max(node.work.samples, 1), told.round * self.local_steps
         unless, draw = {MODEL: told.round + 1}, first
         for draw in range(first, first + self.local_steps):
-            value = yield Compute(node.work, model, told.round, unless, self.batch, draw, job=draw)
+            value = yield Compute(node.work, model, told.round, unless, self.worker_batch, draw, job=draw)
             if value is None:
                 return
             model = step(model, value / own + node.l2 * model)

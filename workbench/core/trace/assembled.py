@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import COUNTS, Timeline
 from workbench.core.experiment import Experiment
-from workbench.core.trace.learning import Learnt
+from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 
 
@@ -36,6 +36,8 @@ def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:
 
 def diverged(trace: Trace) -> list[str]:
     """Say where the loss stopped being a number, if it did."""
-    e, bad = trace.experiment, np.flatnonzero(~np.isfinite(trace.columns["loss"]))
+    e, loss = trace.experiment, np.asarray(trace.columns["loss"])
+    due = np.array([evaluated(r, len(loss), e.evaluation_interval) for r in range(len(loss))], dtype=bool)
+    bad = np.flatnonzero(~np.isfinite(loss) & due)
     what = f"take a smaller step than {e.optimiser_args}"
     return [f"{e.scheme}: the loss is not finite from round {bad[0]} on; {what}"] if len(bad) else []

@@ -17,7 +17,7 @@ from workbench.core.trace.layout import OWN, SPEC
 
 def definitions_of(e: Experiment) -> list[Any]:
     """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
-    parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser())
+    parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser(), *e.faults)
     found = [*map(type, parts), *e.problem_spec.own().values()]
     return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
@@ -87,5 +87,6 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
 
 def not_the_same(name: str) -> SettingError:
     """Return the error for a definition that has changed since its run began."""
-    why = f"put back that of {OWN.format(name)} in the run folder, or start a new run"
+    kept = f"that of {OWN.format(name)} in the run folder (names of 1.0: docs/moving-from-1.0.md)"
+    why = f"put back {kept}, or start a new run"
     return SettingError(f"{name}: its definition is not what the run began with; {why}")

@@ -5,6 +5,7 @@ decoding vectors have the same iterates, so all exact schemes are learnt togethe
 differ share every pass over memory.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+from workbench.core.contract.batches import Batched
 from workbench.core.contract.optimisers import Optimiser, State
-from workbench.core.contract.problem import in_round
+from workbench.core.contract.problem import Slice, in_round
 from workbench.core.contract.weights import Decoding, VersionedWeights
 from workbench.core.problems.base import Evaluation, Problem, Request
 
@@ -27,11 +29,25 @@ class Commits:
     optimiser: Optimiser
     weights: Sequence[Decoding]
     sizes: NDArray[np.int64]
+    every: int = 1  # rounds from one evaluation of the loss to the next
 
     def key(self) -> tuple[object, ...]:
         """Runs with the same key have the same iterates."""
         bytes_ = tuple(None if w is None else w.tobytes() for w in self.weights)
-        return (self.optimiser, bytes_, self.sizes.tobytes() if any(bytes_) else None)
+        return (self.optimiser, self.every, bytes_, self.sizes.tobytes() if any(bytes_) else None)
+
+    def evaluated(self, round: int) -> bool:
+        """Is the loss evaluated after a round?"""
+        return evaluated(round, len(self.weights), self.every)
+
+
+def evaluated(round: int, rounds: int, every: int) -> bool:
+    """Is the loss evaluated after a round? It is after the last one, and after every `every`-th.
+
+    >>> [r for r in range(10) if evaluated(r, 10, 4)]
+    [3, 7, 9]
+    """
+    return (round + 1) % every == 0 or round == rounds - 1
 
 
 @dataclass
@@ -48,10 +64,19 @@ class Learnt:
         """Loss and metrics before the first round."""
         return {"loss": self.first.loss, **self.first.metrics} if self.first else {"loss": float("nan")}
 
-    def add(self, evaluation: Evaluation) -> None:
-        """Append the loss and metrics at the model of a finished round."""
+    def add(self, evaluation: Evaluation | None) -> None:
+        """Append the loss and metrics at the model of a finished round; None: they were not evaluated, NaN."""
+        if evaluation is None:
+            known = self.first.metrics if self.first else {}
+            evaluation = Evaluation(math.nan, None, dict.fromkeys(known, math.nan))
         self.loss.append(evaluation.loss)
         self._metrics(evaluation.metrics)
+
+    def amend(self, round: int, evaluation: Evaluation) -> None:
+        """Put in the loss and metrics of a round after which they had not been evaluated."""
+        self.loss[round] = evaluation.loss
+        for name, value in evaluation.metrics.items():
+            self.metrics[name][round] = value
 
     def moved(self, before: Array, after: Array, truth: Array | None) -> None:
         """Note the relative change (paper 1, equation 9) and the distance from the truth (equation 11)."""
@@ -89,47 +114,62 @@ def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
     for t in range(max((len(run.weights) for run in runs), default=0) + 1):
         active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
         with np.errstate(over="ignore", invalid="ignore"):  # too large a step shows as a loss of inf or NaN
-            evaluations = problem.evaluate([tr.request(t) for tr in active])
-            for trajectory, evaluation in zip(active, evaluations, strict=True):
-                trajectory.take(t, evaluation)
+            requests = [trajectory.request(t) for trajectory in active]
+            found = iter(problem.evaluate([request for request in requests if request is not None]))
+            for trajectory, request in zip(active, requests, strict=True):
+                trajectory.take(t, None if request is None else next(found))
         yield [unique[key].learnt for key in keys]
 
 
 class _Trajectory:
     def __init__(self, problem: Problem, commits: Commits) -> None:
         self.problem, self.commits = problem, commits
+        self.batched = isinstance(problem, Batched)
         self.state: State = commits.optimiser.start(problem)
         self.learnt = Learnt(problem.start())
         self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
         self.wanted = last_uses(commits.weights)
         self.models: dict[int, Array] = {}  # by version, as long as a commit still needs them
 
-    def request(self, t: int) -> Request:
+    def request(self, t: int) -> Request | None:
+        """What is evaluated at the model after t rounds; None: nothing."""
         if t in self.wanted:
             self.models[t] = self.learnt.model
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None
-        if t == len(self.commits.weights) or isinstance(weights, VersionedWeights):
-            return Request(self.learnt.model, gradient=False)
+        if t == len(self.commits.weights) or self.batched or isinstance(weights, VersionedWeights):
+            due = t == 0 or self.commits.evaluated(t - 1)
+            return Request(self.learnt.model, gradient=False) if due else None
         by_sample = None if weights is None else np.repeat(weights, self.commits.sizes)
         return Request(self.learnt.model, by_sample, round=t)
 
-    def take(self, t: int, evaluation: Evaluation) -> None:
+    def take(self, t: int, evaluation: Evaluation | None) -> None:
         if t == 0:
             self.learnt.first = evaluation
         else:
-            self.learnt.add(evaluation)
+            self.learnt.add(evaluation if self.commits.evaluated(t - 1) else None)
         if t == len(self.commits.weights):
             return
-        before, gradient = self.learnt.model, evaluation.gradient
-        if isinstance(stale := self.commits.weights[t], VersionedWeights):
+        before, gradient = self.learnt.model, evaluation.gradient if evaluation else None
+        weights = self.commits.weights[t]
+        if isinstance(weights, VersionedWeights):
             gradient = sum(
-                (self._gradient(*each) for each in stale.sums()), start=np.zeros(self.problem.size)
+                (self._gradient(*each) for each in weights.sums()), start=np.zeros(self.problem.size)
             )
             self.models = {v: model for v, model in self.models.items() if self.wanted[v] > t}
+        elif self.batched:
+            gradient = self._of_batch(t, before, weights)
         assert gradient is not None
         update = self.commits.optimiser.update
         after, self.state = update(self.state, before, gradient, self.problem, t)
         self.learnt.moved(before, after, self.problem.truth)
+
+    def _of_batch(self, t: int, model: Array, weights: Array | None) -> Array:
+        """Gradient of a round's mini-batch, its parts weighted; nothing as long as the data set is made."""
+        if weights is None:
+            slices: list[Slice] = [(0, self.problem.samples, 1.0)]
+        else:
+            slices = list(zip(self.bounds, self.bounds[1:], weights.tolist(), strict=False))
+        return in_round(self.problem, t).gradient(slices, model)
 
     def _gradient(self, version: int, job: int, weighted: Sequence[tuple[int, float]]) -> Array:
         """Sum of weight * gradient of some parts at an older model, with the draws of a commit."""

@@ -51,7 +51,7 @@ MAX_CHECKPOINT_SHARE = (
 SCHEME_CHANGED = "turned"  # how a stretch ends after which the run goes on with another scheme
 WATCH_INTERVAL_S = 0.1  # s between looks at whether somebody watches
 EVENTS_PER_BATCH = 20_000  # events that are handed on at once
-EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead")
+EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # s for which rounds may wait to be written down together, ...
 LONG_MODEL_BYTES = (
     2**14
@@ -201,7 +201,7 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
                 f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
             )
     listed = [name for name in read_sums(folder) or () if name in _KEPT or name.startswith(f"{ARRIVALS}/")]
-    if listed or ((folder / SUMS).exists() and (folder / RUN).is_file() and (folder / ENDED).exists()):
+    if listed or ((folder / RUN).is_file() and (folder / ENDED).exists()):
         for name in dict.fromkeys([*listed, *kept(folder)]):
             check_sums(folder, [name], whole=name not in LARGE)
 

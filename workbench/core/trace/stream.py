@@ -42,7 +42,9 @@ class Stream:
     def __init__(self, experiment: Experiment) -> None:
         self.plan, self.rounds = experiment.plan, experiment.rounds
         self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
-        self.dead = {f.worker: f.round for f in experiment.faults}  # worker -> first round without it
+        self.dead = {
+            f.worker: f.round for f in experiment.faults if f.for_good
+        }  # worker -> first round without it
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
         self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
         self.late = np.zeros((0, self.workers), bool)

@@ -3,7 +3,8 @@
 A folder that names code of its own (a loose file, a function of a module) is run, gone on with or replayed where its
 signature is of this user's key and holds for its spec, for the sources that lie beside it, and for the source that the
 names stand for now. One that nobody has signed, that was altered, or that comes from elsewhere needs `trust = True`,
-and is then signed. A folder that names what the workbench ships, or what this kernel has defined, needs nothing.
+and is then signed. A function of this kernel counts as code: a folder could name any. A folder that names what the
+workbench ships, or a scheme and the like that this kernel has defined, needs nothing.
 """
 
 import json
@@ -21,7 +22,7 @@ from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.sources import digest_in
 from workbench.core.base.text import read_json, read_yaml
 from workbench.core.base.trust import is_signed, limited, signature
-from workbench.core.base.user_code import run_hash, source_hash
+from workbench.core.base.user_code import is_defined, run_hash, source_hash
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import check_kept, kept_in, not_the_same, where_kept
 from workbench.core.trace.layout import OWN, SIGNATURE, SPEC
@@ -42,7 +43,7 @@ def code_names(value: Any) -> set[str]:
             left += each.values()
         elif isinstance(each, list | tuple):
             left += each
-        elif isinstance(each, str) and (".py:" in each or _NAME.fullmatch(each)):
+        elif isinstance(each, str) and (".py:" in each or _NAME.fullmatch(each) or is_defined(each)):
             found.add(each)
     return found
 

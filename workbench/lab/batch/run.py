@@ -26,7 +26,6 @@ from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_kind, check_writable, path_of
 from workbench.core.base.trust import limit, limited
 from workbench.core.base.user_code import run_hash
-from workbench.core.experiment import Experiment
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
@@ -150,7 +149,7 @@ def _swept(
     with Kernels(threads, fresh, own_of(chosen), allowed()) as kernels:
         if not all(_done(target, item) for item in chosen):
             kernels.warm()
-            _check(notebook)
+            _check(notebook, {name for item in chosen for name in item.spec})
         check_writable(target, "folder", target)
         with alone(target):
             if not _meant(target / STOP):
@@ -368,8 +367,8 @@ def _no_run(folder: Path) -> Path:
     return folder
 
 
-def _check(notebook: Path) -> None:
-    if missing := sorted({*Experiment.model_fields, *OTHERS} - set(parameters(notebook))):
+def _check(notebook: Path, needed: set[str]) -> None:
+    if missing := sorted({*needed, *OTHERS} - set(parameters(notebook))):
         raise SettingError(
             f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
             " cell with the tag 'parameters'"

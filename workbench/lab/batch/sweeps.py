@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import field_validator, model_validator
 
-from workbench.core.base.older import spelled_as_before
+from workbench.core.base.older import spelled_as_before, without_unused
 from workbench.core.base.settings import SettingError, Settings, setting, unknown_name
 from workbench.core.base.text import plain, read_yaml
 from workbench.core.experiment import Experiment, put
@@ -180,8 +180,9 @@ class Item:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What a notebook is given and a key is made of: plain Python values, every field."""
-        return {**self.experiment.model_dump(mode="json"), "engine": self.engine, "cluster": self.cluster}
+        """What a notebook is given and a key is made of: plain Python values, every field that version 1.0 knows."""
+        spec = without_unused(self.experiment.model_dump(mode="json"))
+        return {**spec, "engine": self.engine, "cluster": self.cluster}
 
     @cached_property
     def key(self) -> str:

@@ -71,6 +71,7 @@ class Round:
     start: float  # s since the run's start
     duration: float
     dead: frozenset[int]
+    faults: Mapping[int, str]  # worker -> the kinds of its other faults in this round
 
     @cached_property
     def early(self) -> float:
@@ -208,8 +209,13 @@ def events_of(trace: Trace, round: int) -> Round:
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
-    dead = frozenset(f.worker for f in trace.experiment.faults if f.round <= round)
-    return Round(plan, rows, start, float(times[round]) - start, dead)
+    dead = frozenset(f.worker for f in trace.experiment.faults if f.for_good and f.round <= round)
+    faults: dict[int, str] = {}
+    for fault in trace.experiment.faults:
+        if not fault.for_good and fault.active(round):
+            kinds = faults.get(fault.worker)
+            faults[fault.worker] = f"{kinds}, {fault.kind}" if kinds else fault.kind
+    return Round(plan, rows, start, float(times[round]) - start, dead, faults)
 
 
 def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
@@ -261,6 +267,7 @@ def moments(trace: Trace, round: int) -> list[Moment]:
         *_each(r.downloading, "the model has come down to {}"),
         *_each(r.did("compute"), "{} has computed its share"),
         *_each(r.did("decode"), "{} has decoded"),
+        *_each(r.did("fault").lasting, "the pause of {} is over"),
         *_each(r.did("drop"), "the answer of {} is too late: dropped"),
         *_each(r.cut_off, "{} is still computing: cut off"),
         *_each(r.did("commit"), "{} has the gradient"),

@@ -52,9 +52,9 @@ def speedups(
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
-    import pandas as pd
+    from workbench.core.base.results import Results
 
-    return pd.DataFrame({"scheme": labels, "seconds": seconds, "speedup": factors})
+    return Results({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
@@ -123,6 +123,14 @@ def abscissa(trace: Trace, x: str) -> Array:
         return np.asarray(trace.columns["round"], dtype=float) + 1.0
     values: Any = np.asarray(trace.columns[x], dtype=float)
     return values if x == "time" else np.cumsum(values)
+
+
+def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
+    """Return a run's curve, where the metric was evaluated; as it is where that is nowhere."""
+    xs, ys = abscissa(trace, x), column(trace, metric)
+    losses = np.asarray(trace.columns.get("loss", ys), dtype=float)
+    there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined before the model has moved
+    return (xs[there], ys[there]) if there.any() else (xs, ys)
 
 
 def check_target(target: float) -> None:

@@ -92,6 +92,18 @@ def fields_about() -> list[w.Text]:
     return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
 
 
+def trust_box(parts: str) -> w.Checkbox:
+    """Return a checkbox for one press of a button: it is unchecked again once it was used."""
+    about = f"run the code, and use the cluster, that {parts} from elsewhere name; look at them first"
+    return w.Checkbox(description=f"Trust {parts}", tooltip=about, indent=False, layout={"width": "auto"})
+
+
+def trusted(box: w.Checkbox) -> bool:
+    """Return whether it is checked, and uncheck it."""
+    now, box.value = bool(box.value), False
+    return now
+
+
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
     """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
     if list(menu.options) == list(names):

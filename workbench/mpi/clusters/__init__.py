@@ -54,7 +54,7 @@ def load(name: str | Path) -> Cluster:
     `SettingError`, one sentence: file, key, value, and what would work.
 
     >>> load("local")
-    Local(kind='local', name='local', price=None)
+    Local(name='local', price=None)
     """
     if not isinstance(name, str | Path):
         raise unknown_name("cluster", name, names())

@@ -1,16 +1,17 @@
 """What every kind of cluster offers, and how a kind plugs in.
 
-A cluster is the content of a small YAML file: a frozen bag of settings that knows how to get ranks. A new kind is one
-file in this package (or one folder) with a subclass of `Cluster` whose field `kind` has a name of its own as its
-default; it is then found by `load`, on the command line, in the notebooks and in the explorer.
+A cluster is the content of a small YAML file: frozen settings, and how to get ranks. A new kind is one file in this
+package (or one folder) with a subclass of `Cluster` that has a `kind`. It is then found by `load`, on the command line,
+in the notebooks and in the explorer.
 
 How a run reaches its ranks, the same way on every kind:
 
 * A *pool* is a folder on the machine that starts the ranks (`workbench.mpi.launch.poolfolder`), with one supervisor
   above one mpiexec. Nothing but files connects a pool with who uses it, so a supervisor may be a child process
   (`workbench.mpi.launch.head.pools.ChildPool`), a process on another host, or a batch job that shares the file system.
-* `here` says how that machine does what a cluster offers: it is all that a kind has to write. A kind whose supervisor
-  is a job subclasses `workbench.mpi.launch.head.pools.FolderPool`: `running` (is the job there?), `wait` and `kill`.
+* `here` says how that machine does what a cluster offers: it is all that a kind has to write. Where ranks run in jobs,
+  subclass `workbench.mpi.clusters.batch.BatchCluster`, which has it: four methods are left, see
+  `workbench.mpi.clusters.pbs`.
 * If that machine is another one, `gateway` says how it is reached, and an agent there (`workbench.mpi.clusters.agent`)
   is asked to do the same; run folders come home through it while the runs go on. A kind does not notice.
 """
@@ -28,7 +29,7 @@ from pydantic import AfterValidator
 
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import made_cache_folder, write_file
-from workbench.core.base.plugins import Catalogue, Family
+from workbench.core.base.plugins import Catalogue, KindFamily
 from workbench.core.base.settings import setting
 from workbench.mpi.launch.client.remote import RemoteSite
 from workbench.mpi.launch.gateway import Gateway
@@ -74,8 +75,8 @@ HostName = Annotated[str, AfterValidator(host_name)]
 Word = Annotated[str, AfterValidator(plain_word)]
 
 
-class Cluster(Family):
-    """Where real runs go. Subclasses are kinds, registered by their field `kind`.
+class Cluster(KindFamily):
+    """Where real runs go. Subclasses are kinds, registered by their class attribute `kind`.
 
     >>> from workbench.mpi import clusters
     >>> clusters.load("local").kind
@@ -88,7 +89,6 @@ class Cluster(Family):
     elsewhere: ClassVar[bool] = False  # do ranks have to be told where prepared data lie?
     alone: ClassVar[bool] = False  # has a new pool to wait for the room that idle ones of this process have?
 
-    kind: str = setting("", "what sort of cluster it is")
     name: str = setting("", "the file's name without .yaml; not written into the file")
     price: float | None = setting(None, "what a host costs, for `workbench cluster status`", "$/h", ge=0)
 

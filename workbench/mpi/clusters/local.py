@@ -8,12 +8,11 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 from typing_extensions import override
 
-from workbench.core.base.settings import setting
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.head.pools import ChildPool, DetachedRun, make_folder, remove_stale, supervised
@@ -40,7 +39,7 @@ class ThisMachine(Site):
 
     @override
     def owner(self, words: dict[str, Any], home: Path) -> DetachedRun:
-        return DetachedRun(words)
+        return DetachedRun(int(words["supervisor"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """Nothing can be."""
@@ -70,7 +69,7 @@ class ThisMachine(Site):
 class Local(Cluster):
     """The machine that one works at. It is always there, under the name `local`."""
 
-    kind: Literal["local"] = setting("local", "this machine")
+    kind = "local"
 
     @override
     def here(self) -> Site:

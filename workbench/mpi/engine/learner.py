@@ -28,6 +28,7 @@ class Learner(Numbers):
         self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int, model: Array, state: State
     ) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
+        self.sampler = getattr(problem, "sampler", None)
         self.model, self.state = model, state
         self.gradient: Array | None = None  # the newest that was committed
         self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
@@ -56,11 +57,11 @@ class Learner(Numbers):
 
     def pieces(self, effect: Compute) -> list[Compute]:
         """Cut work into consecutive parts; most work is one piece."""
-        work = effect.work
-        if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= PIECE:
+        work, piece = effect.work, PIECE * (self.sampler.batches_per_epoch if self.sampler else 1)
+        if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= piece:
             return [effect]
         samples = np.cumsum(self.plan.sizes[work.parts])
-        number = (samples - 1) * self.problem.size // PIECE  # of the piece that each part ends in
+        number = (samples - 1) * self.problem.size // piece  # of the piece that each part ends in
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
         return [effect._replace(work=self._stretch(work, slice(a, b))) for a, b in pairwise(cuts)]
 

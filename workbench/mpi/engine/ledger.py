@@ -17,15 +17,8 @@ from workbench.core.contract.protocol import MODEL, PEER_LOST, Message
 from workbench.core.engine.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
 COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-COUNTERS = (
-    *COUNTS,
-    "computed",
-    "overrun",
-    "rejected",
-    "abandoned",
-    "busy",
-    "worked",
-)  # us of a processor: in all; in computing
+# The last two: us of a processor, in all and in computing.
+COUNTERS = (*COUNTS, "computed", "overrun", "rejected", "abandoned", "busy", "worked")
 
 
 class Ledger:

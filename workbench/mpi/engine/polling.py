@@ -18,7 +18,7 @@ IDLE = PollInterval(1e-4, 4e-3)  # for a model
 TIMER = PollInterval(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
 # Who is rung need not look, but for what MPI does not move on by itself.
 SPIN_BEFORE_SLEEP_S = (
-    3e-4  # s for which a rank with a core of its own looks on before it sleeps: to be woken takes 50 us
+    3e-4  # a rank with a core of its own polls so long before it sleeps: a wake-up takes 50 us
 )
 WAKEABLE = PollInterval(2e-3, 2.5e-1)
 POLL_TTL_S = 5e-3  # s for which a look at what has come counts as new

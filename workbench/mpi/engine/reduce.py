@@ -32,17 +32,17 @@ class Reduce:
     def __call__(self, engine: RankEngine, effect: AllReduce) -> Any:
         """Take part in one; returns the sum, shape (p,)."""
         me, n, floats = self.comm.rank, self.comm.size, self.floats
-        entry = engine.logical if engine.emulated else time.monotonic()
+        entry = engine.clock.sending_time()
         self.buffer[:floats] = effect.value
         self.buffer[floats:] = 0.0
-        self.buffer[floats + me] = came = entry - engine.zero
+        self.buffer[floats + me] = came = entry - engine.clock.zero
         self.buffer[floats + n + me] = came - float(self.buffer[floats + me])
         self._await(engine, self.comm.Iallreduce(MPI.IN_PLACE, self.buffer, MPI.SUM))
         total, end = self.buffer[:floats].copy(), time.monotonic()
         if self.link is not None:
-            end = engine.zero + self._ring_end(engine, floats)
-            engine.sleep_until(end)
-        engine.advance_clock(end)
+            end = engine.clock.zero + self._ring_end(engine, floats)
+            engine.mailbox.sleep_until(end)
+        engine.clock.advance(end)
         self._record(engine, effect.round, entry)
         return total
 
@@ -53,7 +53,7 @@ class Reduce:
         ledger.handled += 2 * steps
         ledger.add("messages", round, steps)
         ledger.add("bytes", round, sent)
-        ledger.log(round, engine.rank, "send", entry, entry, engine.logical, 1 + (me + 1) % n, sent, steps)
+        ledger.log(round, engine.rank, "send", entry, entry, engine.clock.now, 1 + (me + 1) % n, sent, steps)
 
     def _ring_end(self, engine: RankEngine, floats: int) -> float:
         """When this worker has the sum, s after the run's beginning."""
@@ -68,5 +68,5 @@ class Reduce:
 
     def _await(self, engine: RankEngine, request: MPI.Request) -> None:
         self.under_way = True
-        engine.wait(lambda: True if request.Test() else None, COLLECTIVE)
+        engine.mailbox.wait(lambda: True if request.Test() else None, COLLECTIVE)
         self.under_way = False

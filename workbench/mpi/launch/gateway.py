@@ -29,10 +29,7 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
 LEAVING = 3.0  # s that a connection has to end by itself
 NOISE = 2**16  # bytes that a login may say before our own word
-QUOTED_BYTES, QUOTED_S = (
-    400,
-    0.2,
-)  # max bytes of a login's words that are quoted, and the time in which they come
+QUOTED_BYTES, QUOTED_S = 400, 0.2  # max bytes of a login's words that are quoted; the time in which they come
 LOGIN = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 _LENGTHS = struct.Struct(">QQ")
 LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours

@@ -25,25 +25,12 @@ FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured: what mpiexec has open for 
 SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
 # LoadLeveler, Flux, OAR, ALPS, PALS, and whatever has started this process as a rank.
-JOB_PREFIXES = (
-    *(
-        "SLURM",
-        "SALLOC_",
-        "SBATCH_",
-        "SRUN_",
-        "PBS_",
-        "LSB_",
-        "LSF_",
-        "SGE_",
-        "PE_HOSTFILE",
-        "COBALT_",
-        "LOADL_",
-    ),
-    *("FLUX_", "OAR_", "ALPS_", "BASIL_", "PALS_", "HYDRA_", "PMI_", "PMI2_", "PMIX_", "PRTE_", "OMPI_"),
+_JOBS = (
+    "SLURM SALLOC_ SBATCH_ SRUN_ PBS_ LSB_ LSF_ SGE_ PE_HOSTFILE COBALT_ LOADL_ FLUX_ OAR_ ALPS_ BASIL_ PALS_"
 )
-USER_CHOICES = re.compile(
-    r".*(_MCA_.*|_PREFIX|_ALLOW_RUN_AS_ROOT(_CONFIRM)?)"
-)  # not of a job, though named alike
+JOB_PREFIXES = (*_JOBS.split(), "HYDRA_", "PMI_", "PMI2_", "PMIX_", "PRTE_", "OMPI_")
+# Variables that are not a job's, though they are named alike.
+USER_CHOICES = re.compile(r".*(_MCA_.*|_PREFIX|_ALLOW_RUN_AS_ROOT(_CONFIRM)?)")
 # Variables that say how many threads linear algebra may have.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 

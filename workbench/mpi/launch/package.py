@@ -14,9 +14,8 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-FIRST_LINE = (
-    b"# workbench\n"  # of `BOOT`: whatever comes in its place shows that the login has read some of it
-)
+# The first line of `BOOT`: whatever comes in its place shows that the login has read some of it.
+FIRST_LINE = b"# workbench\n"
 LOGIN_READ = "the login read what is meant for the workbench"
 MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
 # Where packages lie on a host, in Python that runs there.
@@ -110,15 +109,20 @@ def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
     return buffer.getvalue()
 
 
+def package_root() -> str:
+    """Return the folder that has the package; empty where it is installed among Python's own packages."""
+    root = Path(__file__).resolve().parents[3]
+    return "" if root.name in ("site-packages", "dist-packages") else str(root)
+
+
 def python_path() -> dict[str, str]:
     """Return the variable by which Python finds the package, where it is not installed among Python's own packages.
 
     Processes are started with ``python -P``, so that no file in the current folder hides another module.
     """
-    root = Path(__file__).resolve().parents[3]
-    if root.name in ("site-packages", "dist-packages"):
+    if not (root := package_root()):
         return {}
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
 
 
 def booted(python: str, module: str) -> list[str]:

@@ -2,8 +2,8 @@
 
 ======================  ====================================================================================
 ``pool.json``           what the supervisor and rank 0 have to know, see `workbench.mpi.launch.head.pools`
-``log.txt``             what supervisor, mpiexec and ranks print; what begins with `PROGRESS_INTERVAL_S` is for the
-supervisor
+``log.txt``             what supervisor, mpiexec and ranks print; what begins with `PROGRESS_PREFIX` is for
+                        the supervisor
 ``nursery``             where ranks' stubs knock, see `workbench.mpi.launch.rank.forkserver`
 ``progress``            how many ranks are up, while they start
 ``ready.json``          process and host of each rank, once all are up
@@ -30,22 +30,20 @@ from workbench.core.base.files import atomic_write, private_folder, write_file, 
 from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import ProcessId
 
-PROGRESS_INTERVAL_S = (
-    "workbench:"  # begins a line that a rank prints for the supervisor: up, done, or failed and why
-)
+PROGRESS_PREFIX = "workbench:"  # of a line that a rank prints for the supervisor: up, done, or failed and why
 SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
 SETTLED = 60.0  # s after which ranks have mapped one another's memory
 PREFIX = "straggler-workbench-"  # of a pool's folder there
 LOGS, MAX_LOGS = (
     "logs",
     20,
-)  # folder beside that of the pools, for the logs of failed starts; max number of them
+)  # folder beside that of the pools for the logs of failed starts; max number of them
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
 def say(*words: Any) -> None:
     """A rank's line for the supervisor: whole, as forked ranks share one pipe."""
-    os.write(1, " ".join(map(str, (PROGRESS_INTERVAL_S, *words))).encode() + b"\n")
+    os.write(1, " ".join(map(str, (PROGRESS_PREFIX, *words))).encode() + b"\n")
 
 
 @dataclass(frozen=True)

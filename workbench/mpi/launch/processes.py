@@ -41,8 +41,10 @@ def this_process() -> ProcessId:
 def exists(pid: int) -> bool:
     """Is there such a process, be it only an entry that nobody has collected yet? Asking takes 1.5 us."""
     try:
+        if pid <= 0:  # those would be whole groups
+            return False
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.core import problems, schemes
 from workbench.core.base.arrays import from_bytes, to_bytes
-from workbench.core.base.by_value import register, sent
+from workbench.core.base.by_value import received, register, sent
 from workbench.core.base.errors import ClusterError, QuorumLost, RunError
 from workbench.core.base.files import sha256
 from workbench.core.base.older import renamed
@@ -22,8 +22,10 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import fault_of, is_own
 from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration
 from workbench.core.contract.delays import DelayStream, law_of
+from workbench.core.contract.faults import fault_from
 from workbench.core.contract.links import Link
 from workbench.core.contract.optimisers import State, optimiser_class
 from workbench.core.contract.plan import Plan
@@ -33,9 +35,10 @@ from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import SPEC, TASK
 from workbench.mpi.engine.learner import Learner
-from workbench.mpi.engine.rank import Emulate, Setup
+from workbench.mpi.engine.setup import Emulate, Setup
 from workbench.mpi.launch.processes import ProcessId
 
+T = TypeVar("T")
 BACK = "put it back, or start a new run"
 RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
 
@@ -59,8 +62,9 @@ class Task:
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
     hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
     begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
-    crashes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    message_faults: Mapping[str, Any] = field(default_factory=dict)  # see `mpi.launch.rank.fault_injection`
+    substitutes: str = (
+        ""  # by value: a function of a class and a rank, for the class to use instead (for tests)
+    )
     controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `controller_of`
     code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
     # Modules of the package that have its classes: ranks need not look through all others.
@@ -93,19 +97,19 @@ def task_of(
     words: dict[str, Any] = (
         {} if data is None else {"hashes": hashes(data.folder, Path(data.name).expanduser())}
     )
-    crashes = {str(f.worker): (f.round, f.how) for f in e.faults}
     arrays = pack(e.plan, model, state)
     begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
-    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays)
+    parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays, *e.faults)
     homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
-    words |= {"crashes": crashes, "begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
+    words |= {"begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
     return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
 
 
 def _named(e: Experiment) -> dict[str, Any]:
     """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
     spec = e.model_dump(mode="json")
-    spec["delays"]["kind"] = type(e.delays).model_fields["kind"].default
+    spec["delays"]["kind"] = e.delays.kind
+    spec["faults"] = [{**fields, "kind": f.kind} for f, fields in zip(e.faults, spec["faults"], strict=True)]
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
     # The scheme's own, too.
@@ -235,13 +239,22 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
     scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
+    problem, sampler, batch = problem_from(args, plan), None, spec.get("batch")
     delays = DelayStream(law_of(spec["delays"]), spec["seed"], spec["workers"])
+    if batch is not None:
+        sampler = BatchSampler(problem.samples, batch, spec["seed"])
+        problem, delays.share = with_batches(problem, sampler), sampler.share
     words = {name: getattr(task, name) for name in ("emulate", "first", "record")}
     words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
-    words["crashes"] = {int(rank): (int(round), how) for rank, (round, how) in task.crashes.items()}
+    words["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
-    return setup, Learner(plan, problem_from(args, plan), optimiser, spec["seed"], model, state)
+    return setup, Learner(plan, problem, optimiser, spec["seed"], model, state)
+
+
+def substitute(task: Task, cls: type[T], rank: int) -> type[T]:
+    """Return the class that a rank uses in place of one; see `Task.substitutes`."""
+    return received(task.substitutes)[0](cls, rank) if task.substitutes else cls
 
 
 def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, Any]:

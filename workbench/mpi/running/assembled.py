@@ -15,7 +15,7 @@ from workbench.core.problems import Problem, Request
 from workbench.core.problems.base import Evaluation
 from workbench.core.trace import records
 from workbench.core.trace.assembled import changes_as_info, columns_of
-from workbench.core.trace.learning import Learnt
+from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 from workbench.mpi.engine.ledger import COUNTERS, MergedLedgers
 
@@ -43,7 +43,7 @@ def put_together(
     first, zero = ended["first"], ended["zero"] or 0.0
     line = _after(rows, books.timeline(zero, ended["committers"]), first, ended.get("offset"))
     k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
-    learnt = learn_again(problem, folder, k, losses, progress)
+    learnt = learn_again(e, problem, folder, k, losses, progress)
     columns = columns_of(line, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
         columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
@@ -105,20 +105,26 @@ def _after(rows: Array, line: Timeline, first: int, offset: float | None) -> Tim
 
 
 def learn_again(
-    problem: Problem, folder: Path, rounds: int, losses: dict[int, Evaluation], progress: Progress
+    e: Experiment,
+    problem: Problem,
+    folder: Path,
+    rounds: int,
+    losses: dict[int, Evaluation],
+    progress: Progress,
 ) -> Learnt:
     """Losses and metrics at the models that a run went through, in passes over the data that several share."""
     before = problem.start()
     learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
     for k in range(0, rounds, CHUNK):
         models = records.read_models(folder, problem.size, k, min(CHUNK, rounds - k))
-        missing = [i for i in range(len(models)) if k + i not in losses]
+        due = [evaluated(k + i, rounds, e.evaluation_interval) for i in range(len(models))]
+        missing = [i for i, wanted in enumerate(due) if wanted and k + i not in losses]
         with np.errstate(over="ignore", invalid="ignore"):
             found = problem.evaluate([Request(models[i], gradient=False) for i in missing])
             losses.update({k + i: evaluation for i, evaluation in zip(missing, found, strict=True)})
             for i, model in enumerate(models):
                 learnt.moved(before, model, problem.truth)
-                learnt.add(losses[k + i])
+                learnt.add(losses[k + i] if due[i] else None)
                 before = model
         progress(min(k + CHUNK, rounds), rounds)
     return learnt

@@ -26,6 +26,18 @@ from workbench.mpi.launch.site import RunOwner
 HAND_IN_TIMEOUT_S = 600.0  # s after which a run that nobody has taken is given up
 STOP_TIMEOUT_S = 60.0  # s that a run that was asked to stop has for it, before it counts as under way
 POLL_INTERVAL_S = 0.05  # s
+# Fields of ended.json, each with its kind.
+END: dict[str, Any] = {
+    "error": Any,
+    "state": str,
+    "first": int,
+    "zero": float | None,
+    "committers": list[int],
+    "dead": dict,
+    "emulate": str,
+    "clean": bool,
+    "setup": float,
+}
 
 
 def real_folder(folder: str | Path, follow: bool = False) -> Path:
@@ -63,7 +75,7 @@ def locked_again(home: Path, trust: bool = False) -> Lock:
 
 def ended(home: Path) -> dict[str, Any] | None:
     """How the run ended; None: it has not."""
-    return read_json(home / ENDED) if (home / ENDED).exists() else None
+    return read_json(home / ENDED, **END) if (home / ENDED).exists() else None
 
 
 def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:
@@ -90,8 +102,14 @@ def cluster_of(home: Path, trust: bool = False) -> Cluster:
 
 def owner_of(home: Path, trust: bool = False) -> RunOwner | None:
     """Who works on this run; None before it is handed in. Raises `SettingError` as `cluster_of` does."""
-    words = _owner_record(home)
-    return None if words is None else _cluster(home, words, trust).site.owner(words, home)
+    if (words := _owner_record(home)) is None:
+        return None
+    try:
+        return _cluster(home, words, trust).site.owner(words, home)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise SettingError(f"{home / OWNER}: is damaged ({type(error).__name__}: {error})") from None
 
 
 def _cluster(home: Path, words: dict[str, Any], trust: bool) -> Cluster:

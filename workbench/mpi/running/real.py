@@ -1,51 +1,39 @@
-"""Real runs: handed to warm ranks, followed through the run folder, put together into a trace.
+"""Real runs: handed to warm ranks, and resumed from their last checkpoint.
 
-The run folder is all that connects a run with who watches it, so a restarted kernel or another notebook can follow it
-(`attach`), and a run that broke off can go on from its last checkpoint (`resume`). Losses are evaluated here and not
-at the master, only where somebody looks at them, and no more often than a share of the time allows: measuring is not to
-slow down what is measured. Those that are missing at the end are made up for.
+The run folder is all that connects a run with its followers, so a restarted kernel or another notebook can follow it
+(`attach`), and a run that broke off can be resumed (`resume`); see `workbench.mpi.running.followed`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from workbench.core.base.blas import one_thread
+from workbench.core.base.by_value import sent
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.files import write_json
-from workbench.core.base.locks import Lock
 from workbench.core.base.settings import SettingError, check_kind
 from workbench.core.base.text import read_json
-from workbench.core.contract.adaptive import AdaptiveController, Change
+from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.experiment import Experiment
-from workbench.core.problems import Problem, Request
-from workbench.core.problems.base import Evaluation
 from workbench.core.running.precision import lost_digits
-from workbench.core.running.run import Rows, Run, RunCancelled, State, failing, in_background, no_rows
+from workbench.core.running.run import RunCancelled
 from workbench.core.trace import records
-from workbench.core.trace.assembled import diverged
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
-from workbench.core.trace.layout import CHECKPOINT, ENDED, OWNER, RUN, RUN_LOCK, STOP, TASK
-from workbench.core.trace.trace import Trace
+from workbench.core.trace.layout import CHECKPOINT, ENDED, OWNER, TASK
 from workbench.core.trace.trust import runnable, sign_holder
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
-from workbench.mpi.engine.ledger import Ledger
-from workbench.mpi.engine.rank import Emulate
+from workbench.mpi.engine.setup import Emulate
 from workbench.mpi.launch import task as tasks
-from workbench.mpi.launch.site import Pool, RunOwner
-from workbench.mpi.launch.task import Task, check_begun, data_of, not_finite, rebuilt, task_of
-from workbench.mpi.running.assembled import changes_of, put_together
+from workbench.mpi.launch.site import Pool
+from workbench.mpi.launch.task import Task, check_begun, data_of, task_of
+from workbench.mpi.running.followed import POLL_INTERVAL_S, FollowedRun
 from workbench.mpi.running.ownership import (
     begun,
     check_options,
@@ -53,76 +41,22 @@ from workbench.mpi.running.ownership import (
     cluster_of,
     ended,
     locked_again,
-    owner_of,
     real_folder,
-    soon,
 )
 
-LOOK_EVERY, SOON, HASTY = 0.03, 0.005, 400  # s between looks; so many soon after a wish to stop
-WRITERS = ("pandas", "pyarrow.parquet")  # what a trace is written with, imported while the run goes on
-SHARE = 0.1  # of the time goes into losses while a run is under way
 ATTEMPTS = 3  # pools that a run is given to
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
 
 
-class RealRun(Run):
-    """A run on real processes, or one that somebody else has started and that is followed here."""
-
-    lock: Lock | None = None  # to its folder; who merely follows a run has none
-    trust = False  # is its cluster's word taken from its folder?
+class RealRun(FollowedRun):
+    """A run on real processes that is handed to warm ranks from here, and again where that is needed."""
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
-        super().__init__(experiment, "mpi", folder)
-        self.home, self.cluster = folder, cluster
-        self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
-        self._rows = np.zeros((0, len(records.LIVE)))
+        super().__init__(experiment, folder)
+        self.cluster = cluster
         self.pool: Pool | None = None  # whose ranks have it
-        self._problem: Problem | None = None
         self._planned: AdaptiveController | None = None
-        self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
-        self._asked = False  # for rows, since the newest loss
-
-    def _so_far(self, first: int) -> Rows:
-        """Losses are NaN where they have not been evaluated yet."""
-        self._asked, table = True, self._rows[first:]
-        if not len(table):
-            return no_rows()
-        found = {name: table[:, i] for i, name in enumerate(records.LIVE)}
-        known = [self.losses.get(k) for k in range(first, first + len(table))]
-        found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
-        found["samples"] = np.full(len(table), np.nan)
-        return found
-
-    @property
-    def rounds_done(self) -> int:
-        """Rounds that are done; who counts them does not ask for losses."""
-        return len(self._rows) if self._trace is None else super().rounds_done
-
-    def watcher(self) -> Callable[[], Rows]:
-        """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
-        return super().watcher() if self._trace is not None else records.LiveEventReader(self.home)
-
-    def stop(self) -> None:
-        """Ask the ranks to end the run; what was measured is kept."""
-        super().stop()
-        if self.home.is_dir():
-            (self.home / STOP).touch()
-        if self._state == "running":
-            self.note = "stopping"
-
-    def begin(self, work: Any) -> RealRun:
-        """Do the work in a thread of its own."""
-
-        def safely() -> None:
-            with failing(self):
-                try:
-                    work()
-                except RunCancelled:
-                    self._unbegun()
-
-        in_background(safely, "workbench-run")
-        return self
 
     def launch(self, options: dict[str, Any]) -> None:
         """Prepare the task, hand it to warm ranks, follow it to its end."""
@@ -142,7 +76,7 @@ class RealRun(Run):
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
         """Wait until the runs before it are over; raises `RunCancelled` where it is stopped before."""
-        while not _turn.acquire(timeout=LOOK_EVERY):
+        while not _turn.acquire(timeout=POLL_INTERVAL_S):
             self._still_wanted()
         try:
             self._still_wanted()
@@ -153,21 +87,6 @@ class RealRun(Run):
     def _still_wanted(self) -> None:
         if not self.wanted():
             raise RunCancelled
-
-    def _unbegun(self) -> None:
-        """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
-        if ended(self.home) is None:
-            task, committers = read_json(self.home / TASK), self.experiment.plan.committers
-            books = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
-            records.write_unstarted(self.home, task["emulate"], task["first"], committers, books)
-        self._problem = self.experiment.build_problem()
-        self._read()
-        self._conclude()
-
-    def _close(self, state: State, note: str) -> None:
-        if self.lock is not None:  # the folder is anybody's again before the run says that it is over
-            self.lock.release()
-        super()._close(state, note)
 
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.
@@ -196,16 +115,6 @@ class RealRun(Run):
             self.hand_in(self.rest(read_json(self.home / TASK), at_once=True))
         else:
             self._finish()
-
-    @property
-    def changing_scheme(self) -> bool:
-        """Has a stretch ended, after which the run goes on with another scheme?"""
-        return (ended(self.home) or {}).get("state") == records.SCHEME_CHANGED
-
-    @property
-    def changes(self) -> list[Change]:
-        """Changes of scheme so far."""
-        return changes_of(self.home)
 
     def _controller_state(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
         """What the master's rank needs to re-plan after these changes; None where the plan does not steer."""
@@ -259,7 +168,7 @@ class RealRun(Run):
 
     def describe(self, task: Task) -> None:
         """Write into the run folder how it is run."""
-        apart = ("spec", "code", "controller")
+        apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
@@ -269,112 +178,6 @@ class RealRun(Run):
             f"{what}: {done} of {total}" if total else what,
             done / total if done else None,
         )
-
-    def follow(self, holder: RunOwner | None = None) -> None:
-        """Read on until the run has ended, then put the trace together."""
-        self.watch(holder)
-        while self.changing_scheme and Lock(self.home / RUN_LOCK).held:  # its owner hands in the next stretch
-            time.sleep(LOOK_EVERY)
-            self.watch()
-        self._finish()
-
-    def watch(self, holder: RunOwner | None = None) -> None:
-        """Read on until the run, or a stretch of it, has ended."""
-        if self._state == "waiting":
-            self._begin("following")
-        self._problem = self._problem or self.experiment.build_problem()
-        self._since = self._since or time.monotonic()
-        hasty = HASTY
-        with contextlib.ExitStack() as own:
-            while not (self.home / ENDED).exists():
-                if holder is None and (holder := owner_of(self.home, self.trust)) is not None:
-                    own.callback(holder.release)
-                self._look(holder)
-                hasty = HASTY if self.wanted() else hasty - 1
-                time.sleep(SOON if 0 < hasty < HASTY else LOOK_EVERY)
-
-    def _finish(self) -> None:
-        self._read()
-        self._conclude()
-
-    def _look(self, holder: RunOwner | None) -> None:
-        """One look at the run; raises `ClusterError` where nobody will end it any more."""
-        there = soon(self.home) if holder is None else holder.is_alive
-        if holder is not None:
-            holder.look()
-        if not there and not (self.home / ENDED).exists():
-            why, done = holder.reason() if holder else None, len(records.read_rows(self.home))
-            if why and "wb." in why:  # what can be done has been said
-                raise ClusterError(why)
-            why = why or f"round {done}: the master's process, or mpiexec, is gone"
-            raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) goes on from the last checkpoint")
-        self._read()
-        if self.wanted():  # else the end would wait for it; what is missing then is made up for
-            self._evaluate_newest()
-
-    def _read(self) -> None:
-        fresh = records.read_next(self.home, len(self._rows))
-        if len(fresh):
-            if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
-                in_background(lambda: [*map(import_module, WRITERS)], "workbench-imports")
-            self._rows = np.concatenate([self._rows, fresh])
-            row = dict(zip(records.LIVE, fresh[-1], strict=True))
-            dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
-            done = f"round {int(row['round']) + 1} of {self.experiment.rounds}"
-            if self.wanted():
-                self.note = f"{done}, {dropped} late answers dropped"
-
-    def _evaluate_newest(self) -> None:
-        """The loss after the newest round, if somebody looks and there is time for it."""
-        if self._problem is None or not self._asked:
-            return
-        newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
-        if newest < 0 or newest in self.losses:
-            return
-        if self._spent > SHARE * (time.monotonic() - self._since):
-            return
-        self._asked, began = False, time.monotonic()
-        models = records.read_models(self.home, self._problem.size, newest, 1)
-        if len(models):
-            # The other threads of a BLAS call go on spinning for a while, beside the ranks.
-            with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-                self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False)])[0]
-        self._spent += time.monotonic() - began
-
-    def _conclude(self) -> None:
-        """Make the trace of the rounds that there are; keep it in the run folder."""
-        how = read_json(self.home / ENDED, "error", "state")
-        error = how["error"]
-        if error is not None and not not_finite(error):
-            raise rebuilt(error)
-        check_whole(self.home, self.experiment)
-        assert self._problem is not None
-
-        def progress(done: int, total: int) -> None:
-            self.note = f"evaluating losses: {done} of {total}"
-
-        trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
-        texts = tuple(diverged(trace))
-        if error is not None and not texts:  # the losses are finite: somebody sent nonsense
-            raise rebuilt(error)
-        self._keep(trace)
-        self.warnings += texts
-        k, rounds = len(trace.columns["round"]), self.experiment.rounds
-        state: State = "finished" if how["state"] == "finished" and k == rounds else "stopped"
-        note = f"all {k} rounds" if state == "finished" else f"stopped after {k} of {rounds} rounds"
-        note = note if error is None else texts[0]
-        self._end(trace, state, note)
-
-    def _keep(self, trace: Trace) -> None:
-        """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
-        lock = self.lock or Lock(self.home / RUN_LOCK)
-        if self.lock is None and ((self.home / RUN).is_file() or not lock.take()):
-            return
-        try:
-            records.unwatched(self.home)
-            trace.write_into(self.home, records.kept(self.home))
-        finally:
-            lock.release()
 
 
 def start_real(
@@ -386,7 +189,7 @@ def start_real(
     gradients: bool = False,
     checkpoint_every: float = 2.0,
     patience: float = 600.0,
-    message_faults: dict[str, Any] | None = None,
+    substitutes: Callable[[type, int], type] | None = None,
     make: Callable[[Experiment, Path], RealRun] | None = None,
 ) -> RealRun:
     """Start a run on real processes and return at once.
@@ -413,8 +216,8 @@ def start_real(
 
     Other Parameters
     ----------------
-    message_faults
-        Damage to messages, for tests; see `workbench.mpi.launch.rank.fault_injection`.
+    substitutes
+        Returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead; for tests.
     make
         Makes the run; another kind hands itself to other processes than the warm ranks.
 
@@ -427,7 +230,7 @@ def start_real(
     where = clusters.load(cluster)
     options: dict[str, Any] = {"emulate": emulate, "record": events, "gradients": gradients}
     options |= {"checkpoint_every": checkpoint_every, "patience": patience}
-    options["message_faults"] = message_faults or {}
+    options["substitutes"] = sent([substitutes]) if substitutes else ""
     check_options(**options)
     if experiment.adaptive and make is not None:
         raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")

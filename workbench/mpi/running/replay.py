@@ -29,6 +29,7 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
+from workbench.core.engine.user_errors import program_of
 from workbench.core.experiment import Experiment
 from workbench.core.trace.records import arrivals_of, check_kept, check_rounds, read_rows
 from workbench.core.trace.trust import runnable
@@ -114,7 +115,8 @@ class _Node:
         size, model = learner.problem.size, learner.start()
         # Time goes on only where a deadline passes.
         node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts, run.first)
-        self.program: Generator[Any, Any, Any] = run.scheme.program(node)
+        wrong = [fault for fault in e.faults if fault.changes_answers]
+        self.program: Generator[Any, Any, Any] = program_of(run.scheme, node, wrong)
         self.effect = self.program.send(None)
 
     def until(self, done: Any, round: int) -> None:

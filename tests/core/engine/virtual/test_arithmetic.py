@@ -1,4 +1,4 @@
-"""Weights and real vectors learn the same, also of a problem that draws: every commit has draws of its own."""
+"""Coefficients and real vectors learn the same, also for a stochastic problem: each commit has its own draws."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support import stochastic_problem
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.types import Array
 
-DRAWN = f"{Path(__file__).parents[3] / 'drawing.py'}:DrawnArgs"
+DRAWN = f"{Path(stochastic_problem.__file__)}:DrawnArgs"
 CARRIED = [name for name in CASES if not wb.schemes.get(name).numeric]  # as weights
 STEP = 1e-3
 EARLIER: dict[str, tuple[dict[str, Any], int]] = {  # numbers; by how many commits a job's model is older
@@ -51,7 +52,7 @@ def by_hand(e: wb.Experiment, lag: int) -> Array:
 
 
 @given(experiments(CARRIED, rounds=7))
-def test_weights_learn_what_vectors_learn_of_a_problem_that_draws(spec: dict[str, Any]) -> None:
+def test_coefficients_learn_what_vectors_learn_for_a_stochastic_problem(spec: dict[str, Any]) -> None:
     args = spec["scheme_args"]
     least = spec["workers"] * max(args.get("pieces", 1), args.get("micro_batches", 1))
     data = {"samples": max(2, min(60, spec["problem_args"]["samples"]), least), "features": 3}
@@ -62,7 +63,7 @@ def test_weights_learn_what_vectors_learn_of_a_problem_that_draws(spec: dict[str
 
 
 @pytest.mark.parametrize("scheme", EARLIER)
-def test_a_job_has_its_own_draws_in_whatever_round_it_is_computed(scheme: str) -> None:
+def test_stochastic_draws_depend_on_the_job(scheme: str) -> None:
     args, lag = EARLIER[scheme]
     e = experiment(scheme, args, workers=4, delays=BURSTS, seed=2)
     wanted = by_hand(e, lag)
@@ -74,13 +75,13 @@ def test_a_job_has_its_own_draws_in_whatever_round_it_is_computed(scheme: str) -
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("scheme", EARLIER)
-def test_real_ranks_draw_by_job(scheme: str) -> None:
+def test_stochastic_draws_on_real_ranks_depend_on_the_job(scheme: str) -> None:
     args, lag = EARLIER[scheme]
     e = experiment(scheme, args, workers=4, delays=BURSTS, seed=2)
     np.testing.assert_allclose(wb.run(e, engine="mpi").model, by_hand(e, lag), rtol=1e-9, atol=1e-13)
 
 
-def test_each_local_step_has_its_own_draws() -> None:
+def test_stochastic_draws_differ_between_local_steps() -> None:
     e = experiment("LocalSGD", {"local_steps": 3, "rate": 0.01}, rounds=4, optimiser_args={"step": 0.01})
     problem, plan = e.build_problem(), e.plan
     model = problem.start()

@@ -1,4 +1,4 @@
-"""Ties: who of several is first at one moment is drawn, whatever the ranks; on the virtual clock and in forecasts."""
+"""Ties: the order of simultaneous events is drawn, whatever the ranks, in simulations and in forecasts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, FEW_TIMES, experiments
+from tests.support.strategies import CASES, TIED_STEP_TIMES, experiments
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayStream, ShiftedExponential
 from workbench.core.engine.timeline import Timeline
@@ -30,7 +30,7 @@ def went(e: wb.Experiment) -> Timeline:
 
 
 def answered(line: Timeline, to: int = 0) -> list[frozenset[int]]:
-    """Of every round the ranks whose answers a node took in."""
+    """Return for every round the ranks whose answers a node used."""
     sets: list[set[int]] = [set() for _ in line.times]
     for round, src, kind, *_, receiver, _, _ in line.events:
         if kind == "send" and receiver == to and src != 0:
@@ -39,7 +39,7 @@ def answered(line: Timeline, to: int = 0) -> list[frozenset[int]]:
 
 
 def shares(e: wb.Experiment) -> Array:
-    """In which share of the rounds the master took in each worker's answer."""
+    """Return the share of the rounds in which the master used each worker's answer."""
     sets = answered(went(e))
     return np.array([np.mean([rank in got for got in sets]) for rank in range(1, e.workers + 1)])
 
@@ -53,7 +53,7 @@ def enumerated(scheme: str, args: dict[str, Any]) -> Array:
 @pytest.mark.parametrize(
     ("law", "link"), [*((CONSTANT, link) for link in LINKS), ({"kind": "constant", "shift": 0.0}, {})]
 )
-def test_errors_are_those_of_sets_drawn_at_random(law: dict[str, Any], link: dict[str, Any]) -> None:
+def test_ties_give_errors_of_random_survivor_sets(law: dict[str, Any], link: dict[str, Any]) -> None:
     """12 workers that take the same time, the first 9 count: of FRC's 6 pairs 6 C(10,1) / C(12,3) are missing."""
     args, rounds = {"replication": 2, "wait_for": 9}, 1500
     for scheme in ("FRC", "CRC"):
@@ -71,10 +71,10 @@ def test_errors_are_those_of_sets_drawn_at_random(law: dict[str, Any], link: dic
     [
         (CONSTANT, LINKS[1]),
         ({"kind": "markov"}, LINKS[2]),
-        ({"kind": "replay", "path": str(FEW_TIMES), "samples": 1.0}, LINKS[3]),
+        ({"kind": "replay", "path": str(TIED_STEP_TIMES), "samples": 1.0}, LINKS[3]),
     ],
 )
-def test_every_worker_is_waited_for_equally_often(law: dict[str, Any], link: dict[str, Any]) -> None:
+def test_ties_exclude_every_worker_equally_often(law: dict[str, Any], link: dict[str, Any]) -> None:
     """SGD, S = 3 of 12; several seeds, as a worker may be slow for a while, or for the run."""
     runs = [
         wb.Experiment(
@@ -86,8 +86,8 @@ def test_every_worker_is_waited_for_equally_often(law: dict[str, Any], link: dic
     assert np.abs(found.mean(axis=0) - 0.75).max() < 4.5 * found.std() / np.sqrt(len(runs))
 
 
-def test_slow_workers_share_what_is_left_equally() -> None:
-    """Heterogeneous, 8 of 12 waited for: who is slow straggles always, so the others are first, and then anybody."""
+def test_ties_among_slow_workers_are_broken_uniformly() -> None:
+    """Heterogeneous, 8 of 12 waited for: slow workers always straggle, so the others are first."""
     law = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
     e = wb.Experiment(scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=law)
     slow = DelayStream(e.delays, e.seed, 12).draw(0)[1] > 0
@@ -98,7 +98,7 @@ def test_slow_workers_share_what_is_left_equally() -> None:
     np.testing.assert_allclose(found[slow], share, atol=4 * np.sqrt(share * (1 - share) / e.rounds))
 
 
-def test_relays_and_leaves_of_a_tree_are_used_equally_often() -> None:
+def test_ties_in_a_tree_are_broken_uniformly() -> None:
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 3, "layers": 2, "stragglers": 1}, workers=12, rounds=1500,
         problem="unit", problem_args={"samples": 45}, delays=CONSTANT, link={"latency": 1e-3},
@@ -112,7 +112,7 @@ def test_relays_and_leaves_of_a_tree_are_used_equally_often() -> None:
             assert share == pytest.approx(2 / 3, abs=4 * np.sqrt(2 / 9 / e.rounds))
 
 
-def test_schemes_that_are_compared_share_the_ties() -> None:
+def test_ties_are_common_to_compared_schemes() -> None:
     common: dict[str, Any] = {**UNIT, "rounds": 20, "delays": CONSTANT}
     three = [
         wb.Experiment(scheme="SGD", scheme_args={"stragglers": 3}, **common),
@@ -127,14 +127,14 @@ def test_schemes_that_are_compared_share_the_ties() -> None:
 
 
 class Unasked(DelayStream):
-    """Delays of which nobody may ask who comes first."""
+    """Delays that fail if the order of workers is requested."""
 
     def ties(self, round: int) -> Array:
         raise AssertionError(f"ties of round {round} were asked for")
 
 
 @given(experiments(CHEAP, rounds=6), st.floats(1.0, 1e5))
-def test_where_no_times_are_equal_the_ties_are_never_asked_for(spec: dict[str, Any], rate: float) -> None:
+def test_ties_are_not_drawn_without_equal_times(spec: dict[str, Any], rate: float) -> None:
     law = {"kind": "shifted_exponential", "rate": rate, "shift": 1e-3}
     e = wb.Experiment(**{**spec, "delays": law, "problem_args": {"samples": 300}})
     assume(e.plan.loads[1:].min() > 0)
@@ -146,9 +146,7 @@ def test_where_no_times_are_equal_the_ties_are_never_asked_for(spec: dict[str, A
 
 
 @given(st.integers(1, 12), st.integers(0, 10_000), st.sampled_from([0.0, 0.01]))
-def test_rounds_of_a_star_without_ties_are_order_statistics_to_the_bit(
-    needed: int, seed: int, latency: float
-) -> None:
+def test_event_rounds_of_a_star_are_order_statistics(needed: int, seed: int, latency: float) -> None:
     e = wb.Experiment(
         scheme="SGD", scheme_args={"stragglers": 12 - needed}, **UNIT, rounds=8, seed=seed, link={"latency": latency}
     )  # fmt: skip
@@ -160,10 +158,10 @@ def test_rounds_of_a_star_without_ties_are_order_statistics_to_the_bit(
 
 
 @given(st.sampled_from([0.1, 0.3, 0.7]), st.sampled_from([0.0, 0.1, 0.2]), st.integers(0, 3), st.booleans())
-def test_what_arrives_at_the_very_deadline_counts(
+def test_deadline_includes_arrivals_at_the_same_moment(
     seconds: float, latency: float, slots: int, downloads: bool
 ) -> None:
-    """Whatever rounding makes of start + seconds + latency, in every round; the port lets so many through by then."""
+    """Whatever the rounding of start + seconds + latency, the port passes equally many messages in every round."""
     transfer = 0.1 if slots else 0.0
     link = {"latency": latency, "bandwidth": 8 * 12 / transfer if slots else None, "downloads": downloads}
     way = seconds + (latency + transfer) * (1 + downloads)

@@ -1,4 +1,4 @@
-"""The virtual clock: ports, late messages, deaths, speed of light."""
+"""The simulator: ports, late messages, deaths, decoding and downloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import experiments
+from tests.support.strategies import experiments
 from workbench.core.contract.delays import DelayStream
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
@@ -29,7 +29,7 @@ def through_the_port(ready: np.ndarray, transfer: float) -> list[float]:
 
 
 @given(st.integers(1, 12), st.floats(0, 2), st.floats(0, 1), st.integers(0, 99))
-def test_a_round_of_a_star_by_hand(workers: int, transfer: float, latency: float, seed: int) -> None:
+def test_simulate_a_round_of_a_star_by_hand(workers: int, transfer: float, latency: float, seed: int) -> None:
     late = workers // 3
     link = {"latency": latency, "bandwidth": 8 * 4 / transfer if transfer > 1e-9 else None}
     e = wb.Experiment(
@@ -44,7 +44,7 @@ def test_a_round_of_a_star_by_hand(workers: int, transfer: float, latency: float
 
 
 @given(experiments(["UMW", "SGD", "GC", "CR"], rounds=6))
-def test_what_the_events_say(spec: dict[str, Any]) -> None:
+def test_simulate_events_are_consistent(spec: dict[str, Any]) -> None:
     """Causes come before effects, a port takes one message at a time, links never overtake, counts add up."""
     e = wb.Experiment(**spec)
     line = timeline(e, Coefficients(e.plan), events=True)
@@ -65,7 +65,7 @@ def test_what_the_events_say(spec: dict[str, Any]) -> None:
     assert all(np.diff(line.times) >= 0)
 
 
-def test_a_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:
+def test_simulate_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:
     """One worker 1000 times slower for the whole run: a code for one straggler never waits for it."""
     table = tmp_path / "slow.csv"
     table.write_text("worker,iteration,seconds\n0,0,1\n1,0,1\n2,0,1\n3,0,1000\n")
@@ -78,7 +78,7 @@ def test_a_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:
     assert waits.rounds["time"].iloc[-1] == pytest.approx(20 * 1000.0)
 
 
-def test_late_answers_are_dropped_and_counted() -> None:
+def test_simulate_drops_and_counts_late_answers() -> None:
     e = wb.Experiment(
         scheme="GC", scheme_args={"stragglers": 3}, workers=12, rounds=50, link={"bandwidth": 8e3},
         problem="least_squares", problem_args={"samples": 120, "features": 50},
@@ -101,7 +101,7 @@ def test_late_answers_are_dropped_and_counted() -> None:
         ("RAR", {}, 5, [2], -1),
     ],
 )
-def test_too_many_deaths_are_an_error_that_names_parent_round_and_missing(
+def test_simulate_too_many_deaths_raise_quorum_lost(
     scheme: str, args: dict[str, Any], workers: int, dead: list[int], parent: int
 ) -> None:
     faults = [{"worker": w, "round": 3} for w in dead]
@@ -114,7 +114,7 @@ def test_too_many_deaths_are_an_error_that_names_parent_round_and_missing(
 
 
 @given(st.data())
-def test_up_to_s_deaths_under_every_parent_change_nothing(data: st.DataObject) -> None:
+def test_simulate_up_to_s_deaths_change_nothing(data: st.DataObject) -> None:
     children, layers = data.draw(st.sampled_from([(3, 2), (4, 2), (2, 3), (5, 1)]))
     late = data.draw(st.integers(1, children - 1))
     parents = tree_parents(children, layers)
@@ -130,7 +130,7 @@ def test_up_to_s_deaths_under_every_parent_change_nothing(data: st.DataObject) -
     assert coefficients.weights == [None] * 6
 
 
-def test_decoding_can_cost_time() -> None:
+def test_simulate_decoding_time() -> None:
     spec: dict[str, Any] = {"scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 4, "rounds": 3}
     spec |= {"delays": {"kind": "constant", "shift": 0.1}, "problem_args": {"samples": 4, "features": 10}}
     free = wb.run(wb.Experiment(**spec))
@@ -142,7 +142,7 @@ def test_decoding_can_cost_time() -> None:
     assert (trace.events["kind"] == "decode").sum() == 3
 
 
-def test_downloads_can_cost_time() -> None:
+def test_simulate_download_time() -> None:
     spec: dict[str, Any] = {
         "scheme": "UMW",
         "workers": 4,

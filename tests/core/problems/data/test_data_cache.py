@@ -1,4 +1,4 @@
-"""Prepared data: found again, never used when damaged, built by many at once."""
+"""The cache of prepared data: reused, rebuilt when damaged, built by many processes at once."""
 
 import json
 import multiprocessing
@@ -57,7 +57,7 @@ DAMAGES = [flip_a_byte, cut_short, lose_y, exchange_y, lose_meta, garble_meta, c
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_data_are_rebuilt_with_a_warning(home: Path, damage: Callable[[Path], None]) -> None:
+def test_load_rebuilds_damaged_data_with_a_warning(home: Path, damage: Callable[[Path], None]) -> None:
     first = load("synthetic", "binary", samples=30)
     X, digest = np.array(first.X), first.digest
     damage(first.folder)
@@ -70,7 +70,7 @@ def test_damaged_data_are_rebuilt_with_a_warning(home: Path, damage: Callable[[P
 
 
 @pytest.mark.filterwarnings("error")
-def test_another_process_may_take_a_folder_away_while_we_read_it(
+def test_load_if_another_process_removes_the_folder_while_reading(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = load("synthetic", "binary", samples=30)
@@ -85,7 +85,7 @@ def test_another_process_may_take_a_folder_away_while_we_read_it(
     assert load("synthetic", "binary", samples=30).digest == first.digest
 
 
-def test_another_process_may_take_a_folder_away_before_we_do(
+def test_load_if_another_process_removes_the_folder_first(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = load("synthetic", "binary", samples=30)
@@ -94,13 +94,13 @@ def test_another_process_may_take_a_folder_away_before_we_do(
     assert load("synthetic", "binary", samples=30).digest == first.digest
 
 
-def test_sound_data_are_not_rebuilt(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_does_not_rebuild_intact_data(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load("iris", "multiclass")
     monkeypatch.setattr(dataset, "prepare", lambda *_: pytest.fail("prepared twice"))
     assert load("iris", "multiclass").digest == first.digest
 
 
-def test_hashes_are_checked_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_checks_hashes_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load("iris", "multiclass")
     monkeypatch.setattr(cache, "sha256", lambda _: pytest.fail("hashed twice"))
     load("iris", "multiclass")
@@ -109,12 +109,12 @@ def test_hashes_are_checked_once(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "choice", [{"samples": 20}, {"features": 3}, {"intercept": True}, {"scale": False}, {"seed": 1}]
 )
-def test_every_option_has_its_own_folder(choice: dict[str, int]) -> None:
+def test_load_caches_each_option_separately(choice: dict[str, int]) -> None:
     assert load("wine", "multiclass").folder != load("wine", "multiclass", **choice).folder
     assert load("breast_cancer", "binary").folder != load("breast_cancer", "multiclass").folder
 
 
-def test_the_meta_file_describes_the_arrays(home: Path) -> None:
+def test_load_writes_a_meta_file(home: Path) -> None:
     data = load("synthetic", "regression", samples=5, features=2, intercept=True)
     meta = json.loads((data.folder / "meta.json").read_text())
     assert {name: entry["shape"] for name, entry in meta["arrays"].items()} == {
@@ -127,19 +127,19 @@ def test_the_meta_file_describes_the_arrays(home: Path) -> None:
     assert str(home) not in (data.folder / "meta.json").read_text()
 
 
-def test_failures_leave_nothing_behind(home: Path) -> None:
+def test_load_failure_leaves_nothing(home: Path) -> None:
     np.save(home / "bad.npy", np.array([[1.0, np.nan, 0.0]]))
     with pytest.raises(DataError, match="column 1"):
         load(str(home / "bad.npy"), "regression")
     assert list((home / "data").iterdir()) == []
 
 
-def test_a_full_disk_is_foreseen(home: Path) -> None:
+def test_load_reports_too_little_disk_space(home: Path) -> None:
     with pytest.raises(DataError, match=r"take 80000.0 GB .* WORKBENCH_CACHE"):
         load("synthetic", "regression", samples=10**8, features=10**5)
 
 
-def test_a_cache_that_cannot_be_made_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_reports_an_unwritable_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "file").touch()
     monkeypatch.setenv("WORKBENCH_CACHE", str(home / "file"))
     with pytest.raises(DataError, match=r"cache: .* WORKBENCH_CACHE"):
@@ -152,7 +152,7 @@ def test_the_users_cache_folder_is_the_default(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_many_processes_at_once_all_end_fine(home: Path, damaged: bool) -> None:
+def test_load_in_many_processes_at_once(home: Path, damaged: bool) -> None:
     arguments = ("synthetic", "regression")
     choices = {"samples": 1500, "features": 400}
     if damaged:
@@ -168,7 +168,7 @@ def test_many_processes_at_once_all_end_fine(home: Path, damaged: bool) -> None:
     np.testing.assert_array_equal(room.reopen(folder).X, sets[0].X)
 
 
-def test_another_processs_word_for_a_file_holds_until_the_file_changes(tmp_path: Path) -> None:
+def test_cache_entry_of_another_process_is_valid_until_the_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "X.npy"
     path.write_bytes(b"1")
     known = cache.hashed(path, kept=True)

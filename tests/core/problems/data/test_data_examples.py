@@ -1,4 +1,4 @@
-"""The examples in the docstrings give what they say."""
+"""Doctests of the data modules."""
 
 import doctest
 import importlib
@@ -14,6 +14,6 @@ MODULES = ["workbench.core.base.files", data.__name__] + [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
+def test_data_doctests(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module).failed == 0

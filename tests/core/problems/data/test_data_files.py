@@ -1,4 +1,4 @@
-"""The user's files: what goes in comes out, and what does not fit is named."""
+"""Users' data files: round trips of each format, and errors that name what does not fit."""
 
 import warnings
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from tests.few import few
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.problems.data import DataError, load
 
 Matrix = NDArray[np.float64]
@@ -57,7 +57,7 @@ def write_parquet(path: Path, table: Matrix) -> None:
 
 
 def write_svmlight(path: Path, table: Matrix) -> None:
-    # The last column is written even where it is 0: the format does not tell how many there are.
+    # The last column is written even where it is 0: the format does not state the number of columns.
     def entry(j: int, value: float) -> str:
         return f" {j + 1}:{float(value)!r}" if value or j == table.shape[1] - 2 else ""
 
@@ -83,9 +83,9 @@ def sorted_rows(table: Matrix) -> Matrix:
     return table[np.lexsort(table.T)]
 
 
-@pytest.mark.parametrize(("suffix", "write"), few("written", 3, WRITERS))
+@pytest.mark.parametrize(("suffix", "write"), sampled_cases("written", 3, WRITERS))
 @given(table=tables)
-def test_what_is_written_is_loaded(
+def test_load_each_file_format(
     folder: Path, suffix: str, write: Callable[[Path, Matrix], None], table: Matrix
 ) -> None:
     path = folder / f"{next(serial)}{suffix}"
@@ -97,7 +97,7 @@ def test_what_is_written_is_loaded(
 
 
 @given(table=tables)
-def test_standardising_keeps_every_finite_table_finite(folder: Path, table: Matrix) -> None:
+def test_load_standardised_values_are_finite(folder: Path, table: Matrix) -> None:
     path = folder / f"{next(serial)}.npy"
     np.save(path, table)
     try:
@@ -128,7 +128,7 @@ def test_standardising_keeps_every_finite_table_finite(folder: Path, table: Matr
     ],
 )
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
-def test_targets_are_numbered_in_order(
+def test_load_numbers_targets_in_order(
     tmp_path: Path, suffix: str, values: list[object], task: str, numbered: list[float], classes: int
 ) -> None:
     path = tmp_path / f"targets{suffix}"
@@ -142,18 +142,18 @@ def test_targets_are_numbered_in_order(
     np.testing.assert_array_equal(data.y[np.argsort(data.X[:, 0])], numbered)
 
 
-def test_points_keep_their_y(tmp_path: Path) -> None:
+def test_load_keeps_y_of_points(tmp_path: Path) -> None:
     (tmp_path / "points.csv").write_text("x,y,label\n1,2,0\n3,4,1\n")
     data = load(str(tmp_path / "points.csv"), "binary", scale=False, target="label")
     assert data.X[np.argsort(data.y)].tolist() == [[1, 2], [3, 4]]
 
 
-def test_counted_columns_are_a_header(tmp_path: Path) -> None:
+def test_load_takes_counted_columns_for_a_header(tmp_path: Path) -> None:
     pd.DataFrame(np.eye(3)).to_csv(tmp_path / "counted.csv", index=False)
     assert load(str(tmp_path / "counted.csv"), "regression", target="2").X.shape == (3, 2)
 
 
-def test_a_changed_file_is_other_data(tmp_path: Path) -> None:
+def test_load_reads_a_changed_file_again(tmp_path: Path) -> None:
     path, moved = tmp_path / "data.npy", tmp_path / "deeper" / "data.npy"
     np.save(path, np.eye(3))
     first = load(str(path), "regression", scale=False)
@@ -165,7 +165,7 @@ def test_a_changed_file_is_other_data(tmp_path: Path) -> None:
     assert first.folder != second.folder == load(str(moved), "regression", scale=False).folder
 
 
-def test_the_home_folder_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_expands_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     np.save(tmp_path / "mine.npy", np.eye(3))
     assert load("~/mine.npy", "regression").X.shape == (3, 2)
@@ -203,7 +203,7 @@ BAD_ARRAYS = [
 
 
 @pytest.mark.parametrize(("name", "content", "says"), BAD_ARRAYS)
-def test_a_bad_array_is_named(tmp_path: Path, name: str, content: object, says: str) -> None:
+def test_load_names_a_bad_array(tmp_path: Path, name: str, content: object, says: str) -> None:
     path = tmp_path / name
     np.savez(path, **content) if isinstance(content, dict) else np.save(path, content)  # pickles objects
     fails(path, says)
@@ -238,7 +238,7 @@ BAD_TEXT = [
 
 
 @pytest.mark.parametrize(("name", "content", "says"), BAD_TEXT)
-def test_a_bad_text_file_is_named(tmp_path: Path, name: str, content: str, says: str) -> None:
+def test_load_names_a_bad_text_file(tmp_path: Path, name: str, content: str, says: str) -> None:
     path = tmp_path / name
     path.write_text(content)
     fails(path, says)
@@ -253,12 +253,12 @@ def test_a_bad_text_file_is_named(tmp_path: Path, name: str, content: str, says:
         ("", "''"),
     ],
 )
-def test_what_is_no_path_of_a_file(source: str, says: str) -> None:
+def test_load_refuses_what_is_not_a_path(source: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
         load(source, "regression")
 
 
-def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
+def test_load_names_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "latin.csv"
     path.write_bytes("größe,target\n1,2\n".encode("latin-1"))
     fails(path, "line 1: is not text in UTF-8 .*; save it as UTF-8")
@@ -267,13 +267,13 @@ def test_text_of_another_encoding_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [pd.to_datetime(["2020-01-01"] * 2), [None, None], ["1", "2"]])
-def test_a_bad_column_of_a_parquet_is_named(tmp_path: Path, values: object) -> None:
+def test_load_names_a_bad_column_of_a_parquet_file(tmp_path: Path, values: object) -> None:
     path = tmp_path / "odd.parquet"
     pd.DataFrame({"odd": values, "target": [0.0, 1.0]}).to_parquet(path)
     fails(path, "column 'odd'")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_load_names_a_missing_file(tmp_path: Path) -> None:
     fails(tmp_path / "gone.csv", "no file .*gone.csv")
     (tmp_path / "folder.csv").mkdir()
     fails(tmp_path / "folder.csv", "no file .*folder.csv")
@@ -290,9 +290,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (["a", None, "c"], "multiclass", "target .* row 1"),
     ],
 )
-def test_a_target_that_does_not_suit_says_what_does(
-    tmp_path: Path, values: list[object], task: str, says: str
-) -> None:
+def test_load_suggests_a_suitable_target(tmp_path: Path, values: list[object], task: str, says: str) -> None:
     path = tmp_path / "table.parquet"
     pd.DataFrame({"x": [1.0, 2.0, 3.0], "target": values}).to_parquet(path)
     fails(path, says, task)

@@ -1,4 +1,4 @@
-"""OpenML: placed files, no network, and what scikit-learn delivers."""
+"""OpenML: placed files, no network, and downloads of scikit-learn."""
 
 import hashlib
 import io
@@ -43,7 +43,7 @@ def deliver(monkeypatch: pytest.MonkeyPatch, data: object, target: object) -> li
 
 
 @pytest.mark.parametrize("name", ["gisette", "GISETTE"])
-def test_without_a_network_the_error_says_where_to_place_what(home: Path, name: str) -> None:
+def test_openml_without_a_network_says_where_to_place_the_file(home: Path, name: str) -> None:
     with pytest.raises(
         DataError, match=r"refused by the test.*\.csv.*\.npz.*\.parquet.*\.svmlight"
     ) as caught:
@@ -54,7 +54,7 @@ def test_without_a_network_the_error_says_where_to_place_what(home: Path, name: 
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz", ".npy", ".svmlight"])
-def test_a_placed_file_is_used(home: Path, suffix: str) -> None:
+def test_openml_uses_a_placed_file(home: Path, suffix: str) -> None:
     path = home / "openml" / f"gisette{suffix}"
     X = np.arange(1.0, 13).reshape(6, 2)
     y = np.array([-1, 1, 1, -1, 1, -1])
@@ -77,7 +77,7 @@ def test_a_placed_file_is_used(home: Path, suffix: str) -> None:
     assert path.name in data.note
 
 
-def test_a_new_placed_file_is_other_data(home: Path) -> None:
+def test_openml_reads_a_new_placed_file(home: Path) -> None:
     digests = set()
     for scale in (1, 2):
         np.save(home / "openml" / "boston.npy", scale * np.eye(3))
@@ -97,23 +97,23 @@ def test_a_new_placed_file_is_other_data(home: Path) -> None:
         ("openml:adult", "adult"),
     ],
 )
-def test_aliases(asked: str, means: str) -> None:
+def test_openml_aliases(asked: str, means: str) -> None:
     assert find(asked).name == means
 
 
-def test_every_listed_set_is_known_by_its_version() -> None:
+def test_openml_sets_have_a_fixed_version() -> None:
     listed = [name for name in catalogue() if name.startswith("openml:")]
     assert len(listed) == 5
     assert all(find(name).version == 1 for name in listed)
 
 
 @pytest.mark.parametrize("source", ["openml:", "openml: ", "openml:../x", "openml:a/b", "openml:a b"])
-def test_names_that_cannot_be(source: str) -> None:
+def test_openml_refuses_invalid_names(source: str) -> None:
     with pytest.raises(DataError, match=r"names no OpenML data set; .*openml:gisette"):
         load(source, "binary")
 
 
-def test_a_number_or_a_name_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_by_number_or_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = deliver(monkeypatch, pd.DataFrame({"a": [1.0, 2.0]}), pd.Series([0, 1]))
     for source in ("openml:61", "openml:adult", "openml:mnist"):
         assert load(source, "binary").note == "OpenML data set some, version 3."
@@ -126,7 +126,7 @@ def test_a_number_or_a_name_is_asked_for(home: Path, monkeypatch: pytest.MonkeyP
     assert all(call["data_home"] == home for call in calls)
 
 
-def test_categories_become_columns_most_frequent_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_categories_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pd.DataFrame(
         {
             "town": pd.Categorical(["rome", "oslo", "rome", "rome", None]),
@@ -151,7 +151,7 @@ def test_categories_become_columns_most_frequent_first(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("target", ["target", "ACTION"])
-def test_amazons_numbers_are_categories(home: Path, target: str) -> None:
+def test_openml_amazon_numbers_are_categories(home: Path, target: str) -> None:
     frame = pd.DataFrame({target: [1, 0, 1, 1], "RESOURCE": [7, 7, 9, 7], "ROLE": [1, 2, 3, 4]})
     frame.to_csv(home / "openml" / "amazon.csv", index=False)
     data = load("openml:amazon", "binary", scale=False)
@@ -163,7 +163,7 @@ def test_amazons_numbers_are_categories(home: Path, target: str) -> None:
         load("openml:amazon", "binary", features=7)
 
 
-def test_many_categories_need_little_memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_many_categories_need_little_memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "BLOCK_BYTES", 1 << 16)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"RESOURCE": rng.integers(0, 700, 500), "ROLE": rng.integers(0, 300, 500)})
@@ -174,27 +174,27 @@ def test_many_categories_need_little_memory(home: Path, monkeypatch: pytest.Monk
     assert (np.diff(data.X.sum(axis=0)) <= 0).all()
 
 
-def test_missing_numbers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_names_missing_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pd.DataFrame({"age": pd.array([1, None, 3], dtype="Int64"), "town": ["a", "b", "c"]})
     deliver(monkeypatch, frame, pd.Series([0, 1, 0]))
     with pytest.raises(DataError, match=r"column 'age' of .* has missing"):
         load("openml:people", "binary")
 
 
-def test_sparse_matrices_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_reads_sparse_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.array([[0, 2.0, 0], [1, 0, 0], [0, 0, 3]])
     deliver(monkeypatch, scipy.sparse.csr_matrix(X), np.array(["5", "6", "7"], dtype=object))
     data = load("openml:words", "multiclass", scale=False)
     np.testing.assert_array_equal(data.X[np.argsort(data.y)], X)
 
 
-def test_a_set_without_a_target_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_reports_a_set_without_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     deliver(monkeypatch, pd.DataFrame({"a": [1.0]}), None)
     with pytest.raises(DataError, match=r"no single target column; place it by hand as .*plain\.csv"):
         load("openml:plain", "regression")
 
 
-def test_an_unknown_set_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_refuses_an_unknown_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(**_: object) -> None:
         raise ValueError("No active dataset nonsense found.")
 
@@ -218,7 +218,7 @@ FEATURES = [("town", "nominal"), ("floor", "nominal"), ("age", "numeric"), ("cla
 
 
 class Answer(io.BytesIO):
-    """What urlopen returns."""
+    """The value of urlopen."""
 
     def info(self) -> dict[str, str]:
         return {}
@@ -265,7 +265,7 @@ def serve(request: object) -> Answer:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("source", ["openml:people", "openml:7"])
-def test_scikit_learn_is_understood(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def test_openml_reads_scikit_learn_downloads(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", serve)
     data = load(source, "binary", scale=False)
     order = np.argsort(data.X[:, 0])
@@ -281,7 +281,7 @@ def test_scikit_learn_is_understood(monkeypatch: pytest.MonkeyPatch, source: str
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_known_set_is_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_known_sets_are_numeric(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", serve)
     monkeypatch.setitem(globals(), "ARFF", re.sub("rome|'new york'|[?]", "5", ARFF))
     data = load("openml:boston", "regression", scale=False)

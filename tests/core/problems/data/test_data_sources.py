@@ -1,4 +1,4 @@
-"""Bundled and synthetic sets: what the options promise."""
+"""Bundled and synthetic data sets, and their options."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ BUNDLED = [(name, task) for name, info in catalogue().items() if info.bundled fo
 
 
 @pytest.mark.parametrize(("name", "task"), BUNDLED)
-def test_the_catalogue_tells_the_truth(name: str, task: str) -> None:
+def test_catalogue_describes_what_load_returns(name: str, task: str) -> None:
     info, data = catalogue()[name], load(name, task)
     assert data.X.shape == (info.samples, info.features)
     assert data.y.shape == (info.samples,)
@@ -31,7 +31,7 @@ def test_the_catalogue_tells_the_truth(name: str, task: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "task"), BUNDLED)
-def test_arrays_are_read_only_maps_of_doubles(name: str, task: str) -> None:
+def test_load_returns_read_only_memory_maps(name: str, task: str) -> None:
     data = load(name, task, intercept=True)
     assert isinstance(data.X, np.memmap)
     assert data.X.dtype == data.y.dtype == np.float64
@@ -42,7 +42,7 @@ def test_arrays_are_read_only_maps_of_doubles(name: str, task: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "task"), [pair for pair in BUNDLED if pair[0] != "synthetic"])
-def test_columns_are_standardised_and_constant_ones_zero(name: str, task: str) -> None:
+def test_load_standardises_columns(name: str, task: str) -> None:
     raw, data = load(name, task, scale=False), load(name, task)
     constant = np.ptp(raw.X, axis=0) == 0
     np.testing.assert_allclose(data.X.mean(axis=0), 0, atol=1e-12)
@@ -53,7 +53,7 @@ def test_columns_are_standardised_and_constant_ones_zero(name: str, task: str) -
 
 
 @given(samples=st.integers(1, 150), features=st.integers(1, 4), seed=st.integers(0, 5))
-def test_samples_and_features_take_the_first_of_the_shuffled(samples: int, features: int, seed: int) -> None:
+def test_load_samples_and_features_limits(samples: int, features: int, seed: int) -> None:
     whole = load("iris", "multiclass", scale=False, seed=seed)
     some = load("iris", "multiclass", samples=samples, features=features, scale=False, seed=seed)
     np.testing.assert_array_equal(some.X, whole.X[:samples, :features])
@@ -61,7 +61,7 @@ def test_samples_and_features_take_the_first_of_the_shuffled(samples: int, featu
     assert some.classes == 3
 
 
-def test_shuffling_mixes_the_classes_and_follows_the_seed() -> None:
+def test_load_shuffles_by_the_seed() -> None:
     first, again, other = (load("iris", "multiclass", seed=seed) for seed in (0, 0, 1))
     assert first.digest == again.digest != other.digest
     assert all(set(np.unique(part)) == {0, 1, 2} for part in np.split(first.y, 5))  # sorted in the source
@@ -77,7 +77,7 @@ def test_shuffling_mixes_the_classes_and_follows_the_seed() -> None:
         (("irs", "multiclass"), r"source: 'irs' .*'iris'.*synthetic.*openml:NAME.*\.csv"),
     ],
 )
-def test_an_unsuited_source_says_what_suits(arguments: tuple[str, str], says: str) -> None:
+def test_load_names_sources_that_suit(arguments: tuple[str, str], says: str) -> None:
     with pytest.raises(DataError, match=says):
         load(*arguments)
 
@@ -94,16 +94,16 @@ def test_an_unsuited_source_says_what_suits(arguments: tuple[str, str], says: st
         ({"seed": -1}, "seed: -1 .* 0 or more"),
     ],
 )
-def test_a_choice_that_does_not_fit_says_what_fits(choice: dict[str, int], says: str) -> None:
+def test_load_refuses_an_unsuitable_option(choice: dict[str, int], says: str) -> None:
     with pytest.raises(DataError, match=says):
         load("iris", "multiclass", **choice)
 
 
-def test_numpy_numbers_are_numbers() -> None:
+def test_load_accepts_numpy_numbers() -> None:
     assert load("iris", "multiclass", samples=np.int64(7)).X.shape == (7, 4)
 
 
-def test_regression_is_the_papers_model() -> None:
+def test_load_regression_is_the_papers_model() -> None:
     data = load("synthetic", "regression", samples=20000, features=30)
     assert data.truth is not None
     noise = data.y - data.X @ data.truth
@@ -116,7 +116,7 @@ def test_regression_is_the_papers_model() -> None:
     assert len({tuple(values.round(6)) for values in drawn}) == 3  # from three streams
 
 
-def test_the_binary_truth_predicts_the_chances() -> None:
+def test_load_binary_truth_predicts_the_probabilities() -> None:
     data = load("synthetic", "binary", samples=50000, features=30)
     assert data.truth is not None
     logits = data.X @ data.truth
@@ -127,7 +127,7 @@ def test_the_binary_truth_predicts_the_chances() -> None:
         assert abs(data.y[inside].mean() - chance[inside].mean()) < 0.05
 
 
-def test_ten_classes_can_be_learnt() -> None:
+def test_load_ten_classes_can_be_learned() -> None:
     data = load("synthetic", "multiclass", samples=5000, features=8)
     assert data.truth is None
     assert data.classes == 10
@@ -137,7 +137,7 @@ def test_ten_classes_can_be_learnt() -> None:
 
 
 @pytest.mark.parametrize("scale", [False, True])
-def test_the_truth_belongs_to_the_prepared_columns(scale: bool) -> None:
+def test_load_truth_is_for_the_prepared_columns(scale: bool) -> None:
     plain = load("synthetic", "regression", samples=50)
     data = load("synthetic", "regression", samples=50, intercept=True, scale=scale)
     assert plain.truth is not None
@@ -148,7 +148,9 @@ def test_the_truth_belongs_to_the_prepared_columns(scale: bool) -> None:
 
 
 @pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
-def test_block_size_changes_nothing(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_is_independent_of_the_block_size(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digests = set()
     for size in (1, 5000, 1 << 22):
         monkeypatch.setattr(table, "BLOCK_BYTES", size)
@@ -157,7 +159,7 @@ def test_block_size_changes_nothing(task: str, tmp_path: Path, monkeypatch: pyte
     assert len(digests) == 1
 
 
-def test_memory_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_uses_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     tracemalloc.start()
     data = load("synthetic", "regression", samples=10000, features=1000, intercept=True)
@@ -166,7 +168,7 @@ def test_memory_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert peak < 0.4 * data.X.nbytes
 
 
-def test_another_process_maps_the_same_data() -> None:
+def test_reopen_maps_the_same_data_in_another_process() -> None:
     data = load("wine", "multiclass")
     same = reopen(data.folder)
     assert same.digest == data.digest
@@ -174,12 +176,12 @@ def test_another_process_maps_the_same_data() -> None:
     np.testing.assert_array_equal(same.X, data.X)
 
 
-def test_reopening_nothing_is_an_error(tmp_path: Path) -> None:
+def test_reopen_refuses_what_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"folder: .* call load again"):
         reopen(tmp_path / "nothing")
 
 
-def test_importing_is_cheap() -> None:
+def test_data_import_is_light() -> None:
     heavy = {"sklearn", "pandas", "pyarrow", "scipy"}
     code = f"import sys, workbench.core.problems.data; print({heavy!r} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

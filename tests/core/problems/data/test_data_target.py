@@ -1,4 +1,4 @@
-"""Which column of a table is learnt: never one that nobody named."""
+"""The target column of a table: never one that was not named."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ ENDINGS = (".csv", ".parquet")
 
 
 def churn(folder: Path, ending: str = ".csv", names: list[str] | None = None) -> Path:
-    """A table whose first column is what its owner means, and whose last one is a feature like any other."""
+    """Write a table whose first column is the target, and whose last one is a feature."""
     table = np.random.default_rng(3).standard_normal((60, len(names or COLUMNS)))
     table[:, 0] = table[:, 1] > 0
     frame, path = pd.DataFrame(table, columns=names or COLUMNS), folder / f"churn{ending}"
@@ -33,7 +33,7 @@ def experiment(path: Path, **more: object) -> wb.Experiment:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_no_column_is_learnt_that_nobody_named(tmp_path: Path, ending: str) -> None:
+def test_target_must_be_named(tmp_path: Path, ending: str) -> None:
     path = churn(tmp_path, ending)
     with pytest.raises(wb.DataError) as caught:
         wb.run(experiment(path))
@@ -44,7 +44,7 @@ def test_no_column_is_learnt_that_nobody_named(tmp_path: Path, ending: str) -> N
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_named_column_is_learnt(tmp_path: Path, ending: str) -> None:
+def test_target_is_the_named_column(tmp_path: Path, ending: str) -> None:
     path = churn(tmp_path, ending)
     data = load(path, "binary", target="churned", scale=False)
     assert data.X.shape == (60, 20)
@@ -52,7 +52,7 @@ def test_the_named_column_is_learnt(tmp_path: Path, ending: str) -> None:
     assert wb.run(experiment(path, target="churned")).columns["accuracy"][-1] > 0.8
 
 
-def test_each_target_is_other_data(tmp_path: Path) -> None:
+def test_target_choice_is_cached_separately(tmp_path: Path) -> None:
     path = churn(tmp_path)
     folders = {load(path, "regression", target=name).folder for name in ("churned", "x0", "x19")}
     assert len(folders) == 3
@@ -65,7 +65,7 @@ def test_each_target_is_other_data(tmp_path: Path) -> None:
         st.sampled_from(["target", "label", "class", "y", "a", "Target", "Y"]), min_size=1, unique=True
     )
 )
-def test_a_name_is_taken_exactly_where_it_is_the_only_one(
+def test_target_name_is_matched_exactly_if_unique(
     tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
     path = churn(tmp_path_factory.mktemp("named"), names=["x", *names])
@@ -80,7 +80,7 @@ def test_a_name_is_taken_exactly_where_it_is_the_only_one(
     assert str(caught.value).endswith(", ".join(["x", *names]))
 
 
-def test_case_matters_only_where_it_has_to(tmp_path: Path) -> None:
+def test_target_case_matters_only_if_ambiguous(tmp_path: Path) -> None:
     path = churn(tmp_path, names=["Y", "y", "Goal"])
     assert len(load(path, "regression", target="goal").y) == 60
     first, second = (load(path, "regression", target=name, scale=False) for name in "Yy")
@@ -98,7 +98,7 @@ def test_case_matters_only_where_it_has_to(tmp_path: Path) -> None:
         ("churn.csv", r"target: 'x' is no column of 'churn.csv'; its columns are churned, x0, x1"),
     ],
 )
-def test_a_target_that_is_none_says_why(
+def test_target_that_is_not_a_column_gives_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,13 +110,13 @@ def test_a_target_that_is_none_says_why(
         load(name, "regression", target=5)  # type: ignore[arg-type]
 
 
-def test_many_columns_are_not_all_listed(tmp_path: Path) -> None:
+def test_target_error_lists_few_of_many_columns(tmp_path: Path) -> None:
     path = churn(tmp_path, names=[f"x{j}" for j in range(500)])
     with pytest.raises(wb.DataError, match=r"x23 and 476 more$"):
         load(path, "regression")
 
 
-def test_a_placed_file_has_a_target_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_of_a_placed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "openml").mkdir()
     churn(tmp_path / "openml").rename(tmp_path / "openml" / "telco.csv")
@@ -128,7 +128,7 @@ def test_a_placed_file_has_a_target_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert load("openml:boston", "regression").X.shape == (3, 2)  # OpenML calls its target so
 
 
-def test_forms_files_and_sweeps_know_the_field(tmp_path: Path) -> None:
+def test_target_is_a_field_of_forms_files_and_sweeps(tmp_path: Path) -> None:
     e = experiment(churn(tmp_path), target="churned")
     assert wb.Experiment.read(e.write(tmp_path / "e.yaml")) == e
     assert wb.Experiment.read(e.write(tmp_path / "e.json")) == e
@@ -144,8 +144,8 @@ def test_forms_files_and_sweeps_know_the_field(tmp_path: Path) -> None:
         assert "column to learn" in field["description"]
 
 
-def test_a_kept_folder_of_before_only_reads_its_tables(tmp_path: Path) -> None:
-    """Its spec names no column: its tables load; going through it again asks for one."""
+def test_target_of_folders_from_older_versions(tmp_path: Path) -> None:
+    """Its spec names no column: its tables load, but running it again requires one."""
     path = churn(tmp_path)
     folder = wb.run(experiment(path, target="churned")).save(tmp_path / "kept")
     experiment(path).write(folder / "spec.json")

@@ -1,4 +1,4 @@
-"""Names of classes are compared as they are written, in every kind of file."""
+"""Names of classes are compared as written, in every kind of file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def is_number(text: str) -> bool:
 
 
 @given(data=st.data())
-def test_as_many_classes_as_texts(folder: Path, data: st.DataObject) -> None:
+def test_labels_have_one_class_for_each_text(folder: Path, data: st.DataObject) -> None:
     """Unless text for a missing value is among numbers, which is refused."""
     names = data.draw(st.lists(st.sampled_from(LABELS), min_size=3, max_size=6, unique=True))
     labels = data.draw(st.permutations([*names, *data.draw(st.lists(st.sampled_from(names), max_size=6))]))
@@ -77,7 +77,7 @@ def test_as_many_classes_as_texts(folder: Path, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "kind", ["csv", "npz int64", "npz uint64", "npz text", "npy", "parquet", "parquet null", "svm"]
 )
-def test_large_whole_numbers_are_different_classes(tmp_path: Path, kind: str) -> None:
+def test_labels_of_large_whole_numbers_stay_different(tmp_path: Path, kind: str) -> None:
     labels = np.array([*LARGE, *reversed(LARGE)])
     x = np.arange(len(labels))
     path = tmp_path / f"large.{kind.split()[0]}"
@@ -99,7 +99,7 @@ def test_large_whole_numbers_are_different_classes(tmp_path: Path, kind: str) ->
             load(path, "multiclass")
 
 
-def test_numbers_of_any_size_are_classes(tmp_path: Path) -> None:
+def test_labels_may_be_numbers_of_any_size(tmp_path: Path) -> None:
     names = ["1" * 40, "1" * 39 + "2", "1e300", "-1e300"]
     assert codes(write(tmp_path / "a.csv", names)).tolist() == [1, 2, 3, 0]
 
@@ -114,7 +114,7 @@ def test_numbers_of_any_size_are_classes(tmp_path: Path) -> None:
         (["a", "", "b"], "missing or not finite in line 3; remove that row or fill it in"),
     ],
 )
-def test_labels_that_may_mean_one_class_are_refused(tmp_path: Path, labels: list[str], says: str) -> None:
+def test_labels_that_may_be_one_class_are_refused(tmp_path: Path, labels: list[str], says: str) -> None:
     with pytest.raises(DataError, match=says):
         load(write(tmp_path / "a.csv", labels), "multiclass")
 
@@ -127,12 +127,12 @@ def test_labels_that_may_mean_one_class_are_refused(tmp_path: Path, labels: list
         (["1.5", "NA", "2"], "missing or not finite in line 3"),
     ],
 )
-def test_a_quantity_is_numbers(tmp_path: Path, values: list[str], says: str) -> None:
+def test_labels_must_not_be_a_quantity(tmp_path: Path, values: list[str], says: str) -> None:
     with pytest.raises(DataError, match=says):
         load(write(tmp_path / "a.csv", values), "regression")
 
 
-def test_floats_that_merge_whole_numbers_are_refused(tmp_path: Path) -> None:
+def test_labels_refuse_floats_that_merge_whole_numbers(tmp_path: Path) -> None:
     path = tmp_path / "large.npz"
     np.savez(path, X=np.arange(3.0)[:, None], y=np.array([2.0**53, 2.0**53 + 2, 0]))
     with pytest.raises(
@@ -142,7 +142,7 @@ def test_floats_that_merge_whole_numbers_are_refused(tmp_path: Path) -> None:
     assert load(path, "regression").y.max() == 2.0**53 + 2
 
 
-def test_decimals_and_truth_values_of_parquet_are_classes(tmp_path: Path) -> None:
+def test_labels_may_be_decimals_and_booleans_of_parquet(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for labels in ([Decimal(2**60), Decimal(2**60 + 1), Decimal(7)], [True, False, True], [b"b", b"a", b"c"]):
         pd.DataFrame({"x": np.arange(3) + 0.5, "class": labels}).to_parquet(path)
@@ -151,7 +151,7 @@ def test_decimals_and_truth_values_of_parquet_are_classes(tmp_path: Path) -> Non
         assert [ordered[int(code)] for code in found] == labels
 
 
-def test_a_damaged_line_of_svmlight_is_named(tmp_path: Path) -> None:
+def test_labels_name_a_damaged_line_of_svmlight(tmp_path: Path) -> None:
     path = tmp_path / "a.svm"
     path.write_text("1 1:0.5\n# a comment\n\n2 1:x\n")
     with pytest.raises(DataError, match=r"'a\.svm' cannot be read, line 4"):

@@ -1,4 +1,4 @@
-"""Tables of samples in text: what is a feature, what is not, and where that is in the file."""
+"""Tables of samples in text: features, index columns, and places of errors in the file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ def noise(index: list[int] | None = None, name: str | None = None) -> pd.DataFra
 @pytest.mark.parametrize("start", ["0", "1", "shuffled"])
 @pytest.mark.parametrize("name", [None, "index", "Unnamed: 0", "level_0"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_the_index_of_to_csv_is_not_learnt(tmp_path: Path, start: str, name: str | None, suffix: str) -> None:
-    """Sorted rows make it tell the label: refused by name, and what is numbered by chance where it has no name."""
+def test_load_text_excludes_the_index_of_to_csv(
+    tmp_path: Path, start: str, name: str | None, suffix: str
+) -> None:
+    """In sorted rows the index reveals the label.
+
+    It is refused by name, or recognised as a running number without a name.
+    """
     rows = {"0": range(12), "1": range(1, 13), "shuffled": np.random.default_rng(0).permutation(12) + 5}[
         start
     ]
@@ -47,12 +52,12 @@ def test_the_index_of_to_csv_is_not_learnt(tmp_path: Path, start: str, name: str
         wb.run(e)
 
 
-def test_an_index_that_parquet_knows_as_such_is_left_out(tmp_path: Path) -> None:
+def test_load_excludes_the_index_of_parquet(tmp_path: Path) -> None:
     noise(list(range(5, 17)), "when").to_parquet(tmp_path / "noise.parquet")
     assert load(tmp_path / "noise.parquet", "binary").X.shape == (12, 2)
 
 
-def test_columns_without_a_name(tmp_path: Path) -> None:
+def test_load_text_columns_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,label,\n0.5,0,\n0.7,1,\n")  # a separator at the end of every line
     assert load(path, "binary").X.shape == (2, 1)
@@ -74,7 +79,9 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_clear_is_read(tmp_path: Path, name: str, content: str, encoding: str, packed: bool) -> None:
+def test_load_text_reads_unambiguous_tables(
+    tmp_path: Path, name: str, content: str, encoding: str, packed: bool
+) -> None:
     path = tmp_path / (name + ".gz" * packed)
     raw = content.encode(encoding)
     path.write_bytes(gzip.compress(raw) if packed else raw)
@@ -101,7 +108,7 @@ def test_what_is_clear_is_read(tmp_path: Path, name: str, content: str, encoding
         ("a,a,label\n1,2,0\n\n3,,1\n", "column 'a' of .* missing or infinite values .*, first in line 4"),
     ],
 )
-def test_what_is_not_is_refused_with_its_place(
+def test_load_text_refuses_ambiguous_tables_with_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,7 +117,7 @@ def test_what_is_not_is_refused_with_its_place(
         load("a.csv", "binary")
 
 
-def test_a_table_without_a_header_line_loses_no_sample(tmp_path: Path) -> None:
+def test_load_text_without_a_header_keeps_all_samples(tmp_path: Path) -> None:
     path = tmp_path / "iris.csv"
     path.write_text("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-setosa\n7.0,3.2,Iris-versicolor\n")
     with pytest.raises(
@@ -119,8 +126,8 @@ def test_a_table_without_a_header_line_loses_no_sample(tmp_path: Path) -> None:
         load(path, "binary", target="Iris-setosa")
 
 
-def test_categories_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a table placed for OpenML: NA is a category like any other, and an empty field is none."""
+def test_load_text_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a table for OpenML, NA is a category and an empty field is missing."""
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     (tmp_path / "openml").mkdir()
     text = "alley,size,class\nNA,1.5,a\n1e5,2.5,b\nPaved,3.5,a\n,4.5,b\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
-
-RATES = (1e3, 1e4, 1e5)
+from tests.support.figure_runs import RATES
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a worker holds."""
+"""The figure of the allocation of parts to workers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.core.base.settings import SettingError
 
 TREE = {"children": 3, "layers": 2, "stragglers": 1}
 
 
-def test_a_worker_holds_what_its_plan_says() -> None:
+def test_allocation_shows_the_plan() -> None:
     e = experiment("CR", TREE)
     row = e.plan.matrix()[7]
     figure = wb.figures.allocation(e, 7)
@@ -23,7 +23,7 @@ def test_a_worker_holds_what_its_plan_says() -> None:
     np.testing.assert_allclose(found, np.repeat(row, e.plan.sizes))
 
 
-def test_shuffled_workers_hold_other_parts_in_other_rounds() -> None:
+def test_allocation_of_shuffled_workers_differs_by_round() -> None:
     e = experiment("FRC", {"replication": 2, "shuffle": "cyclic"})
     first, second = (wb.figures.allocation(e, 1, round=r).data[0].customdata.tolist() for r in (0, 2))
     assert first != second
@@ -31,6 +31,6 @@ def test_shuffled_workers_hold_other_parts_in_other_rounds() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 13, -1])
-def test_nobody_else_holds_anything(rank: int) -> None:
+def test_allocation_refuses_ranks_without_data(rank: int) -> None:
     with pytest.raises(SettingError, match=f"rank = {rank}: there are workers 1 to 12"):
         wb.figures.allocation(experiment("CR", TREE), rank)

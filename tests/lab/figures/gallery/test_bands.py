@@ -1,4 +1,4 @@
-"""Means with confidence bands."""
+"""The figure of means with confidence bands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.gallery.conftest import RATES
+from tests.support.figure_runs import RATES
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import bands, convergence_bands, scheme_style
@@ -43,7 +43,7 @@ def test_a_line_and_a_band_per_scheme(runs: Runs, theme: str) -> None:
         assert np.allclose(area.y, [*rows["high"], *rows["low"][::-1]])
 
 
-def test_a_wide_band_is_cut_on_a_logarithmic_axis_alone() -> None:
+def test_bands_are_clipped_only_on_a_logarithmic_axis() -> None:
     for top, floor in ((3.0, -5.0), (300.0, 0.2)):
         table = pd.DataFrame(
             {"x": [1.0, 2.0], "n": 2, "mean": [2.0, top], "low": [-5.0, top - 0.1], "high": [9.0, top + 0.1]}
@@ -54,10 +54,12 @@ def test_a_wide_band_is_cut_on_a_logarithmic_axis_alone() -> None:
         (area,) = (trace for trace in figure.data if trace.fill)
         assert min(area.y) == pytest.approx(floor)
         (line,) = (trace for trace in figure.data if trace.showlegend)
-        assert line.customdata.tolist() == table[["low", "high"]].values.tolist()  # told as they are
+        assert (
+            line.customdata.tolist() == table[["low", "high"]].values.tolist()
+        )  # the hover text has the values unchanged
 
 
-def test_texts_are_points_with_error_bars(runs: Runs) -> None:
+def test_bands_of_text_settings_are_points_with_error_bars(runs: Runs) -> None:
     figure = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
     assert [trace.mode for trace in figure.data] == ["markers", "markers"]
     assert {trace.name: trace.line.color or trace.marker.color for trace in figure.data} == {
@@ -72,14 +74,14 @@ def test_single_runs_have_no_band(runs: Runs) -> None:
     assert "no band" in figure.layout.title.subtitle.text
 
 
-def test_the_same_setting_in_two_lines_is_told_apart(runs: Runs) -> None:
+def test_bands_distinguish_equal_settings(runs: Runs) -> None:
     figure = bands(runs.mean("time", by=["scheme", "delays.rate"]), x="scheme")
     names = [trace.name for trace in figure.data]
     assert len(names) == len(set(names)) == 6
     assert "UMW, rate=1000" in names
 
 
-def test_what_is_no_summary(runs: Runs) -> None:
+def test_bands_refuse_what_is_not_a_summary(runs: Runs) -> None:
     for table in (pd.DataFrame(), runs.table, runs.mean("time", by=[])):
         with pytest.raises(SettingError, match="summary"):
             bands(table)
@@ -94,7 +96,7 @@ def titles(figure: go.Figure) -> list[str]:
     return [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
 
 
-def test_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
+def test_bands_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
     assert titles(bands(runs.mean("time", by=["scheme", "delays.rate"]))) == [
         "Time of the whole run versus rate of the delays",
         "rate of the delays: rate of the exponential part (samples/s)",
@@ -111,8 +113,8 @@ def test_titles_and_axes_are_words(runs: Runs, many: list[wb.Trace]) -> None:
 @pytest.mark.parametrize(
     "name", sorted({n for s in wb.schemes.names() for n in wb.schemes.get(s).model_fields})
 )
-def test_one_name_for_several_things_is_told_apart(name: str) -> None:
-    """Where schemes mean different things by a setting, the axis has all of them, each with its schemes."""
+def test_axis_distinguishes_parameters_of_one_name(name: str) -> None:
+    """Where schemes use one name for different parameters, the axis has all of them, each with its schemes."""
     known = {s: wb.schemes.get(s).model_fields for s in wb.schemes.names()}
     meant = {scheme: fields[name].description for scheme, fields in known.items() if name in fields}
     lines = axis(f"scheme_args.{name}", list(meant)).split("<br>")
@@ -129,7 +131,7 @@ def test_one_name_for_several_things_is_told_apart(name: str) -> None:
     assert told == meant
 
 
-def test_gc_s_stragglers_and_cr_s_are_not_one_axis_without_a_word() -> None:
+def test_bands_name_the_scheme_of_an_ambiguous_parameter() -> None:
     rows = [(scheme, late, 4, 0, 1.0 + late, 0.5, 3.0) for scheme in ("GC", "CR") for late in (1, 2)]
     columns = ["scheme", "scheme_args.stragglers", "n", "never", "mean", "low", "high"]
     table = pd.DataFrame(rows, columns=columns)
@@ -139,7 +141,7 @@ def test_gc_s_stragglers_and_cr_s_are_not_one_axis_without_a_word() -> None:
     assert "CR: children per parent that may be late or dead (s)" in text
 
 
-def test_times_that_differ_widely_are_logarithmic(runs: Runs, many: list[wb.Trace]) -> None:
+def test_bands_use_a_logarithmic_axis_for_wide_ranges(runs: Runs, many: list[wb.Trace]) -> None:
     wide = bands(runs.mean("time", by=["scheme", "delays.rate"]))
     narrow = bands(runs.where({"delays.rate": 1e3}).mean("time", by="scheme"))
     assert (wide.layout.yaxis.type, narrow.layout.yaxis.type) == ("log", None)
@@ -155,6 +157,6 @@ def test_times_that_differ_widely_are_logarithmic(runs: Runs, many: list[wb.Trac
     assert convergence_bands(many, x="round").layout.xaxis.type is None
 
 
-def test_saved(runs: Runs, tmp_path: Path) -> None:
+def test_bands_are_saved(runs: Runs, tmp_path: Path) -> None:
     page = wb.figures.save(bands(runs.mean("time", by=["scheme", "delays.rate"])), tmp_path / "bands.html")
     assert page.stat().st_size > 1e6

@@ -1,4 +1,4 @@
-"""A measured cluster, drawn."""
+"""The figure of a measured cluster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
-from workbench.analysis.planning.profile import ClusterProfile, Host
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.lab.figures import cluster
 from workbench.lab.figures.gallery.cluster import LINE, by_length, extremes, survival
@@ -23,7 +24,7 @@ def measured() -> ClusterProfile:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_four_panels_of_a_cluster(measured: ClusterProfile, theme: str) -> None:
+def test_cluster_has_four_panels(measured: ClusterProfile, theme: str) -> None:
     figure = cluster(measured, theme)  # type: ignore[arg-type]
     by_name = {trace.name: trace for trace in figure.data}
     most, least = extremes(measured.recorded[measured.main].times)
@@ -35,7 +36,7 @@ def test_four_panels_of_a_cluster(measured: ClusterProfile, theme: str) -> None:
     assert any(name.startswith(f"fitted link: {latency}") for name in by_name)
 
 
-def test_a_colour_for_every_host(measured: ClusterProfile) -> None:
+def test_cluster_has_a_colour_for_every_host(measured: ClusterProfile) -> None:
     """Workers are dealt out among hosts; of profiles that were kept before they said so, they follow one another."""
     for a_has, b_has, told in (([1, 2], [3, 4, 5, 6], False), ([2, 5], [1, 3, 4, 6], True)):
         hosts = [
@@ -47,7 +48,7 @@ def test_a_colour_for_every_host(measured: ClusterProfile) -> None:
         assert a.marker.color != b.marker.color
 
 
-def test_the_subtitle_tells_of_shared_cores(measured: ClusterProfile) -> None:
+def test_cluster_subtitle_mentions_shared_cores(measured: ClusterProfile) -> None:
     crowded = measured.replace(hosts=(Host(name="box", ranks=6, cores=2),))
     figure = cluster(crowded)
     lines = figure.layout.title.subtitle.text.split("<br>")
@@ -67,13 +68,13 @@ def test_survival_keeps_the_tail() -> None:
         assert share == pytest.approx(np.mean(times >= at))
 
 
-def test_messages_of_one_length_are_put_together(measured: ClusterProfile) -> None:
+def test_by_length_groups_messages(measured: ClusterProfile) -> None:
     lengths, up, down = by_length(measured.recorded)
     assert len(lengths) == 3 < len(measured.recorded)
     assert up.shape == down.shape == (3, 5)
 
 
-def test_what_takes_no_time_is_neither_drawn_nor_counted() -> None:
+def test_cluster_omits_what_takes_no_time() -> None:
     """Answers of 1 to 5 ms have an axis for that, though models take none; free links have a linear one."""
     for link, ticks in (({"latency": 1e-3, "bandwidth": 8e6}, "D1"), ({}, None)):
         figure = cluster(simulated(wb.Experiment(scheme="UMW", workers=4, link=link), rounds=8, resamples=2))

@@ -1,4 +1,4 @@
-"""The heat map is the encoding matrix."""
+"""The figure of a code: a heat map of the encoding matrix."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.lab.figures import code, tree
@@ -22,7 +22,7 @@ from workbench.lab.figures.page import PALETTES
 
 @settings(max_examples=30)
 @given(experiments(list(CASES)))
-def test_the_figure_is_the_matrix(spec: dict[str, Any]) -> None:
+def test_code_figure_is_the_matrix(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     heat = code(e).data[0]
     if e.plan.parts <= MOST_COLUMNS:
@@ -33,7 +33,7 @@ def test_the_figure_is_the_matrix(spec: dict[str, Any]) -> None:
 
 
 @given(st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.25, 1.0, 40.0]), min_size=1, max_size=30))
-def test_colours_cover_the_signs_there_are_and_say_where_they_end(values: list[float]) -> None:
+def test_coefficient_scale_covers_the_signs(values: list[float]) -> None:
     scale: Any = coefficient_scale(np.array(values), "light")
     held = [value for value in values if value] or [-1.0, 1.0]
     low, high = min(held), max(held)
@@ -49,19 +49,19 @@ def test_colours_cover_the_signs_there_are_and_say_where_they_end(values: list[f
     go.Figure(go.Bar(y=[1]), {"coloraxis": scale})  # plotly takes it
 
 
-def test_a_matrix_of_ones_says_so_and_has_no_bar_from_minus_one() -> None:
+def test_code_of_ones_has_no_negative_scale() -> None:
     for e in (experiment("UMW"), experiment("GC", {"stragglers": 2, "code": "fractional"})):
         for figure in (code(e), tree(e)):
             assert figure.layout.coloraxis.showscale is False
             assert "every coefficient is 1" in figure.layout.title.subtitle.text
 
 
-def test_small_matrices_show_their_numbers_and_large_ones_do_not() -> None:
+def test_code_shows_numbers_of_small_matrices() -> None:
     assert code(experiment("UMW")).data[0].texttemplate
     assert code(experiment("UMW", workers=40)).data[0].texttemplate is None
 
 
-def test_large_plans_show_the_first_workers_and_say_so() -> None:
+def test_code_of_large_plans_shows_the_first_workers() -> None:
     workers = MOST_WORKERS + 100
     plan = experiment("UMW", workers=workers, problem_args={"samples": workers, "features": 2}).plan
     figure = code(plan)
@@ -71,7 +71,7 @@ def test_large_plans_show_the_first_workers_and_say_so() -> None:
     assert f"workers 1 to {MOST_WORKERS} and their parts shown" in figure.layout.title.subtitle.text
 
 
-def test_many_parts_share_columns_and_nothing_held_vanishes() -> None:
+def test_code_merges_columns_of_many_parts() -> None:
     matrix = np.zeros((3, 2 * MOST_COLUMNS + 1))
     matrix[0, 0], matrix[1, [4, 5]], matrix[2, -1] = 1.0, [0.5, -2.0], 3.0
     plan = star_plan(matrix, matrix.shape[1])
@@ -83,12 +83,12 @@ def test_many_parts_share_columns_and_nothing_held_vanishes() -> None:
     assert "a column is 3 parts" in code(plan).layout.title.subtitle.text
 
 
-def test_a_plan_without_work_can_be_drawn() -> None:
+def test_code_of_a_plan_without_work() -> None:
     empty: Plan = star_plan(np.zeros((2, 3)), 3)
     assert np.all(np.isnan(code(empty).data[0].z))
 
 
-def test_wrong_input_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_code_refuses_wrong_input(traces: list[wb.Trace]) -> None:
     wrong: Any = traces[0]
     with pytest.raises(SettingError, match=r"^plan = Trace: cannot be drawn; give a Plan or an Experiment"):
         code(wrong)

@@ -1,4 +1,4 @@
-"""Curves show the trace's own numbers."""
+"""The figure of convergence: its curves are the columns of the trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import convergence
@@ -44,7 +44,7 @@ def test_curves_are_the_traces_columns(traces: list[wb.Trace], metric: str, x: s
         np.testing.assert_array_equal(curve.y, first + rows[metric].tolist())
 
 
-def test_time_is_logarithmic_where_runs_differ_widely_and_has_no_zero_then(traces: list[wb.Trace]) -> None:
+def test_convergence_time_axis_is_logarithmic_for_wide_ranges(traces: list[wb.Trace]) -> None:
     near = convergence([traces[0], stretched(traces[1], 1.0)])
     far = convergence([traces[0], stretched(traces[1], 1000.0)])
     assert (near.layout.xaxis.type, far.layout.xaxis.type) == ("linear", "log")
@@ -52,18 +52,18 @@ def test_time_is_logarithmic_where_runs_differ_widely_and_has_no_zero_then(trace
     assert len(curves(far)["UMW"].x) == len(traces[0].rounds)
 
 
-def test_ratios_decide_on_the_metrics_axis(traces: list[wb.Trace]) -> None:
+def test_convergence_metric_axis_is_chosen_by_ratio(traces: list[wb.Trace]) -> None:
     assert convergence(traces, "relative_error").layout.yaxis.type == "log"
     assert convergence(traces, "accuracy").layout.yaxis.type == "linear"
     assert convergence(traces, "residual").layout.yaxis.type == "linear"  # it has zeros
 
 
-def test_the_legend_keeps_the_order_of_the_runs(traces: list[wb.Trace]) -> None:
+def test_convergence_legend_keeps_the_order(traces: list[wb.Trace]) -> None:
     ranked = sorted(convergence(traces).data, key=lambda curve: curve.legendrank)
     assert [curve.name for curve in ranked] == [t.label for t in traces]
 
 
-def test_a_target_says_when_each_run_meets_it(traces: list[wb.Trace]) -> None:
+def test_convergence_target_marks_when_it_is_reached(traces: list[wb.Trace]) -> None:
     target = float(traces[0].rounds["loss"].iloc[4])
     figure = convergence(traces, target=target)
     base = traces[-1].time_to(target)
@@ -78,19 +78,19 @@ def test_a_target_says_when_each_run_meets_it(traces: list[wb.Trace]) -> None:
     assert "CR" in figure.layout.legend.title.text
 
 
-def test_a_target_that_nobody_meets(traces: list[wb.Trace]) -> None:
+def test_convergence_target_that_is_never_reached(traces: list[wb.Trace]) -> None:
     figure = convergence(traces, target=-1.0)
     assert {c.name for c in curves(figure).values()} == {f"{t.label}  never" for t in traces}
     assert not [ring for ring in figure.data if ring.mode == "markers"]
 
 
-def test_accuracy_rises_to_its_target(traces: list[wb.Trace]) -> None:
+def test_convergence_of_accuracy_rises_to_the_target(traces: list[wb.Trace]) -> None:
     best = float(traces[0].rounds["accuracy"].max())
     assert "never" not in curves(convergence(traces[:1], "accuracy", target=best))["UMW"].name
     assert "never" in curves(convergence(traces[:1], "accuracy", target=best + 0.01))["UMW"].name
 
 
-def test_runs_of_one_scheme_are_told_apart() -> None:
+def test_convergence_labels_distinguish_runs_of_one_scheme() -> None:
     several = [experiment("GC", {"stragglers": s}, rounds=2) for s in (1, 2)]
     several += [experiment("GC", {"stragglers": 2, "code": "fractional"}, rounds=2)]
     drawn = curves(convergence([*wb.compare(several), wb.run(experiment("UMW", rounds=2))]))
@@ -105,14 +105,14 @@ def test_runs_of_one_scheme_are_told_apart() -> None:
     assert len({curve.line.dash for curve in coded}) == len({curve.marker.symbol for curve in coded}) == 3
 
 
-def test_settings_outside_the_scheme_tell_apart_too(traces: list[wb.Trace]) -> None:
+def test_convergence_labels_differ_by_settings_outside_the_scheme(traces: list[wb.Trace]) -> None:
     other = wb.run(traces[0].experiment.replace(seed=7))
     assert set(curves(convergence([traces[0], other]))) == {"UMW seed=0", "UMW seed=7"}
     assert set(curves(convergence([traces[0], traces[0]]))) == {"UMW #1", "UMW #2"}
 
 
 @given(st.integers(1, 10**6), st.integers(4, 3000))
-def test_thinning_keeps_the_ends_the_order_and_the_bound(count: int, most: int) -> None:
+def test_thin_keeps_ends_order_and_bound(count: int, most: int) -> None:
     kept = thin(count, most)
     assert len(kept) <= most
     assert kept[0] == 0
@@ -122,7 +122,7 @@ def test_thinning_keeps_the_ends_the_order_and_the_bound(count: int, most: int) 
         np.testing.assert_array_equal(kept, np.arange(count))
 
 
-def test_long_runs_are_thinned(traces: list[wb.Trace]) -> None:
+def test_convergence_thins_long_runs(traces: list[wb.Trace]) -> None:
     columns = {name: np.resize(values, 50_000) for name, values in traces[0].columns.items()}
     columns.update(round=np.arange(50_000), time=np.arange(1.0, 50_001.0))
     long = replace(traces[0], columns=columns)
@@ -132,7 +132,7 @@ def test_long_runs_are_thinned(traces: list[wb.Trace]) -> None:
     np.testing.assert_array_equal(np.asarray(curve.y)[1:], columns["loss"][np.asarray(curve.x, int)[1:] - 1])
 
 
-def test_equal_curves_have_their_markers_side_by_side(traces: list[wb.Trace]) -> None:
+def test_convergence_offsets_markers_of_equal_curves(traces: list[wb.Trace]) -> None:
     exact = [t for t in traces if t.label != "SGD"]
     drawn = curves(convergence(exact, x="round"))
     shown = [set(np.flatnonzero(np.asarray(c.marker.color)[1:] != "rgba(0,0,0,0)")) for c in drawn.values()]
@@ -149,12 +149,12 @@ def test_equal_curves_have_their_markers_side_by_side(traces: list[wb.Trace]) ->
         ({"target": float("nan")}, r"target = nan: must be a finite number"),
     ],
 )
-def test_wrong_input_is_one_sentence(traces: list[wb.Trace], call: dict[str, Any], sentence: str) -> None:
+def test_convergence_refuses_wrong_input(traces: list[wb.Trace], call: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingError, match=f"^{sentence}"):
         convergence(traces, **call)
 
 
-def test_nothing_to_draw_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_convergence_refuses_empty_traces(traces: list[wb.Trace]) -> None:
     with pytest.raises(SettingError, match=r"^traces = \[\]: is empty; give at least one Trace"):
         convergence([])
     wrong: Any = [traces[0], traces[0].experiment]
@@ -165,7 +165,7 @@ def test_nothing_to_draw_is_one_sentence(traces: list[wb.Trace]) -> None:
         convergence([none])
 
 
-def test_one_trace_need_not_stand_in_a_list() -> None:
+def test_convergence_accepts_one_trace() -> None:
     e = wb.Experiment(scheme="UMW", workers=3, rounds=3)
     one: Any = e
     (trace,) = wb.compare(one)
@@ -173,7 +173,7 @@ def test_one_trace_need_not_stand_in_a_list() -> None:
     assert wb.tune(one) == wb.tune([e])
 
 
-def test_no_multiple_of_nothing_is_told() -> None:
+def test_convergence_gives_no_ratio_to_zero() -> None:
     runs = [
         wb.run(wb.Experiment(scheme="UMW", workers=3, rounds=5, delays={"kind": "constant", "shift": s}))
         for s in (0.0, 1e-3)

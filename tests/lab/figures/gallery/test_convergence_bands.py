@@ -1,4 +1,4 @@
-"""Means of learning curves with confidence bands."""
+"""The figure of mean learning curves with confidence bands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.core.base.settings import SettingError
 from workbench.lab.figures import convergence_bands
 
 
-def test_curves_are_the_mean_over_seeds(many: list[wb.Trace]) -> None:
+def test_convergence_bands_are_means_over_seeds(many: list[wb.Trace]) -> None:
     group = [
         trace for trace in many if trace.experiment == many[0].experiment.replace(seed=trace.experiment.seed)
     ]
@@ -29,7 +29,7 @@ def test_curves_are_the_mean_over_seeds(many: list[wb.Trace]) -> None:
     assert line.y[200] == pytest.approx(np.mean(values))
 
 
-def test_curves_of_different_settings_are_apart_and_of_different_seeds_together(many: list[wb.Trace]) -> None:
+def test_convergence_bands_group_by_setting(many: list[wb.Trace]) -> None:
     figure = convergence_bands(many)
     names = [trace.name for trace in figure.data if trace.showlegend]
     assert len(names) == len(set(names)) == 6

@@ -1,17 +1,17 @@
-"""Who makes the steps long."""
+"""The figure of culprits: the workers that make steps long."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.lab.figures.gallery.culprits import MOST
 from workbench.lab.figures.style import GREY, VERMILLION
 
 
-def test_culprits_stand_out_and_come_first() -> None:
+def test_culprits_figure_highlights_them_first() -> None:
     times = healthy(60, 8, np.random.default_rng(0))
     times[:, 5] *= 2.0
     found = wb.diagnose(recording(times))
@@ -24,13 +24,13 @@ def test_culprits_stand_out_and_come_first() -> None:
     np.testing.assert_allclose(bars.x[0] - bars.error_x.arrayminus[0], one.low)
 
 
-def test_of_many_those_that_cost_most_are_shown() -> None:
+def test_culprits_figure_shows_the_most_expensive() -> None:
     figure = wb.figures.culprits(wb.diagnose(recording(healthy(30, 40, np.random.default_rng(1)))))
     assert len(figure.data[0].y) == MOST
     assert "16 that cost less are not shown" in figure.layout.title.subtitle.text
 
 
-def test_where_there_is_nobody_no_axis_makes_numbers_up() -> None:
+def test_culprits_figure_without_a_culprit() -> None:
     figure = wb.figures.culprits(Diagnosis("even", 1.0, (), {}, "links"))
     assert figure.layout.title.subtitle.text.endswith(" · nobody stands out")
     assert not figure.layout.yaxis.showticklabels

@@ -1,4 +1,4 @@
-"""Every event of a round is a bar, and every bar lies in its round."""
+"""The Gantt chart: every event of a round is a bar within its round."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import gantt
 from workbench.lab.figures.round_events import events_of
@@ -27,7 +27,7 @@ def bars(figure: go.Figure, name: str) -> go.Bar | None:
 
 
 def spans(bar: go.Bar) -> tuple[np.ndarray, np.ndarray]:
-    """Where bars begin and end, in the figure's unit."""
+    """Return where bars begin and end, in the figure's unit."""
     begin = np.asarray(bar.base, dtype=float)
     return begin, begin + np.asarray(bar.x, dtype=float)
 
@@ -44,7 +44,7 @@ def unit(figure: go.Figure) -> float:
 
 @settings(max_examples=20)
 @given(experiments(QUICK, problem_args={"samples": 300}), st.integers(0, 3))
-def test_bars_are_the_rounds_events_and_lie_within_it(spec: dict[str, Any], round: int) -> None:
+def test_gantt_bars_are_the_events_of_the_round(spec: dict[str, Any], round: int) -> None:
     trace = wb.run(wb.Experiment(**spec))
     figure, window = gantt(trace, round), events_of(trace, round)
     events = trace.events[trace.events["round"] == round]
@@ -60,7 +60,7 @@ def test_bars_are_the_rounds_events_and_lie_within_it(spec: dict[str, Any], roun
         assert set(bar.y) <= set(range(window.plan.ranks))
 
 
-def test_a_star_shows_computing_queueing_and_the_port(traces: list[wb.Trace]) -> None:
+def test_gantt_of_a_star_shows_computing_queueing_and_port(traces: list[wb.Trace]) -> None:
     trace = traces[0]
     figure, round = gantt(trace, 2), 2
     start = trace.columns["time"][1]
@@ -78,12 +78,12 @@ def test_a_star_shows_computing_queueing_and_the_port(traces: list[wb.Trace]) ->
     assert line.x0 == pytest.approx((trace.columns["time"][2] - start) * unit(figure))
 
 
-def test_a_relay_shows_its_port(traces: list[wb.Trace]) -> None:
+def test_gantt_of_a_relay_shows_its_port(traces: list[wb.Trace]) -> None:
     received = bars(gantt(traces[-1], 0), "port receives")
     assert {0} < set(received.y) <= {0, 1, 2, 3}
 
 
-def test_late_answers_end_in_a_cross(traces: list[wb.Trace]) -> None:
+def test_gantt_marks_late_answers_by_a_cross(traces: list[wb.Trace]) -> None:
     trace = traces[3]  # SGD leaves two workers behind
     late = trace.events[trace.events["kind"] == "drop"]
     round = int(late["round"].iloc[0])
@@ -95,7 +95,7 @@ def test_late_answers_end_in_a_cross(traces: list[wb.Trace]) -> None:
     assert hollow.marker.color == "rgba(0,0,0,0)"
 
 
-def test_answers_that_arrive_after_the_round_are_cut_at_its_end() -> None:
+def test_gantt_clips_answers_at_the_end_of_the_round() -> None:
     far = {"latency": 0.05, "bandwidth": 1e6}
     trace = wb.run(experiment("SGD", {"stragglers": 6}, rounds=3, link=far))
     window = events_of(trace, 1)
@@ -108,7 +108,7 @@ def test_answers_that_arrive_after_the_round_are_cut_at_its_end() -> None:
     np.testing.assert_allclose(end, np.minimum(drops["end"] - window.start, window.duration) * unit(figure))
 
 
-def test_workers_without_an_answer_are_open_to_the_rounds_end() -> None:
+def test_gantt_leaves_workers_without_an_answer_open() -> None:
     slow = {"kind": "shifted_exponential", "shift": 1e-6, "rate": 10.0}
     trace = wb.run(experiment("SGD", {"stragglers": 6}, rounds=3, delays=slow))
     events = trace.events[trace.events["round"] == 1]
@@ -122,8 +122,8 @@ def test_workers_without_an_answer_are_open_to_the_rounds_end() -> None:
     assert cut.text == "cut off"
 
 
-def test_a_rank_that_computes_and_sends_at_once_shows_both(traces: list[wb.Trace]) -> None:
-    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes: that is no answer
+def test_gantt_shows_simultaneous_computing_and_sending(traces: list[wb.Trace]) -> None:
+    plain = gantt(traces[-1], 3)  # a relay passes the model on while it computes, which is not an answer
     assert bars(plain, "computes").offset is None
     trace = traces[0]
     kinds = trace.events["kind"].to_numpy()
@@ -136,11 +136,11 @@ def test_a_rank_that_computes_and_sends_at_once_shows_both(traces: list[wb.Trace
     assert above.offset + above.width <= below.offset
 
 
-def test_workers_that_nobody_asked_are_not_called_cut_off(traces: list[wb.Trace]) -> None:
+def test_gantt_does_not_mark_idle_workers_as_cancelled(traces: list[wb.Trace]) -> None:
     trace = traces[0]
     events = trace.events
     about = (events["round"] == 2) & ((events["rank"] == 3) | (events["to"] == 3))
-    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is no model
+    stop = events[about & (events["to"] == 3)].assign(bytes=0, start=0.0)  # an empty notice is not a model
     kept = pd.concat([events[~about], stop])
     lazy = replace(trace, event_rows={name: kept[name].to_numpy() for name in kept})
     figure = gantt(lazy, 2)
@@ -149,13 +149,13 @@ def test_workers_that_nobody_asked_are_not_called_cut_off(traces: list[wb.Trace]
     assert events_of(lazy, 2).early == 0.0
 
 
-def test_a_round_without_duration_can_be_drawn(traces: list[wb.Trace]) -> None:
+def test_gantt_of_a_round_without_duration(traces: list[wb.Trace]) -> None:
     trace = traces[0]
     quick = replace(trace, columns={**trace.columns, "time": np.zeros(15)})
     assert gantt(quick, 2).layout.title.subtitle.text.startswith("0 s")
 
 
-def test_dead_workers_are_marked_and_not_called_late() -> None:
+def test_gantt_marks_dead_workers() -> None:
     trace = wb.run(experiment("GC", {"stragglers": 2}, faults=[{"worker": 4, "round": 1}], rounds=3))
     alive, after = gantt(trace, 0), gantt(trace, 2)
     assert not [mark for mark in alive.data if mark.name == "dead"]
@@ -165,14 +165,30 @@ def test_dead_workers_are_marked_and_not_called_late() -> None:
     assert cut is None or 4 not in cut.y
 
 
-def test_decoding_and_downloads_show_where_they_cost() -> None:
+def test_gantt_marks_faults_with_their_kind() -> None:
+    faults = [
+        {"kind": "pause", "worker": 4, "round": 1, "seconds": 0.5},
+        {"kind": "sign_flip", "worker": 2, "round": 1, "last": 1},
+        {"kind": "slow", "worker": 3, "round": 0, "factor": 2.0},
+    ]
+    trace = wb.run(experiment("UMW", {}, faults=faults, rounds=3))
+    marks = [{m.name: m for m in gantt(trace, round).data}.get("faults") for round in range(3)]
+    kinds = [dict(zip(m.y.tolist(), m.customdata, strict=True)) for m in marks]
+    assert kinds[0] == {3: "slow"}
+    assert set(kinds[1]) == {2, 3, 4}
+    assert (kinds[1][2], kinds[1][3], kinds[1][4].split(", ")[0]) == ("sign_flip", "slow", "pause")
+    assert set(kinds[2]) == {3}
+    assert list(bars(gantt(trace, 1), "pauses: a fault").y) == [4]
+
+
+def test_gantt_shows_decoding_and_downloads() -> None:
     link = {"latency": 1e-3, "bandwidth": 1e5, "downloads": True}
     figure = gantt(wb.run(experiment("GC", {"stragglers": 2}, decode_rate=1e5, link=link, rounds=2)), 1)
     assert list(bars(figure, "decodes").y) == [0]
     assert sorted(bars(figure, "model comes down").y) == list(range(1, 13))
 
 
-def test_a_ring_has_one_bar_and_one_commit_per_worker(traces: list[wb.Trace]) -> None:
+def test_gantt_of_a_ring(traces: list[wb.Trace]) -> None:
     figure = gantt(traces[2], 3)
     assert sorted(bars(figure, "exchanges a series of messages").y) == list(range(1, 13))
     commits = next(mark for mark in figure.data if mark.name == "commits")
@@ -180,7 +196,7 @@ def test_a_ring_has_one_bar_and_one_commit_per_worker(traces: list[wb.Trace]) ->
     assert min(bars(figure, "computes").base) < 0  # workers begin before the last one has ended round 2
 
 
-def test_large_clusters_are_cut_and_the_figure_says_so() -> None:
+def test_gantt_of_large_clusters_is_truncated() -> None:
     trace = wb.run(experiment("UMW", workers=400, rounds=1, problem_args={"samples": 400, "features": 2}))
     figure = gantt(trace, 0)
     assert figure.layout.height < 2000
@@ -190,7 +206,7 @@ def test_large_clusters_are_cut_and_the_figure_says_so() -> None:
     assert max(next(mark for mark in ring.data if mark.name == "commits").y) == 299
 
 
-def test_what_is_no_trace_or_no_round_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_gantt_refuses_what_is_not_a_trace_or_round(traces: list[wb.Trace]) -> None:
     wrong: Any = traces[0].experiment, "3"
     with pytest.raises(SettingError, match=r"^trace = Experiment: is no Trace"):
         gantt(wrong[0])
@@ -199,12 +215,12 @@ def test_what_is_no_trace_or_no_round_is_one_sentence(traces: list[wb.Trace]) ->
 
 
 @pytest.mark.parametrize("round", [-1, 15, 99])
-def test_a_round_outside_the_run_is_one_sentence(traces: list[wb.Trace], round: int) -> None:
+def test_gantt_refuses_a_round_outside_the_run(traces: list[wb.Trace], round: int) -> None:
     with pytest.raises(SettingError, match=rf"^round = {round}: the run has rounds 0 to 14"):
         gantt(traces[0], round)
 
 
-def test_a_run_without_events_is_one_sentence(traces: list[wb.Trace]) -> None:
+def test_gantt_refuses_a_run_without_events(traces: list[wb.Trace]) -> None:
     bare = wb.run(traces[0].experiment, events=False)
     with pytest.raises(
         SettingError, match=r"^round = 0: the trace kept no events of it; run with events=True"

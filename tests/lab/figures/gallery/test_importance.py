@@ -1,25 +1,25 @@
-"""Bars of what decides: the numbers are those of the table."""
+"""The figure of the importance of settings: the numbers are those of the table."""
 
 from __future__ import annotations
 
 import pandas as pd
 import pytest
 
-from tests.lab.figures.every import runs
+from tests.support.every_figure import runs
 from workbench.analysis.tables.importance import importance as shares
 from workbench.analysis.tables.table import Runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import importance
 
 
-def test_bars_are_the_shares_largest_first() -> None:
+def test_importance_figure_is_sorted() -> None:
     bars = importance(runs()).data[0]
     table = shares(runs())
     assert list(bars.x) == pytest.approx(table["share"].tolist())
     assert bars.y[0] == "scheme"
 
 
-def test_where_nothing_differs_nothing_is_drawn() -> None:
+def test_importance_figure_refuses_runs_without_differences() -> None:
     same = pd.DataFrame({"state": "done", "workers": [4] * 3, "time": [1.0, 2.0, 3.0]})
     with pytest.raises(SettingError, match="no setting but the seed differs"):
         importance(Runs(same, ("workers",)))

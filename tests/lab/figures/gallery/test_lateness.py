@@ -1,4 +1,4 @@
-"""Who was late when."""
+"""The figure of lateness by worker and step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.analysis.recordings.made import healthy, recording
+from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.card import LATE
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures.gallery.lateness import MOST
 
 
-def test_a_cell_is_a_time_over_its_steps_median() -> None:
+def test_lateness_is_time_over_the_median_of_the_step() -> None:
     times = np.ones((30, 5))
     times[7, 3] = 4.0
     (heat,) = wb.figures.lateness(recording(times)).data
@@ -24,7 +24,7 @@ def test_a_cell_is_a_time_over_its_steps_median() -> None:
 
 
 @pytest.mark.parametrize("latest", [1.0, 1.1, 1.3, 1.5, 3.0, 50.0])
-def test_the_scale_has_marks_on_both_sides_of_one(latest: float) -> None:
+def test_lateness_scale_has_ticks_around_one(latest: float) -> None:
     (heat,) = wb.figures.lateness(recording(np.ones((9, 4)) + (latest - 1) * np.eye(9, 4))).data
     marks = np.asarray(heat.colorbar.tickvals)
     assert 0 in marks
@@ -32,7 +32,7 @@ def test_the_scale_has_marks_on_both_sides_of_one(latest: float) -> None:
     assert -heat.zmax <= marks[0] <= marks[-1] <= heat.zmax
 
 
-def test_the_latest_of_several_steps_is_shown_where_there_are_many() -> None:
+def test_lateness_shows_the_maximum_of_merged_steps() -> None:
     times = healthy(2 * MOST + 1, 3, np.random.default_rng(0))
     times[1001, 2] = 50.0
     figure = wb.figures.lateness(recording(times))
@@ -43,14 +43,14 @@ def test_the_latest_of_several_steps_is_shown_where_there_are_many() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_themes(theme: str) -> None:
+def test_lateness_themes(theme: str) -> None:
     figure = wb.figures.lateness(recording(np.ones((4, 3))), theme)  # type: ignore[arg-type]
     assert figure.layout.template is not None
     with pytest.raises(SettingError, match="theme = 'dim'"):
         wb.figures.lateness(recording(np.ones((4, 3))), "dim")  # type: ignore[arg-type]
 
 
-def test_times_that_are_missing_are_neither_late_nor_in_time() -> None:
+def test_lateness_of_missing_times() -> None:
     rows = [
         {"worker": w, "step": s, "seconds": 1.0 + (w == 0) * (s % 2)}
         for s in range(40)

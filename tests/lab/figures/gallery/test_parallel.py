@@ -1,15 +1,15 @@
-"""Parallel coordinates: an axis a setting, a line a run."""
+"""The figure of parallel coordinates: an axis for each setting, a line for each run."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.lab.figures.every import runs
+from tests.support.every_figure import runs
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import parallel
 
 
-def test_every_run_that_is_done_has_a_line_through_its_settings() -> None:
+def test_parallel_has_a_line_for_every_finished_run() -> None:
     table = runs()
     axes = {axis.label: axis for axis in parallel(table).data[0].dimensions}
     scheme = axes["scheme"]
@@ -18,6 +18,6 @@ def test_every_run_that_is_done_has_a_line_through_its_settings() -> None:
     assert list(axes["seed"]["values"]) == table.done["seed"].tolist()
 
 
-def test_a_result_that_no_run_has_is_refused() -> None:
+def test_parallel_refuses_an_unknown_result() -> None:
     with pytest.raises(SettingError, match=r"of = 'auc': is no column of numbers"):
         parallel(runs(), "auc")

@@ -1,4 +1,4 @@
-"""The phase diagram."""
+"""The phase diagram of the fastest scheme."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SECONDS = np.array([[[1.0, 2.0, NAN], [3.0, 1.5, 9.0]], [[NAN, NAN, NAN], [NAN, 
 CONTEST = SchemeGrid(("UMW", "CR", "GC stragglers=2"), (Fraction(0), Fraction(1, 4)), (0.0, 1e-3), SECONDS)
 
 
-def test_the_fastest_wins_and_leads_by_the_second_best() -> None:
+def test_phase_diagram_winner_and_lead() -> None:
     np.testing.assert_array_equal(CONTEST.winner, [[0, 1], [NAN, 1]])
     np.testing.assert_array_equal(CONTEST.lead[0], [2.0, 2.0])
     assert np.isinf(CONTEST.lead[1, 1])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fields_have_their_winners_name_and_colour(theme: str) -> None:
+def test_phase_diagram_cells_have_the_winners_name_and_colour(theme: str) -> None:
     figure = phase_diagram(CONTEST, Fraction(1, 8), 1e-3, theme=theme)  # type: ignore[arg-type]
     cells, here = figure.data
     assert cells.text.tolist() == [["UMW<br>2×", "CR<br>2×"], ["", "CR"]]
@@ -34,18 +34,18 @@ def test_fields_have_their_winners_name_and_colour(theme: str) -> None:
     assert (here.x, here.y) == ((1.0,), (0.5,))
 
 
-def test_hovering_lists_all_in_order() -> None:
+def test_phase_diagram_hover_lists_all_schemes_in_order() -> None:
     lines = phase_diagram(CONTEST).data[0].customdata[0][1].split("<br>")
     assert lines[0] == "α = 0, latency 1 ms"
     assert [line.split(":")[0] for line in lines[1:]] == ["CR", "UMW", "GC stragglers=2"]
     assert "no such setting" in phase_diagram(CONTEST).data[0].customdata[0][0]
 
 
-def test_one_scheme_alone_wins_everywhere() -> None:
+def test_phase_diagram_of_one_scheme() -> None:
     alone = SchemeGrid(("CR",), (Fraction(1, 4),), (0.0, 0.1), np.ones((1, 2, 1)))
     assert phase_diagram(alone).data[0].text.tolist() == [["CR", "CR"]]
 
 
-def test_an_empty_contest_is_refused() -> None:
+def test_phase_diagram_refuses_an_empty_grid() -> None:
     with pytest.raises(SettingError, match="contest: is empty"):
         phase_diagram(SchemeGrid((), (), (), np.zeros((0, 0, 0))))

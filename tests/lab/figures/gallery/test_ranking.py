@@ -1,4 +1,4 @@
-"""The planner's ranking, drawn."""
+"""The figure of the planner's ranking."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_ranking_names_who_wins_more_often(advice: Advice) -> None:
     assert f"most often: {second.name}" in title.text + (title.subtitle.text or "")
 
 
-def test_the_best_of_every_scheme_is_shown_first(advice: Advice) -> None:
+def test_ranking_shows_the_best_of_every_scheme_first(advice: Advice) -> None:
     few = picked(advice, len(advice.schemes))
     assert few == list(advice.schemes)
     assert len(picked(advice, 3)) == 3

@@ -1,4 +1,4 @@
-"""Boxes show the quantiles and the mean of the round times."""
+"""The figure of round times: boxes show quantiles and mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 import workbench as wb
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import round_times, scheme_style
 
@@ -35,7 +35,7 @@ def test_traces_and_forecasts_show_their_own_seconds(traces: list[wb.Trace]) -> 
     assert {box.line.color for box in boxes} == {scheme_style("UMW").color}
 
 
-def test_first_rounds_of_runs_can_be_left_out_but_no_more_than_there_are(traces: list[wb.Trace]) -> None:
+def test_round_times_skip_the_first_rounds(traces: list[wb.Trace]) -> None:
     """As the planner's table does, whose mean time of a round is without the first."""
     forecast = wb.forecast(traces[0].experiment, rounds=50)
     figure = round_times({"UMW": traces[0], "UMW predicted": forecast}, skip=1)
@@ -47,7 +47,7 @@ def test_first_rounds_of_runs_can_be_left_out_but_no_more_than_there_are(traces:
             round_times(traces, skip=skip)
 
 
-def test_rows_stand_in_the_order_given_from_the_top(traces: list[wb.Trace]) -> None:
+def test_round_times_rows_are_in_the_given_order(traces: list[wb.Trace]) -> None:
     figure = round_times(traces)
     assert list(figure.layout.yaxis.categoryarray) == [t.label for t in reversed(traces)]
     words = [note.text for note in figure.layout.annotations]
@@ -55,20 +55,20 @@ def test_rows_stand_in_the_order_given_from_the_top(traces: list[wb.Trace]) -> N
     assert words == [f"mean {s * 1e3:.3g} ms" for s in seconds]
 
 
-def test_rounds_without_duration_need_a_linear_axis(traces: list[wb.Trace]) -> None:
+def test_round_times_without_duration_need_a_linear_axis(traces: list[wb.Trace]) -> None:
     lazy = replace(traces[0], columns={**traces[0].columns, "time": np.repeat([0.1, 0.2, 0.3], 5)})
     assert round_times([lazy, traces[1]]).layout.xaxis.type == "linear"
     assert round_times(traces).layout.xaxis.type == "log"
 
 
-def test_long_rounds_are_in_seconds() -> None:
+def test_round_times_of_long_rounds_are_in_seconds() -> None:
     slow = wb.forecast(experiment("UMW", delays={"kind": "constant", "shift": 1.0}), rounds=5)
     figure = round_times([slow])
     assert figure.layout.xaxis.title.text == "time per round (s)"
     assert len(set(numbers(figure, "forecast 1"))) == 1
 
 
-def test_wrong_input_is_one_sentence() -> None:
+def test_round_times_refuse_wrong_input() -> None:
     with pytest.raises(SettingError, match=r"^runs = \[\]: is empty; give at least one Trace or Forecast"):
         round_times([])
     wrong: Any = [1.5]
@@ -76,7 +76,7 @@ def test_wrong_input_is_one_sentence() -> None:
         round_times(wrong)
 
 
-def test_rounds_that_take_equally_long_have_an_axis_around_them() -> None:
+def test_round_times_of_equal_rounds_have_an_axis_around_them() -> None:
     """A mean's rounding does not fill the picture."""
     e = wb.Experiment(scheme="UMW", workers=3, rounds=20, delays={"kind": "constant", "shift": 1e-3})
     for figure in (round_times([wb.run(e)]), round_times([wb.forecast(e)])):

@@ -1,4 +1,4 @@
-"""The static picture of a stream of rounds."""
+"""The static figure of a stream of rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.lab.figures import stream
 E = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=9, problem="unit")
 
 
-def test_rows_are_workers_and_columns_slices_of_the_newest_rounds() -> None:
+def test_stream_figure_has_workers_and_newest_rounds() -> None:
     trace = wb.run(E)
     table = Stream.of(trace)
     figure = stream(trace, rounds=4)
@@ -25,26 +25,24 @@ def test_rows_are_workers_and_columns_slices_of_the_newest_rounds() -> None:
     np.testing.assert_allclose(figure.data[9].x, table.lateness())
 
 
-def test_without_events_there_is_nothing_to_draw() -> None:
+def test_stream_figure_refuses_runs_without_events() -> None:
     with pytest.raises(SettingError, match="kept no events; run with events=True"):
         stream(wb.run(E, events=False))
 
 
 @pytest.mark.parametrize(("workers", "rounds", "step"), [(1, 1, 1), (6, 9, 1), (40, 30, None)])
-def test_workers_and_rounds_have_whole_numbers_and_no_word_lies_on_another(
-    workers: int, rounds: int, step: int | None
-) -> None:
+def test_stream_figure_ticks_are_whole_numbers(workers: int, rounds: int, step: int | None) -> None:
     figure = stream(wb.run(wb.Experiment(scheme="UMW", workers=workers, rounds=rounds, problem="unit")))
     layout = figure.layout
     assert (layout.xaxis.dtick, layout.yaxis.dtick) == (step, step)
     told = layout.title.subtitle.text
     assert told.startswith("round 0 ·" if rounds == 1 else f"rounds 0 to {rounds - 1} ·")
-    # The legend, 30 pixels high, stands on the rows, whatever their height; the subtitle ends 82 pixels below the top.
+    # The legend, 30 pixels high, is above the rows, whatever their height. The subtitle ends 82 pixels below the top.
     assert (layout.legend.y, layout.legend.yanchor) == (1, "bottom")
     assert layout.margin.t - 30 > 82
 
 
-def test_the_share_that_is_late_is_that_of_the_answers_of_the_rounds_shown() -> None:
+def test_stream_figure_late_share_is_of_the_shown_rounds() -> None:
     e = E.replace(faults=[{"worker": 2, "round": 1}])
     trace = wb.run(e)
     table = Stream.of(trace)

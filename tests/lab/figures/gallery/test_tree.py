@@ -1,4 +1,4 @@
-"""The graph is the plan's, and the strips are the samples that workers hold."""
+"""The figure of a tree: the graph of the plan, and the samples of each worker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from tests.cases import CASES, experiments
-from tests.lab.figures.conftest import experiment
+from tests.support.figure_runs import experiment
+from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.lab.figures import tree
@@ -26,7 +26,7 @@ def panel(figure: go.Figure, name: str) -> Any:
 
 @settings(max_examples=25)
 @given(experiments(list(CASES)))
-def test_strips_are_the_samples_held(spec: dict[str, Any]) -> None:
+def test_tree_strips_are_the_held_samples(spec: dict[str, Any]) -> None:
     plan = wb.Experiment(**spec).plan
     held = np.zeros((plan.ranks, plan.samples))
     bar = panel(tree(plan), "data held")
@@ -37,7 +37,7 @@ def test_strips_are_the_samples_held(spec: dict[str, Any]) -> None:
 
 @settings(max_examples=40)
 @given(experiments(list(CASES)))
-def test_edges_are_the_plans_and_nodes_stand_apart(spec: dict[str, Any]) -> None:
+def test_tree_edges_are_the_plan_and_nodes_do_not_overlap(spec: dict[str, Any]) -> None:
     plan = wb.Experiment(**spec).plan
     layout = place(plan, MOST_RANKS)
     pairs = {tuple(edge) for edge in layout.edges.tolist()}
@@ -52,9 +52,7 @@ def test_edges_are_the_plans_and_nodes_stand_apart(spec: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(("children", "layers"), [(12, 1), (3, 2), (2, 4)])
-def test_a_tree_stands_in_rank_order_parents_over_the_middle_of_their_children(
-    children: int, layers: int
-) -> None:
+def test_place_tree_in_rank_order(children: int, layers: int) -> None:
     args = {"children": children, "layers": layers, "stragglers": 1}
     workers = sum(children**layer for layer in range(1, layers + 1))
     plan = experiment("CR", args, workers=workers).plan
@@ -67,7 +65,7 @@ def test_a_tree_stands_in_rank_order_parents_over_the_middle_of_their_children(
             assert np.all(layout.y[list(kids)] < layout.y[rank])
 
 
-def test_many_workers_stand_on_circles_around_the_master() -> None:
+def test_place_many_workers_on_circles() -> None:
     args = {"children": 12, "layers": 2, "stragglers": 1}
     layout = place(
         experiment("CR", args, workers=156, problem_args={"samples": 1560, "features": 2}).plan, 400
@@ -77,7 +75,7 @@ def test_many_workers_stand_on_circles_around_the_master() -> None:
     np.testing.assert_allclose(np.diff(leaves), 2 * np.pi / 144)
 
 
-def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:
+def test_tree_hover_shows_rank_layer_samples_and_parts() -> None:
     e = experiment("CR", {"children": 3, "layers": 2, "stragglers": 1})
     nodes = panel(tree(e), "nodes")
     held = e.plan.indices[e.plan.indptr[5] : e.plan.indptr[6]]
@@ -87,13 +85,13 @@ def test_hovering_a_node_tells_rank_layer_samples_and_parts() -> None:
     assert "3 children" in nodes.hovertext[0]
 
 
-def test_a_larger_load_is_a_larger_node() -> None:
+def test_tree_node_size_follows_the_load() -> None:
     plan = star_plan(np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0]]), 400)
     sizes = panel(tree(plan), "nodes").marker.size
     assert sizes[1] == pytest.approx(2 * sizes[2])  # four times the load, four times the area
 
 
-def test_a_ring_has_arrows_and_a_master_that_only_looks_on() -> None:
+def test_tree_of_a_ring_has_arrows() -> None:
     figure = tree(experiment("RAR"))
     assert len(figure.layout.annotations) == 12
     assert "outside the ring" in panel(figure, "nodes").hovertext[0]
@@ -106,9 +104,7 @@ def large(scheme: str, workers: int, **args: int) -> Plan:
 
 @settings(max_examples=10)
 @given(st.sampled_from([(4, 5), (10, 3), (21, 2), (500, 1), (2, 9), (7, 4)]), st.integers(0, 1))
-def test_of_a_very_large_tree_one_branch_is_drawn_and_all_workers_are_counted(
-    shape: tuple[int, int], stragglers: int
-) -> None:
+def test_tree_of_a_very_large_plan_shows_one_branch(shape: tuple[int, int], stragglers: int) -> None:
     children, layers = shape
     workers = sum(children**layer for layer in range(1, layers + 1))
     assert workers > MOST_RANKS
@@ -131,7 +127,7 @@ def test_of_a_very_large_tree_one_branch_is_drawn_and_all_workers_are_counted(
     assert gaps.min() >= 1.0 - 1e-9
 
 
-def test_of_a_very_large_ring_every_so_many_workers_are_drawn_in_their_places() -> None:
+def test_tree_of_a_very_large_ring_shows_every_nth_worker() -> None:
     layout = place(large("RAR", 1000), MOST_RANKS)
     rank = layout.rank[1:]
     assert (len(rank), rank[0]) == (ON_RING, 1)
@@ -144,14 +140,14 @@ def test_of_a_very_large_ring_every_so_many_workers_are_drawn_in_their_places() 
     assert f"{ON_RING} of the ring’s workers drawn" in tree(large("RAR", 1000)).layout.title.subtitle.text
 
 
-def test_strips_stop_before_a_worker_that_would_not_fit() -> None:
+def test_strips_of_stops_at_the_available_width() -> None:
     parts = MOST_STRIPS // 2
     matrix = np.tile([1.0, 2.0], (5, parts // 2))  # every part another coefficient
     strips = strips_of(star_plan(matrix, parts), 6)
     assert np.unique(strips.rank, return_counts=True)[1].tolist() == [parts, parts]
 
 
-def test_wrong_input_is_one_sentence() -> None:
+def test_tree_refuses_wrong_input() -> None:
     wrong: Any = "CR"
     with pytest.raises(SettingError, match=r"^plan = str: cannot be drawn"):
         tree(wrong)

@@ -22,7 +22,7 @@ LINK = {"latency": 1e-3, "bandwidth": 8e5}
 RIVALS = wb.baselines(3, 2, 1, rounds=5, link=LINK)
 
 
-def test_forecasts_are_those_of_wb_forecast() -> None:
+def test_look_ahead_forecasts_equal_wb_forecast() -> None:
     ahead = look_ahead(RIVALS, rounds=30)
     assert [a.name for a in ahead] == ["UMW", "GC", "RAR", "SGD", "CR"]
     for a, e in zip(ahead, RIVALS, strict=True):
@@ -30,7 +30,7 @@ def test_forecasts_are_those_of_wb_forecast() -> None:
         np.testing.assert_array_equal(a.forecast.seconds, wb.forecast(e, rounds=30).seconds)
 
 
-def test_deaths_are_left_out_and_missing_data_are_told() -> None:
+def test_look_ahead_ignores_deaths_and_reports_missing_data() -> None:
     dead = RIVALS[0].replace(faults=[{"worker": 1, "round": 0}])
     lost = wb.Experiment(scheme="UMW", problem_args={"data": "nowhere.csv"})
     found = look_ahead([dead, lost])
@@ -38,19 +38,19 @@ def test_deaths_are_left_out_and_missing_data_are_told() -> None:
     assert found[1].forecast is None and "nowhere.csv" in found[1].reason  # noqa: PT018
 
 
-def test_experiments_of_one_scheme_are_told_apart() -> None:
+def test_names_of_distinguishes_experiments_of_one_scheme() -> None:
     twice = [wb.Experiment(scheme="GC", scheme_args={"stragglers": s}) for s in (1, 3)]
     assert names_of([*twice, wb.Experiment(scheme="UMW")]) == ["GC stragglers=1", "GC stragglers=3", "UMW"]
 
 
 @pytest.mark.parametrize(("children", "count"), [(1, 1), (3, 3), (8, 8), (40, 8)])
-def test_alphas_are_few_and_cover_the_range(children: int, count: int) -> None:
+def test_alphas_of_cover_the_range(children: int, count: int) -> None:
     found = alphas_of(Shape(children=children, layers=1, stragglers=0))
     assert len(found) == count
     assert (found[0], found[-1]) == (0, children - 1)
 
 
-def test_every_cell_of_the_map_is_a_forecast() -> None:
+def test_contest_cells_are_forecasts() -> None:
     shape = Shape(children=3, layers=2, stragglers=1)
     found = contest(setup_of(RIVALS), shape, 12)
     assert found is not None
@@ -62,7 +62,7 @@ def test_every_cell_of_the_map_is_a_forecast() -> None:
             np.testing.assert_allclose(found.seconds[i, j], expected, rtol=1e-12)
 
 
-def test_a_scheme_that_has_no_such_setting_is_left_out_of_a_cell() -> None:
+def test_contest_skips_schemes_without_the_setting() -> None:
     groups = Entry("GC", {"stragglers": 3, "code": "fractional"})
     setup = Setup((groups, Entry("UMW")), {"workers": 12, "rounds": 5})
     found = contest(setup, Shape(children=12, layers=1, stragglers=3), 12)
@@ -72,7 +72,7 @@ def test_a_scheme_that_has_no_such_setting_is_left_out_of_a_cell() -> None:
     assert np.isfinite(found.seconds[:, :, 1]).all()
 
 
-def test_a_map_that_nobody_wants_any_more_is_given_up() -> None:
+def test_contest_is_cancelled_if_not_needed() -> None:
     calls: list[float] = []
     found = contest(
         setup_of(RIVALS), Shape(children=3, layers=2), 12, lambda share: calls.append(share) or len(calls) < 4
@@ -81,7 +81,7 @@ def test_a_map_that_nobody_wants_any_more_is_given_up() -> None:
     assert len(calls) == 4
 
 
-def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
+def test_look_ahead_caches_unchanged_forecasts() -> None:
     """Stragglers change neither UMW nor RAR; every forecast is what a fresh one says."""
     before = look_ahead(RIVALS)
     moved = wb.baselines(3, 2, 0, rounds=5, link=LINK)
@@ -93,7 +93,7 @@ def test_what_a_slider_leaves_as_it_was_is_not_forecast_again() -> None:
         np.testing.assert_array_equal(kept.forecast.seconds, fresh.forecast.seconds)
 
 
-def test_other_rounds_and_recorded_times_are_looked_at_anew(tmp_path: Path) -> None:
+def test_look_ahead_repeats_forecasts_for_other_rounds(tmp_path: Path) -> None:
     table = tmp_path / "times.csv"
     table.write_text("worker,iteration,seconds\n1,0,1.0\n")
     e = RIVALS[0].replace(delays={"kind": "replay", "path": str(table), "samples": 1.0})

@@ -1,4 +1,4 @@
-"""A setting as text gives the same experiment back, in YAML and through papermill."""
+"""A setting as YAML and as a papermill command: both give the same experiment back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 
 import workbench as wb
-from tests.cases import CASES, experiments
+from tests.support.strategies import CASES, experiments
 from workbench.core.presets.others import others
 from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def parameters(command: str) -> dict[str, object]:
-    """What papermill makes of the command line, by its own rules."""
+    """Return papermill's parameters of the command line, by its own rules."""
     from papermill.cli import _resolve_type
 
     words = shlex.split(command)
@@ -38,13 +38,13 @@ def parameters(command: str) -> dict[str, object]:
 
 
 @given(experiments(sorted(CASES)))
-def test_the_command_line_carries_every_setting(spec: dict[str, object]) -> None:
+def test_papermill_command_has_every_setting(spec: dict[str, object]) -> None:
     e = wb.Experiment(**spec)
     assert wb.Experiment(**parameters(papermill_command(e))) == e
 
 
 @pytest.mark.parametrize("name", ["fig9c", "fig13", "table3", "mmc", "gcada", "agc2a"])
-def test_published_experiments_are_carried_too(name: str, tmp_path: Path) -> None:
+def test_papermill_command_of_published_experiments(name: str, tmp_path: Path) -> None:
     for e in (wb.presets if name in wb.presets else others)[name]:
         full = e.replace(decode_rate=1e8, faults=[{"worker": 2, "round": 3}])
         assert wb.Experiment(**parameters(papermill_command(full))) == full
@@ -52,7 +52,7 @@ def test_published_experiments_are_carried_too(name: str, tmp_path: Path) -> Non
         assert wb.Experiment.read(tmp_path / "spec.yaml") == full
 
 
-def test_engine_and_cluster_are_named_where_they_are_not_the_usual_ones() -> None:
+def test_papermill_command_names_engine_and_cluster() -> None:
     e = wb.Experiment(scheme="UMW")
     assert "engine" not in parameters(papermill_command(e))
     found = parameters(papermill_command(e, "mpi", "local"))
@@ -60,13 +60,13 @@ def test_engine_and_cluster_are_named_where_they_are_not_the_usual_ones() -> Non
     assert wb.Experiment(**found) == e
 
 
-def test_a_run_that_may_change_its_scheme_is_carried() -> None:
+def test_papermill_command_of_an_adaptive_run() -> None:
     e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, adaptive=True)
     assert wb.Experiment(**parameters(papermill_command(e))) == e
 
 
 @pytest.mark.slow
-def test_papermill_runs_the_command_as_it_stands(tmp_path: Path) -> None:
+def test_papermill_command_can_be_executed(tmp_path: Path) -> None:
     e = wb.Experiment(
         scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=4, problem_args={"l2": 1e-3}
     )

@@ -1,4 +1,4 @@
-"""The explorer as a whole, without a page: change, look ahead, run, stop, look into a round, keep."""
+"""The explorer without a page: change, forecast, run, stop, open a round, save."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import receives, types
+from tests.support.widget_messages import receives, types
 from workbench.core.running.start import ENGINES
 from workbench.lab.figures.decoding import decode_weights
 from workbench.lab.widgets.explorer import tabs
@@ -53,7 +53,7 @@ def click(plot: Any, **where: Any) -> None:
 # ---------------------------------------------------------------- before a run
 
 
-def test_the_preview_follows_every_change(explorer: Explorer) -> None:
+def test_explorer_preview_follows_every_change(explorer: Explorer) -> None:
     assert "mean round" in explorer.preview.table.value
     first = explorer.preview.ahead[4].forecast
     types(explorer.controls.link, latency="0.1")
@@ -62,7 +62,7 @@ def test_the_preview_follows_every_change(explorer: Explorer) -> None:
     assert figure(explorer.preview.times)["layout"]["title"]["text"] == "Time per round"
 
 
-def test_a_preset_by_name(tmp_path: Path) -> None:
+def test_explore_a_preset_by_name(tmp_path: Path) -> None:
     found = explore("fig9c", tmp_path)
     assert [e.scheme for e in found.experiments] == ["UMW", "GC", "RAR", "SGD", "CR"]
     assert found.controls.preset.values["preset"] == "fig9c"
@@ -72,12 +72,12 @@ def test_a_preset_by_name(tmp_path: Path) -> None:
         explore("fig9c", 5)  # type: ignore[arg-type]
 
 
-def test_one_experiment_and_the_default(tmp_path: Path) -> None:
+def test_explore_one_experiment_and_the_default(tmp_path: Path) -> None:
     assert [e.scheme for e in explore(SMALL[4], tmp_path).experiments] == ["CR"]
     assert [e.workers for e in explore(folder=tmp_path).experiments] == [84] * 5
 
 
-def test_stragglers_are_what_one_sees_first() -> None:
+def test_explorer_example_shows_stragglers() -> None:
     """Half of the rounds lie far apart; SGD alone is quicker than its stragglers: the port is what it waits for."""
     for e in wb.baselines(4, 3, 1, **EXAMPLE):
         seconds = np.concatenate([wb.forecast(e.replace(seed=seed)).seconds for seed in range(5)])
@@ -85,7 +85,7 @@ def test_stragglers_are_what_one_sees_first() -> None:
         assert high - low > 0.15 * middle or e.scheme == "SGD"
 
 
-def test_pictures_of_the_chosen_scheme(explorer: Explorer) -> None:
+def test_explorer_figures_of_the_chosen_scheme(explorer: Explorer) -> None:
     preview = explorer.preview
     assert preview.entry.options == ("UMW", "GC", "RAR", "SGD", "CR")
     assert "CR (children 3" in preview.picture.label
@@ -98,7 +98,7 @@ def test_pictures_of_the_chosen_scheme(explorer: Explorer) -> None:
     assert "GC (stragglers 8)" in preview.picture.label
 
 
-def test_a_click_on_a_worker_shows_what_it_holds(explorer: Explorer) -> None:
+def test_explorer_click_on_a_worker_shows_its_data(explorer: Explorer) -> None:
     click(explorer.preview.picture, trace="nodes", about=7)
     assert explorer.preview.part.label == "CR: what rank 7 computes"
     click(explorer.preview.picture, trace="data held", y=2)
@@ -107,7 +107,7 @@ def test_a_click_on_a_worker_shows_what_it_holds(explorer: Explorer) -> None:
     assert explorer.preview.part.layout.display == "none"
 
 
-def test_the_map_of_winners_can_be_clicked(explorer: Explorer) -> None:
+def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
     preview = explorer.preview
     preview.view.value = "Who wins"
     thread = preview._map.thread
@@ -126,7 +126,7 @@ def test_the_map_of_winners_can_be_clicked(explorer: Explorer) -> None:
     assert explorer.experiments[4].scheme_args["stragglers"] == 2
 
 
-def test_a_bad_setting_is_said_at_once_and_cannot_be_run(explorer: Explorer) -> None:
+def test_explorer_reports_a_bad_setting(explorer: Explorer) -> None:
     types(explorer.controls.shapes.form, stragglers="3")
     assert explorer.running.button.disabled
     assert "cannot tolerate it" in explorer.running.note.value
@@ -140,13 +140,13 @@ def test_a_bad_setting_is_said_at_once_and_cannot_be_run(explorer: Explorer) -> 
     assert explorer.running.note.value == explorer.preview.message.value == ""
 
 
-def test_data_that_cannot_be_had_are_told_before_a_run(explorer: Explorer) -> None:
+def test_explorer_reports_missing_data_before_a_run(explorer: Explorer) -> None:
     types(explorer.controls.problem, data="nowhere.csv", samples="", features="")
     assert "nowhere.csv" in explorer.preview.message.value
     assert "Traceback" not in explorer.preview.message.value
 
 
-def test_no_scheme_at_all_is_no_error(explorer: Explorer) -> None:
+def test_explorer_without_a_scheme(explorer: Explorer) -> None:
     for form in list(explorer.controls.schemes.forms):
         form.remove.click()
     assert explorer.running.button.disabled
@@ -157,7 +157,7 @@ def test_no_scheme_at_all_is_no_error(explorer: Explorer) -> None:
 # ---------------------------------------------------------------- a run
 
 
-def test_engines_are_those_that_there_are(explorer: Explorer) -> None:
+def test_explorer_offers_the_available_engines(explorer: Explorer) -> None:
     assert [value for _, value in explorer.running.engine.options] == list(ENGINES)
     assert explorer.running.cluster.options == ()
     explorer.running.engine.value = "mpi"
@@ -172,7 +172,7 @@ def test_engines_are_those_that_there_are(explorer: Explorer) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
-def test_real_runs_that_are_stopped_before_they_begin_have_not_failed(explorer: Explorer) -> None:
+def test_explorer_real_runs_stopped_early_have_not_failed(explorer: Explorer) -> None:
     explorer.running.engine.value = "mpi"
     explorer.running.start()
     explorer.running.plot.stop()
@@ -182,14 +182,14 @@ def test_real_runs_that_are_stopped_before_they_begin_have_not_failed(explorer: 
     assert explorer.running.note.value == ""
 
 
-def test_a_run_gives_the_traces_of_wb_compare(explorer: Explorer) -> None:
+def test_explorer_run_gives_the_traces_of_wb_compare(explorer: Explorer) -> None:
     traces = explorer.run(60)
     for found, expected in zip(traces, wb.compare(explorer.experiments), strict=True):
         assert found.same(expected)
     assert [curve["name"] for curve in explorer.running.plot.curves] == ["UMW", "GC", "RAR", "SGD", "CR"]
 
 
-def test_the_speedup_table_follows_the_target(explorer: Explorer) -> None:
+def test_explorer_speedup_table_follows_the_target(explorer: Explorer) -> None:
     traces = explorer.run(60)
     plot = explorer.running.plot
     assert plot.target == pytest.approx(max(t.columns["loss"].min() for t in traces))
@@ -204,7 +204,7 @@ def test_the_speedup_table_follows_the_target(explorer: Explorer) -> None:
     assert explorer.running.table.value == ""
 
 
-def test_curves_can_stand_beside_earlier_ones(explorer: Explorer) -> None:
+def test_explorer_adds_curves_to_earlier_ones(explorer: Explorer) -> None:
     explorer.run(60)
     explorer.running.keep.value = True
     types(explorer.controls.shapes.form, stragglers="2")
@@ -213,7 +213,7 @@ def test_curves_can_stand_beside_earlier_ones(explorer: Explorer) -> None:
     assert len(explorer.run(60)) == 5
 
 
-def test_a_run_that_fails_is_a_sentence(explorer: Explorer) -> None:
+def test_explorer_failed_run_is_a_sentence(explorer: Explorer) -> None:
     types(explorer.controls.run, faults="[{worker: 1, round: 2}, {worker: 2, round: 2}]")
     traces = explorer.run(60)
     assert {t.label for t in traces} == {"GC", "SGD"}
@@ -223,7 +223,7 @@ def test_a_run_that_fails_is_a_sentence(explorer: Explorer) -> None:
 # ---------------------------------------------------------------- one round
 
 
-def test_a_round_can_be_looked_into(explorer: Explorer) -> None:
+def test_explorer_opens_a_round(explorer: Explorer) -> None:
     explorer.run(60)
     round = explorer.round
     assert round.player.label == "CR, 12 workers: round 0"
@@ -243,7 +243,7 @@ def test_a_round_can_be_looked_into(explorer: Explorer) -> None:
     assert round.player.label == "GC, 12 workers: round 5"
 
 
-def test_rounds_and_nodes_that_there_are_not(explorer: Explorer) -> None:
+def test_explorer_refuses_missing_rounds_and_nodes(explorer: Explorer) -> None:
     explorer.run(60)
     types(explorer.round.form, round="12")
     assert explorer.round.form.reasons == {"round": "round = 12: the run has rounds 0 to 11"}
@@ -253,14 +253,14 @@ def test_rounds_and_nodes_that_there_are_not(explorer: Explorer) -> None:
     assert explorer.round.form.reasons == {"node": "node = 99: there are ranks 0 to 12"}
 
 
-def test_a_ring_has_no_weights_and_says_so(explorer: Explorer) -> None:
+def test_explorer_reports_that_a_ring_has_no_weights(explorer: Explorer) -> None:
     explorer.run(60)
     types(explorer.round.form, run="2")
     assert "nobody sends it anything to decode" in explorer.round.message.value
     assert explorer.round.player.label == "RAR, 12 workers: round 0"
 
 
-def test_before_any_run_there_is_a_sentence(explorer: Explorer) -> None:
+def test_explorer_before_any_run(explorer: Explorer) -> None:
     assert "run something first" in explorer.round.message.value
 
 
@@ -277,7 +277,7 @@ def exports(explorer: Explorer) -> list[str]:
     return sorted(path.name for path in (explorer.keeping.root / "exports").iterdir())
 
 
-def test_the_setting_is_kept_as_yaml_and_as_a_command(explorer: Explorer) -> None:
+def test_explorer_saves_setting_as_yaml_and_command(explorer: Explorer) -> None:
     keeping = keep_tab(explorer)
     keeping.setting.value = "CR"
     assert keeping.command.value.startswith("papermill notebooks/run.ipynb out.ipynb -p scheme CR")
@@ -290,7 +290,7 @@ def test_the_setting_is_kept_as_yaml_and_as_a_command(explorer: Explorer) -> Non
     assert " -p rounds 7 " in keeping.command.value
 
 
-def test_data_are_kept_in_both_formats(explorer: Explorer) -> None:
+def test_explorer_saves_data_in_both_formats(explorer: Explorer) -> None:
     explorer.run(60)
     keeping = keep_tab(explorer)
     keeping.data.value = "GC"
@@ -302,7 +302,7 @@ def test_data_are_kept_in_both_formats(explorer: Explorer) -> None:
     assert len(pd.read_csv(folder / "GC-rounds.csv")) == 12
 
 
-def test_every_figure_that_is_shown_can_be_kept(explorer: Explorer) -> None:
+def test_explorer_saves_every_shown_figure(explorer: Explorer) -> None:
     explorer.run(60)
     click(explorer.preview.picture, trace="nodes", about=7)
     keeping = keep_tab(explorer)
@@ -322,7 +322,7 @@ def test_every_figure_that_is_shown_can_be_kept(explorer: Explorer) -> None:
         assert "plotly" in path.read_text(encoding="utf-8")
 
 
-def test_nothing_to_keep_is_a_sentence(explorer: Explorer) -> None:
+def test_explorer_with_nothing_to_save(explorer: Explorer) -> None:
     keeping = explorer.keeping
     for action in (
         keeping.save_figure,
@@ -335,7 +335,7 @@ def test_nothing_to_keep_is_a_sentence(explorer: Explorer) -> None:
         keeping.report("")
 
 
-def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
+def test_explorer_saved_run_life_cycle(explorer: Explorer) -> None:
     traces = explorer.run(60)
     keeping = keep_tab(explorer)
     keeping.run.value, keeping.name.value, keeping.about.value, keeping.tags.value = (
@@ -365,7 +365,7 @@ def test_the_life_of_a_kept_run(explorer: Explorer) -> None:
     assert explorer.running.plot.status[5]["note"] == "recorded"
 
 
-def test_the_first_figure_waits_for_nothing_that_it_does_not_show(tmp_path: Path) -> None:
+def test_explorer_first_figure_imports_little(tmp_path: Path) -> None:
     code = """
 import sys, workbench as wb
 explorer = wb.explore("fig9a")
@@ -383,7 +383,7 @@ print([name for name in sorted(set(sys.modules) - before)])
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
 
 
-def test_real_runs_of_late_are_offered_to_go_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explorer_offers_to_resume_recent_real_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late = (
         tmp_path / "late"
     )  # not where hundreds of runs of other tests lie, each of which the table would read

@@ -1,4 +1,4 @@
-"""The grid without a page: what is sent, in which order, and what is kept of what was asked."""
+"""The grid without a page: the columns that are sent, their order, and stored choices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CONDITIONS = {
 }
 
 
-def test_the_module_of_itables_is_wrapped_and_exported_once() -> None:
+def test_grid_wraps_itables_once() -> None:
     text = Grid().trait_values()["_esm"]
     assert text.count("export default") == 1
     assert "as default" not in text
 
 
-def test_numbers_are_rounded_and_nothing_is_nothing() -> None:
+def test_grid_rounds_numbers() -> None:
     grid = Grid()
     assert grid._dt_args["columnDefs"] == []  # a page may show it before it is drawn
     grid.draw(TABLE, ["time", "note"])
@@ -31,7 +31,7 @@ def test_numbers_are_rounded_and_nothing_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("pinned", [0, 1, 2])
-def test_pinned_columns_come_first_then_those_that_were_dragged(pinned: int) -> None:
+def test_grid_pinned_columns_come_first(pinned: int) -> None:
     grid = Grid()
     grid.asked = {"columns": ["loss", "gone", "run"]}
     grid.draw(TABLE, ["time", "run", "loss"], pinned)
@@ -42,7 +42,7 @@ def test_pinned_columns_come_first_then_those_that_were_dragged(pinned: int) -> 
     assert grid._dt_args["fixedColumns"] == {"start": pinned}
 
 
-def test_what_is_filtered_or_sorted_by_is_sent_though_it_is_not_shown() -> None:
+def test_grid_sends_hidden_filter_and_sort_columns() -> None:
     grid = Grid()
     grid.asked = {"columns": ["run"], "conditions": CONDITIONS, "order": [["time", "asc"], ["gone", "asc"]]}
     grid.draw(TABLE, ["run"], marked=[1])

@@ -1,7 +1,8 @@
-"""The table of runs without a page: mark, plot, compare, write, put away, delete after a question, run again, go on."""
+"""The table of runs without a page: select, plot, compare, write, archive, delete, run again, resume."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -13,9 +14,10 @@ import pytest
 import yaml
 
 import workbench as wb
+from tests.support.foreign_folders import forged
 from workbench.analysis.tables.about import keep
 from workbench.core.running.run import Run
-from workbench.lab.widgets.explorer import runstable
+from workbench.lab.widgets.explorer import runsgrid, runstable
 from workbench.lab.widgets.explorer.runstable import RunsTable
 
 SMALL = wb.baselines(3, 2, 1, rounds=4, problem_args={"samples": 60, "features": 3})
@@ -30,7 +32,7 @@ def traces() -> list[wb.Trace]:
 def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
     for trace in traces:
         keep(trace, tmp_path, trace.label)
-    monkeypatch.setattr(runstable, "SOON", 30.0)  # however slow the machine is: all is read at once
+    monkeypatch.setattr(runsgrid, "SOON", 30.0)  # however slow the machine is: all is read at once
     return RunsTable(tmp_path)
 
 
@@ -40,7 +42,7 @@ def bad(table: RunsTable) -> str:
     return text
 
 
-def test_marked_runs_are_plotted_on_one_axis(table: RunsTable, traces: list[wb.Trace]) -> None:
+def test_runs_table_plots_selected_runs_on_one_axis(table: RunsTable, traces: list[wb.Trace]) -> None:
     assert table.plot.layout.display == "none"
     table.mark("cr", "umw")
     assert table.plot.layout.display == ""
@@ -56,7 +58,7 @@ def test_marked_runs_are_plotted_on_one_axis(table: RunsTable, traces: list[wb.T
     assert "round 3" in table.player.label.lower()
 
 
-def test_what_differs_and_the_text_of_a_run(table: RunsTable) -> None:
+def test_runs_table_shows_differences_and_text(table: RunsTable) -> None:
     table.mark("gc", "umw")
     table.differ()
     assert "scheme_args.stragglers" in table.found.value
@@ -69,7 +71,7 @@ def test_what_differs_and_the_text_of_a_run(table: RunsTable) -> None:
     assert "# papermill notebooks/run.ipynb" in text
 
 
-def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
+def test_runs_table_groups_have_mean_and_band(table: RunsTable) -> None:
     table.of.value, table.by.value = "time", ("scheme",)
     table.group()
     for word in ("UMW", "low", "high", "never"):
@@ -84,7 +86,7 @@ def test_groups_have_a_mean_and_a_band(table: RunsTable) -> None:
     assert table.found.value == ""
 
 
-def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> None:
+def test_runs_table_adds_tags_to_several_runs(table: RunsTable) -> None:
     table.mark("cr")
     table.tags.value, table.about.value = "tree", "good"
     table.write()
@@ -96,11 +98,11 @@ def test_words_of_several_are_tags_beside_those_they_have(table: RunsTable) -> N
     assert rows.loc["cr", "note"] == "good"
 
 
-def test_archived_runs_are_put_away_and_come_back(table: RunsTable) -> None:
+def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     table.mark("cr")
     table.archive()
     assert "archived: cr" in table.note.value
-    table.archive()  # none is marked: what is told now stands alone
+    table.archive()  # none is selected, so only this message is shown
     assert table.note.value == ""
     assert "are marked" in bad(table)
     assert "cr" not in set(table.grid.df["run"])
@@ -112,7 +114,7 @@ def test_archived_runs_are_put_away_and_come_back(table: RunsTable) -> None:
     assert "cr" in set(table.grid.df["run"])
 
 
-def test_a_deletion_is_asked_for_first(table: RunsTable, tmp_path: Path) -> None:
+def test_runs_table_confirms_deletion(table: RunsTable, tmp_path: Path) -> None:
     table.mark("cr")
     table.delete()
     assert "nothing was asked" in bad(table)
@@ -132,9 +134,7 @@ def test_a_deletion_is_asked_for_first(table: RunsTable, tmp_path: Path) -> None
     assert "cr" not in set(table.grid.df["run"])
 
 
-def test_what_was_wrong_is_told_until_the_next_button_and_half_saved_runs_can_be_deleted(
-    table: RunsTable, tmp_path: Path
-) -> None:
+def test_runs_table_shows_errors_until_the_next_button(table: RunsTable, tmp_path: Path) -> None:
     (tmp_path / ".cr.tmp").mkdir()
     (tmp_path / "cr" / "spec.json").rename(tmp_path / ".cr.tmp" / "spec.json")
     table.again()
@@ -155,7 +155,7 @@ def walk(widget: Any) -> Iterator[Any]:
         yield from walk(child)
 
 
-def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trace]) -> None:
+def test_runs_table_starts_runs_again(table: RunsTable, traces: list[wb.Trace]) -> None:
     table.mark("gc")
     table.rerun()
     assert table.live.wait(60)
@@ -165,20 +165,43 @@ def test_runs_are_started_again_and_shown(table: RunsTable, traces: list[wb.Trac
     assert "holds no run on real processes" in bad(table)
 
 
-def test_going_on_is_shown_where_the_desk_says(
+def test_a_folder_that_names_code_is_run_once_it_is_trusted(
+    traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    mine, ran = tmp_path / "mine.py", tmp_path / "ran"
+    text = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\n"
+    mine.write_text(f"{text}Path({str(ran)!r}).touch()\nclass Half(UMW):\n    name = 'HalfOfATable'\n")
+    spec = keep(traces[0], tmp_path / "runs", "one") / "spec.json"
+    words = {**json.loads(spec.read_text()), "scheme": f"{mine}:Half", "scheme_args": {}}
+    spec.write_text(json.dumps(words))
+    forged(spec.parent)
+    table = RunsTable(tmp_path / "runs")
+    assert table.wait(30)
+    table.mark("one")
+    table.rerun()
+    assert "names code" in bad(table)
+    assert not ran.exists()
+    table.trust.value = True
+    table.rerun()
+    assert table.live.wait(60)
+    assert (ran.exists(), table.trust.value) == (True, False)
+
+
+def test_runs_table_resumes_runs(
     traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[list[Run]] = []
     table = RunsTable(Path(keep(traces[0], tmp_path, "one")).parent, lambda runs: shown.append(list(runs)))
     assert table.wait(30)
     gone: list[Any] = []
-    monkeypatch.setattr(runstable, "resume", lambda folder: gone.append(folder) or "a run")
+    monkeypatch.setattr(runstable, "resume", lambda folder, trust: gone.append(folder) or "a run")
     table.mark("one")
     table.resume()
     assert (gone, shown) == ([str(tmp_path / "one")], [["a run"]])
 
 
-def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path: Path) -> None:
+def test_runs_table_lists_damaged_runs(table: RunsTable, tmp_path: Path) -> None:
     (tmp_path / "cr" / "run.json").unlink()
     table.again()
     assert "1 damaged" in table.note.value
@@ -187,7 +210,7 @@ def test_damaged_runs_say_so_and_nothing_else_is_lost(table: RunsTable, tmp_path
     assert [trace.label for trace in table.traces()] == ["GC"]
 
 
-def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
+def test_runs_table_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     assert {"run", "scheme", "straggler_fraction", "time"} <= set(table.grid.df)
     table.columns.value = ("loss", "run", "time")
     assert list(table.grid.df) == ["run", "time", "loss"]
@@ -199,7 +222,9 @@ def test_columns_are_chosen_and_pinned(table: RunsTable) -> None:
     assert list(table.grid.df) == ["time", "loss", "run"]
 
 
-def test_marks_stay_with_their_runs(table: RunsTable, traces: list[wb.Trace], tmp_path: Path) -> None:
+def test_runs_table_selection_follows_its_runs(
+    table: RunsTable, traces: list[wb.Trace], tmp_path: Path
+) -> None:
     table.mark("cr", "umw")
     keep(traces[0], tmp_path, "a new one")  # first by name: all rows move
     table.again()
@@ -214,20 +239,20 @@ def test_marks_stay_with_their_runs(table: RunsTable, traces: list[wb.Trace], tm
     assert table.plot.layout.display == "none"
 
 
-def test_rows_are_shown_while_others_are_read(
+def test_runs_table_shows_rows_while_reading(
     table: RunsTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Event()
-    read = runstable.LazyRuns.__iter__
+    read = runsgrid.LazyRuns.__iter__
 
-    def slowly(reading: runstable.LazyRuns) -> Iterator[int]:
+    def slowly(reading: runsgrid.LazyRuns) -> Iterator[int]:
         for count in read(reading):
             yield count
             if count == 3:
                 assert gate.wait(30)
 
-    monkeypatch.setattr(runstable.LazyRuns, "__iter__", slowly)
-    monkeypatch.setattr(runstable, "SOON", 0.0)
+    monkeypatch.setattr(runsgrid.LazyRuns, "__iter__", slowly)
+    monkeypatch.setattr(runsgrid, "SOON", 0.0)
     other = RunsTable(tmp_path)
     while not (len(other.runs) and other.bar.value):
         assert not other.wait(0.01)
@@ -239,7 +264,7 @@ def test_rows_are_shown_while_others_are_read(
 
 
 @pytest.mark.parametrize("form", ["csv", "ro-crate"])
-def test_marked_runs_are_exported(table: RunsTable, tmp_path: Path, form: str) -> None:
+def test_runs_table_exports_selected_runs(table: RunsTable, tmp_path: Path, form: str) -> None:
     table.export()
     assert "nothing is written there" in bad(table)
     table.mark("cr", "gc")
@@ -254,7 +279,7 @@ def test_marked_runs_are_exported(table: RunsTable, tmp_path: Path, form: str) -
     assert "exists already" in bad(table)
 
 
-def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Trace]) -> None:
+def test_runs_table_target_adds_a_column(table: RunsTable, traces: list[wb.Trace]) -> None:
     target = float(traces[0].columns["loss"][2])
     table.target.value = repr(target)
     sent = table.grid.df.set_index("run")["time_to"]
@@ -266,7 +291,7 @@ def test_a_target_adds_when_it_was_reached(table: RunsTable, traces: list[wb.Tra
     assert "time_to" not in table.grid.df
 
 
-def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_path: Path) -> None:
+def test_runs_table_numbers_stay_numeric_with_missing_values(table: RunsTable, tmp_path: Path) -> None:
     (tmp_path / "cr" / "run.json").unlink()
     table.again()
     sent = table.grid.df
@@ -276,7 +301,7 @@ def test_numbers_stay_numbers_where_some_runs_have_none(table: RunsTable, tmp_pa
     assert float(sent["time"][1]) == float(f"{table.runs.table['time'][1]:.5g}")
 
 
-def test_html_in_a_note_stays_text(table: RunsTable) -> None:
+def test_runs_table_escapes_html_in_notes(table: RunsTable) -> None:
     table.mark("cr")
     table.about.value = "<img src=x onerror=alert(1)>"
     table.write()
@@ -285,13 +310,13 @@ def test_html_in_a_note_stays_text(table: RunsTable) -> None:
     assert "&lt;img" in sent
 
 
-def test_nothing_marked_is_a_sentence(table: RunsTable) -> None:
+def test_runs_table_without_a_selection(table: RunsTable) -> None:
     for action in (table.look, table.show, table.rerun, table.resume, table.differ, table.copy, table.write):
         action()
         assert "are marked" in bad(table)
 
 
-def test_no_runs_at_all(tmp_path: Path) -> None:
+def test_runs_table_without_runs(tmp_path: Path) -> None:
     empty = RunsTable(tmp_path)
     assert empty.wait(30)
     assert "0 runs" in empty.note.value

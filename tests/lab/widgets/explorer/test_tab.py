@@ -1,4 +1,4 @@
-"""A tab is found where it lies, and hears what happens."""
+"""Tabs of the explorer: discovery by file, and notifications."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Counting(Tab):
 """
 
 
-def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tab_in_a_new_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in iter_modules(
         tabs.__path__
     ):  # else those that are first seen here would be forgotten with it
@@ -66,7 +66,7 @@ def test_a_new_tab_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         vars(tabs).pop("counting", None)
 
 
-def test_tabs_stand_where_they_always_did(tmp_path: Path) -> None:
+def test_tabs_keep_their_order(tmp_path: Path) -> None:
     explorer = Explorer([wb.Experiment(scheme="UMW", workers=3, rounds=2)], folder=tmp_path)
     assert explorer.tabs.titles == (
         "Before a run",

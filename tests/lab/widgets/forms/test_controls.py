@@ -1,4 +1,4 @@
-"""The explorer's left side: what the user does to it, what it then says, what it colours."""
+"""The controls of the explorer: user changes, resulting settings, and marks of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import types
+from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError
 from workbench.core.presets.others import others
 from workbench.lab.widgets.forms.controls import Controls, preset_of, preset_titles
@@ -57,13 +57,13 @@ def _whole(e: wb.Experiment) -> dict[str, Any]:
     return {**dump, **{name: part.model_dump(mode="json") for name, part in parts.items()}}
 
 
-def test_the_controls_say_what_they_were_given(controls: Controls) -> None:
+def test_controls_return_what_they_were_given(controls: Controls) -> None:
     assert same(valid(controls), RIVALS)
     assert not reasons(controls)
 
 
 @pytest.mark.parametrize("name", list(preset_titles()))
-def test_every_published_experiment_can_be_chosen(name: str) -> None:
+def test_controls_offer_every_published_experiment(name: str) -> None:
     told = Told()
     controls = Controls(RIVALS, told)
     types(controls.preset, preset=name)
@@ -72,20 +72,20 @@ def test_every_published_experiment_can_be_chosen(name: str) -> None:
     assert controls.preset.values["preset"] == name
 
 
-def test_the_menu_has_every_paper() -> None:
+def test_preset_titles_include_every_paper() -> None:
     titles = preset_titles()
     assert set(titles) == {*wb.presets, *others}
     with pytest.raises(wb.SettingError, match="did you mean 'fig8'"):
         preset_of("fig88")
 
 
-def test_a_preset_that_was_changed_is_no_longer_one(controls: Controls) -> None:
+def test_controls_mark_a_changed_preset(controls: Controls) -> None:
     types(controls.preset, preset="fig8")
     types(controls.link, latency="1e-3")
     assert controls.preset.values["preset"] == ""
 
 
-def test_the_tree_gives_its_numbers_to_every_scheme_that_has_them(controls: Controls) -> None:
+def test_controls_tree_sets_the_parameters_of_schemes(controls: Controls) -> None:
     types(controls.shapes.form, children="12", layers="2")
     types(controls.shapes.form, stragglers="3")
     assert same(valid(controls), wb.baselines(12, 2, 3, rounds=20))
@@ -93,7 +93,7 @@ def test_the_tree_gives_its_numbers_to_every_scheme_that_has_them(controls: Cont
     assert controls.shapes.form.values["workers"] == "156"
 
 
-def test_workers_that_make_no_tree_are_refused_in_words_and_trees_are_offered(controls: Controls) -> None:
+def test_controls_offer_trees_for_workers_that_form_none(controls: Controls) -> None:
     types(controls.shapes.form, workers="150")
     found = controls.verdicts()
     assert [v.experiment is None for v in found] == [False, False, False, False, True]
@@ -108,7 +108,7 @@ def test_workers_that_make_no_tree_are_refused_in_words_and_trees_are_offered(co
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "2.5"])
-def test_workers_that_are_no_number_are_left_as_typed_and_refused(controls: Controls, text: str) -> None:
+def test_controls_keep_invalid_workers_as_typed(controls: Controls, text: str) -> None:
     types(controls.shapes.form, workers=text)
     assert not valid(controls)
     assert controls.shapes.form.values["workers"] == text
@@ -120,13 +120,13 @@ def test_workers_that_are_no_number_are_left_as_typed_and_refused(controls: Cont
 @pytest.mark.parametrize(
     ("field", "text"), [("children", "x"), ("layers", "9"), ("stragglers", "-1"), ("children", "")]
 )
-def test_numbers_that_make_no_tree_are_coloured(controls: Controls, field: str, text: str) -> None:
+def test_controls_mark_numbers_that_form_no_tree(controls: Controls, field: str, text: str) -> None:
     types(controls.shapes.form, **{field: text})
     assert not valid(controls)
     assert set(reasons(controls)["shape"]) == {field}
 
 
-def test_too_many_stragglers_colour_the_tree_and_the_scheme(controls: Controls) -> None:
+def test_controls_mark_too_many_stragglers(controls: Controls) -> None:
     types(controls.shapes.form, stragglers="4")
     assert [v.experiment is None for v in controls.verdicts()] == [False, False, False, False, True]
     assert "cannot tolerate it; take 0 to 3" in controls.shapes.form.reasons["stragglers"]
@@ -149,7 +149,7 @@ def test_too_many_stragglers_colour_the_tree_and_the_scheme(controls: Controls) 
         ("", "decode_rate", "0"),
     ],
 )
-def test_a_bad_value_colours_its_field_with_a_sentence(
+def test_controls_mark_a_bad_value_with_a_sentence(
     controls: Controls, form: str, field: str, text: str
 ) -> None:
     types(controls.forms[form], **{field: text})
@@ -162,7 +162,7 @@ def test_a_bad_value_colours_its_field_with_a_sentence(
     assert field in reason and "\n" not in reason  # noqa: PT018
 
 
-def test_a_value_that_was_mended_is_fine_again(controls: Controls) -> None:
+def test_controls_clear_the_mark_of_a_fixed_value(controls: Controls) -> None:
     types(controls.link, latency="-1")
     assert not valid(controls)
     types(controls.link, latency="1e-3")
@@ -170,7 +170,7 @@ def test_a_value_that_was_mended_is_fine_again(controls: Controls) -> None:
     assert not reasons(controls)
 
 
-def test_schemes_are_added_changed_and_taken_out(controls: Controls) -> None:
+def test_controls_add_change_and_remove_schemes(controls: Controls) -> None:
     types(controls.schemes.further, scheme="FRC")
     assert [e.scheme for e in valid(controls)] == ["UMW", "GC", "RAR", "SGD", "CR", "FRC"]
     assert controls.schemes.further.values["scheme"] == ""
@@ -185,7 +185,7 @@ def test_schemes_are_added_changed_and_taken_out(controls: Controls) -> None:
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
-def test_every_scheme_has_a_form_without_code_of_its_own(scheme: str) -> None:
+def test_controls_have_a_form_for_every_scheme(scheme: str) -> None:
     controls = Controls(wb.baselines(4, 3, 1, problem="least_squares"), Told())
     types(controls.schemes.further, scheme=scheme)
     form = controls.schemes.forms[-1].form
@@ -193,7 +193,7 @@ def test_every_scheme_has_a_form_without_code_of_its_own(scheme: str) -> None:
     assert valid(controls)[-1].scheme == scheme
 
 
-def test_a_scheme_may_differ_in_fields_of_the_experiment(controls: Controls) -> None:
+def test_controls_scheme_may_override_fields_of_the_experiment(controls: Controls) -> None:
     sgd = controls.schemes.forms[3].form
     assert sgd.values["own"] == "{optimiser: inverse_time}"
     types(sgd, own="{optimiser: nesterov, rounds: 7}")
@@ -207,12 +207,12 @@ def test_a_scheme_may_differ_in_fields_of_the_experiment(controls: Controls) -> 
     assert "own" in sgd.reasons
 
 
-def test_a_click_on_the_map_sets_both(controls: Controls) -> None:
+def test_controls_follow_a_click_on_the_phase_diagram(controls: Controls) -> None:
     controls.set_alpha_and_latency(2, 3.16e-4)
     assert same(valid(controls), wb.baselines(4, 3, 2, rounds=20, link={"latency": 3.16e-4}))
 
 
-def test_sliders_reach_what_the_cluster_allows(controls: Controls) -> None:
+def test_controls_slider_ranges_follow_the_cluster(controls: Controls) -> None:
     """The last place of GC's slider is the largest number of stragglers that 156 workers can have."""
     types(controls.shapes.form, children="12", layers="2", stragglers="5")
     controls.verdicts()
@@ -233,8 +233,8 @@ ENDLESS = ("layers", "max_age", "local_steps", "buffer", "pieces", "window")
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
-def test_no_slider_ends_before_a_number_that_can_be_used(scheme: str) -> None:
-    """Of every whole number of every scheme, on 24 workers: what an experiment takes lies on the slider."""
+def test_reaches_include_every_usable_number(scheme: str) -> None:
+    """For every whole number of every scheme, on 24 workers, each valid value is on the slider."""
     defaults = {name: field.default for name, field in wb.schemes.get(scheme).model_fields.items()}
     lines = [
         line for line in fields_of(wb.schemes.get(scheme)) if line.kind == "whole" and line.high is not None
@@ -246,7 +246,7 @@ def test_no_slider_ends_before_a_number_that_can_be_used(scheme: str) -> None:
 
 
 def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
-    """Those of the values with which there is an experiment of 24 workers."""
+    """Return the values with which there is an experiment of 24 workers."""
     found = []
     for value in values:
         with suppress(SettingError):
@@ -255,7 +255,7 @@ def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
     return found
 
 
-def test_a_slider_s_end_moves_and_nothing_else(controls: Controls) -> None:
+def test_controls_moving_the_end_of_a_slider(controls: Controls) -> None:
     form = next(form for form in controls.schemes.forms if form.scheme == "GC").form
     before, values = list(form.lines), dict(form.values)
     form.reach({"stragglers": 999, "code_seed": 3})

@@ -1,4 +1,4 @@
-"""Forms from metadata: every class of settings has one, and what stands in it reads back as the value it came from."""
+"""Forms from metadata: every class of settings has one, and the shown text is read back as the value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES: list[type[Settings]] = [
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_every_field_has_a_line_that_holds_its_default(cls: type[Settings]) -> None:
+def test_fields_of_every_class_have_their_defaults(cls: type[Settings]) -> None:
     lines = {line.name: line for line in fields_of(cls)}
     for spec in cls.fields():
         nested = any(key in spec for key in ("$ref", "oneOf", "const")) or spec.get("type") == "object"
@@ -40,7 +40,7 @@ def test_every_field_has_a_line_that_holds_its_default(cls: type[Settings]) -> N
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_sliders_reach_the_default_and_no_further_than_the_bounds(cls: type[Settings]) -> None:
+def test_fields_of_slider_ranges_are_within_bounds(cls: type[Settings]) -> None:
     for line, spec in ((line, s) for line in fields_of(cls) for s in cls.fields() if s["name"] == line.name):
         if line.low is None or line.high is None:
             continue
@@ -54,7 +54,7 @@ def test_sliders_reach_the_default_and_no_further_than_the_bounds(cls: type[Sett
             assert line.low <= spec["default"] <= line.high
 
 
-def test_a_new_class_gets_its_form_from_its_fields() -> None:
+def test_fields_of_a_new_class() -> None:
     class Mine(Settings):
         share: float = setting(0.5, "a share", "", ge=0, le=1)
         rate: float | None = setting(None, "a rate; empty = none", "bytes/s", gt=0)
@@ -76,7 +76,7 @@ NUMBER, WHOLE, FLAG, LIST = (Field("x", "x", kind=kind) for kind in ("number", "
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_are_shown_to_their_last_digit(value: float) -> None:
+def test_show_prints_all_digits(value: float) -> None:
     assert read(NUMBER, show(value)) == value
 
 
@@ -87,7 +87,7 @@ def test_numbers_are_shown_to_their_last_digit(value: float) -> None:
         max_leaves=9,
     )
 )
-def test_lists_are_shown_as_they_are_read(value: Any) -> None:
+def test_show_prints_lists_as_read_parses_them(value: Any) -> None:
     if isinstance(value, list):
         assert read(LIST, show(value)) == value
 
@@ -108,23 +108,23 @@ def test_lists_are_shown_as_they_are_read(value: Any) -> None:
         (LIST, "", None),
     ],
 )
-def test_what_is_typed(field: Field, text: str, value: Any) -> None:
+def test_read_parses_typed_values(field: Field, text: str, value: Any) -> None:
     assert read(field, text) == value
 
 
-def test_only_what_differs_from_the_defaults_is_a_value() -> None:
+def test_values_of_are_those_that_differ_from_defaults() -> None:
     lines = fields_of(Link)
     texts = {"latency": "0.0", "bandwidth": "8e5", "downloads": "no"}
     assert values_of(lines, texts) == {"bandwidth": 8e5}
     assert Link(**values_of(lines, texts)) == Link(bandwidth=8e5)
 
 
-def test_a_field_that_may_be_left_empty_can_be_emptied() -> None:
+def test_fields_that_are_optional_can_be_emptied() -> None:
     (features,) = (line for line in fields_of(problems.get("cnn")) if line.name == "features")
     assert values_of([features], {"features": ""}) == {"features": None}
 
 
-def test_an_empty_field_that_needs_a_value_says_so() -> None:
+def test_complaint_of_an_empty_required_field() -> None:
     rounds = next(line for line in fields_of(wb.Experiment) if line.name == "rounds")
     bandwidth = next(line for line in fields_of(Link) if line.name == "bandwidth")
     assert complaint(rounds, " ") == "rounds: is empty; write a value, e.g. 100"

@@ -1,8 +1,8 @@
-"""Forms: what the page sends, what listeners hear, what is coloured."""
+"""Forms: messages of the page, notifications of listeners, and marks of errors."""
 
 from __future__ import annotations
 
-from tests.lab.widgets.page import types
+from tests.support.widget_messages import types
 from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.lab.widgets.forms.fields import Field, fields_of
@@ -23,7 +23,7 @@ def test_a_form_begins_with_defaults_and_what_it_is_given() -> None:
     assert made.shown() == {"latency": 0.0, "bandwidth": 8e5, "downloads": False}
 
 
-def test_listeners_hear_what_the_user_changed_and_nothing_else() -> None:
+def test_form_notifies_listeners_of_user_changes_only() -> None:
     made, heard = form()
     types(made, latency="1e-3")
     types(made, latency="1e-3")
@@ -33,7 +33,7 @@ def test_listeners_hear_what_the_user_changed_and_nothing_else() -> None:
     assert heard == [{"latency"}, {"downloads", "bandwidth"}]
 
 
-def test_a_page_is_told_how_far_its_messages_were_heard() -> None:
+def test_form_acknowledges_messages_of_the_page() -> None:
     made, heard = form()
     types(made, latency="1e-3", bandwidth="")
     types(made, colour="a field that another choice had")
@@ -41,7 +41,7 @@ def test_a_page_is_told_how_far_its_messages_were_heard() -> None:
     assert "colour" not in made.values
 
 
-def test_reasons_are_kept_for_fields_that_there_are() -> None:
+def test_form_keeps_reasons_only_for_existing_fields() -> None:
     made, _ = form()
     made.blame({"latency": "latency = -1: too small", "colour": "not here"})
     assert made.reasons == {"latency": "latency = -1: too small"}
@@ -49,13 +49,13 @@ def test_reasons_are_kept_for_fields_that_there_are() -> None:
     assert made.reasons == {}
 
 
-def test_what_needs_a_value_complains_when_emptied() -> None:
+def test_form_marks_an_emptied_required_field() -> None:
     made, _ = form()
     types(made, latency="", bandwidth="")
     assert list(made.complaints()) == ["latency"]
 
 
-def test_the_page_gets_everything_that_a_line_needs() -> None:
+def test_form_sends_complete_lines_to_the_page() -> None:
     (line,) = Form("", [Field("x", "an x", "what x is", "s", low=0.0, high=1.0)]).fields
     assert {
         "name",
@@ -73,7 +73,7 @@ def test_the_page_gets_everything_that_a_line_needs() -> None:
     } <= set(line)
 
 
-def test_a_choice_shows_the_fields_of_what_is_chosen() -> None:
+def test_choice_form_shows_the_fields_of_the_choice() -> None:
     delays = ChoiceForm("Delays", "kind", delay_models(), "shifted_exponential")
     heard: list[set[str]] = []
     delays.on_change(heard.append)
@@ -88,7 +88,7 @@ def test_a_choice_shows_the_fields_of_what_is_chosen() -> None:
     assert (delays.chosen, delays.settings()) == ("markov", {"p_slow": 0.5})
 
 
-def test_suggestions_are_given_to_texts_only() -> None:
+def test_choice_form_suggestions_are_for_text_fields() -> None:
     from workbench.core import problems
 
     made = ChoiceForm(

@@ -1,4 +1,4 @@
-"""Several schemes on one cluster: shapes, verdicts, and the way from experiments to controls and back."""
+"""Several schemes on one cluster: shapes, verdicts, and conversion between experiments and controls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY = [*wb.presets.values(), *(others[name] for name in others)]
 
 
 @pytest.mark.parametrize("preset", EVERY, ids=lambda preset: preset.name)
-def test_published_experiments_survive_the_way_through_a_setup(preset: wb.published.Preset) -> None:  # type: ignore[name-defined]
+def test_setup_of_published_experiments_round_trips(preset: wb.published.Preset) -> None:  # type: ignore[name-defined]
     assert [verdict.experiment for verdict in judge(setup_of(preset))] == list(preset)
 
 
@@ -38,7 +38,7 @@ def test_a_shape_gives_back_the_published_numbers(preset: wb.published.Preset) -
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.data())
-def test_every_shape_is_what_rivals_have(children: int, layers: int, data: st.DataObject) -> None:
+def test_shape_of_baselines(children: int, layers: int, data: st.DataObject) -> None:
     late = data.draw(st.integers(0, children - 1))
     shape = Shape(children=children, layers=layers, stragglers=late)
     before = setup_of(wb.baselines(3, 2, 1, rounds=5))
@@ -47,7 +47,7 @@ def test_every_shape_is_what_rivals_have(children: int, layers: int, data: st.Da
     assert shape_of([e for e in after if e is not None]) == shape
 
 
-def test_stragglers_are_shared_out_among_those_who_are_decoded_together() -> None:
+def test_with_shape_distributes_stragglers_over_groups() -> None:
     entries = tuple(
         Entry(name, {"groups": 4} if name == "LAGC" else {}) for name in ("GC", "SGD", "LAGC", "CEGC", "FRC")
     )
@@ -57,7 +57,7 @@ def test_stragglers_are_shared_out_among_those_who_are_decoded_together() -> Non
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
-def test_every_scheme_can_be_added_and_fits_or_says_why_not(scheme: str) -> None:
+def test_added_scheme_fits_or_gives_the_reason(scheme: str) -> None:
     setup = setup_of(wb.baselines(4, 3, 1, problem="least_squares"))
     entry = added(setup, scheme, Shape())
     (verdict,) = judge(Setup((entry,), setup.common))
@@ -74,7 +74,7 @@ TYPED = {
 
 
 @pytest.mark.parametrize("scheme", wb.schemes.names())
-def test_an_optimiser_of_its_own_takes_what_it_has_of_the_typed_numbers(scheme: str) -> None:
+def test_entry_optimiser_keeps_the_typed_parameters_it_has(scheme: str) -> None:
     setup = setup_of(wb.baselines(4, 3, 1, problem="least_squares"))
     fitting = added(setup, scheme, Shape())
     for common, typed in TYPED.items():
@@ -91,7 +91,7 @@ def test_an_optimiser_of_its_own_takes_what_it_has_of_the_typed_numbers(scheme: 
             assert judge(again)[1].experiment == verdict.experiment
 
 
-def test_a_problem_of_its_own_takes_what_it_has_of_the_typed_numbers() -> None:
+def test_entry_problem_keeps_the_typed_parameters_it_has() -> None:
     common = {"problem": "least_squares", "problem_args": {"samples": 40, "features": 3, "l2": 0.1}}
     entries = (Entry("UMW"), Entry("GC", {}, {"problem": "unit"}), Entry("GC", {}, {"problem": "nowhere"}))
     found = judge(Setup(entries, common))
@@ -100,7 +100,7 @@ def test_a_problem_of_its_own_takes_what_it_has_of_the_typed_numbers() -> None:
     assert found[2].reason.startswith("problem = 'nowhere': no such name")
 
 
-def test_a_scheme_that_bears_the_fraction_bears_it_when_added() -> None:
+def test_added_scheme_takes_the_fraction_of_stragglers() -> None:
     entry = added(setup_of(wb.baselines(4, 3, 1)), "GC", Shape())
     assert entry.args["stragglers"] == 21
 
@@ -120,7 +120,7 @@ def test_a_scheme_that_bears_the_fraction_bears_it_when_added() -> None:
         ({}, Entry("UMW", {}, {"colour": "red"}), "", "colour"),
     ],
 )
-def test_a_verdict_names_the_form_and_the_field(common: dict, entry: Entry, form: str, field: str) -> None:  # type: ignore[type-arg]
+def test_judge_names_form_and_field(common: dict, entry: Entry, form: str, field: str) -> None:  # type: ignore[type-arg]
     (verdict,) = judge(Setup((entry,), common))
     assert verdict.experiment is None
     assert (verdict.form, verdict.field) == (form, field)
@@ -128,7 +128,7 @@ def test_a_verdict_names_the_form_and_the_field(common: dict, entry: Entry, form
     assert "\n" not in verdict.reason
 
 
-def test_sentences_without_a_field_blame_nobody() -> None:
+def test_blamed_is_empty_for_sentences_without_a_field() -> None:
     assert blamed("Something is wrong") == ("", "")
 
 

@@ -1,4 +1,4 @@
-"""The live plot: every view ends up with every row, whenever it came and whatever it missed."""
+"""The live plot: every view gets every row, whenever it was opened and whatever it missed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from tests.lab.widgets.page import View, receives
+from tests.support.widget_messages import View, receives
 from workbench.core.running.run import Rows, Run, recorded
 from workbench.lab.widgets import LivePlot
 from workbench.lab.widgets.plots import liveplot
@@ -40,7 +40,7 @@ class Slow(Run):
 
 
 def still(runs: list[Run]) -> LivePlot:
-    """A plot that looks at its runs only when it is told to."""
+    """A plot that reads its runs only on request."""
     plot = LivePlot()
     plot._follow = lambda: None  # type: ignore[method-assign]
     plot.show(runs)
@@ -58,7 +58,7 @@ def check(view: View, traces: list[wb.Trace], rounds: int | None = None) -> None
             np.testing.assert_allclose(curve[name], np.cumsum(columns[name]), rtol=1e-6)
 
 
-def test_an_end_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_plot_shows_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveplot, "PAUSE", 600.0)
     runs = [Slow(trace) for trace in TRACES]
     plot = LivePlot(runs)
@@ -68,7 +68,7 @@ def test_an_end_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each["state"] for each in plot.status] == ["finished"] * len(runs)
 
 
-def test_rows_are_sent_once_as_they_appear() -> None:
+def test_live_plot_sends_rows_once() -> None:
     runs = [Slow(trace) for trace in TRACES]
     plot = still(list(runs))
     view = View(plot)
@@ -87,7 +87,7 @@ def test_rows_are_sent_once_as_they_appear() -> None:
     assert view.bytes == sum(4 * len(c) for curve in view.curves for c in curve.values())  # nothing twice
 
 
-def test_a_view_that_comes_late_gets_all_rows() -> None:
+def test_live_plot_late_view_gets_all_rows() -> None:
     run = Slow(TRACES[0])
     plot = still([run])
     run.done = 17
@@ -100,7 +100,7 @@ def test_a_view_that_comes_late_gets_all_rows() -> None:
     check(late, TRACES[:1])
 
 
-def test_a_lost_frame_is_asked_for_again() -> None:
+def test_live_plot_resends_a_lost_frame() -> None:
     run = Slow(TRACES[0])
     plot = still([run])
     view = View(plot)
@@ -116,7 +116,7 @@ def test_a_lost_frame_is_asked_for_again() -> None:
     check(view, TRACES[:1], 12)
 
 
-def test_losses_that_come_late_are_sent_when_they_come() -> None:
+def test_live_plot_sends_late_losses() -> None:
     run = Slow(TRACES[1])
     run.losses = set()
     plot = still([run])
@@ -137,7 +137,7 @@ def test_losses_that_come_late_are_sent_when_they_come() -> None:
     check(view, TRACES[1:2])
 
 
-def test_rows_that_stay_without_a_loss_are_not_sent_for_ever() -> None:
+def test_live_plot_gives_up_rows_without_a_loss() -> None:
     trace = wb.run(
         wb.Experiment(scheme="UMW", workers=2, rounds=AGAIN + 200, problem_args={"samples": 4, "features": 1})
     )
@@ -156,7 +156,7 @@ def test_rows_that_stay_without_a_loss_are_not_sent_for_ever() -> None:
     check(view, [trace])
 
 
-def test_other_runs_take_the_place_of_those_shown_or_stand_beside_them() -> None:
+def test_live_plot_replaces_or_adds_runs() -> None:
     plot = LivePlot([recorded(TRACES[0])])
     view = View(plot)
     plot.show([recorded(TRACES[1])], keep=True)
@@ -166,7 +166,7 @@ def test_other_runs_take_the_place_of_those_shown_or_stand_beside_them() -> None
     assert [curve["name"] for curve in plot.curves] == ["SGD"]
 
 
-def test_the_same_scheme_on_two_engines_has_one_colour_and_two_names() -> None:
+def test_live_plot_labels_one_scheme_on_two_engines() -> None:
     other = Slow(TRACES[1])
     other.engine = "mpi"
     plot = still([recorded(TRACES[1]), other])
@@ -176,7 +176,7 @@ def test_the_same_scheme_on_two_engines_has_one_colour_and_two_names() -> None:
     assert first["dash"] != second["dash"]
 
 
-def test_the_page_can_stop_all_runs_and_hears_when_they_are_over() -> None:
+def test_live_plot_page_can_stop_all_runs() -> None:
     runs = wb.start_all([wb.Experiment(scheme=name, rounds=10**6) for name in ("UMW", "CR")])
     plot, told = LivePlot(), []
     plot.when_over(lambda: told.append([run.state for run in plot.runs]))
@@ -188,7 +188,7 @@ def test_the_page_can_stop_all_runs_and_hears_when_they_are_over() -> None:
     assert [line["state"] for line in plot.status] == ["stopped", "stopped"]
 
 
-def test_a_failed_run_is_told_beside_the_others() -> None:
+def test_live_plot_shows_a_failed_run() -> None:
     dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
     plot = LivePlot(wb.start_all([dies, TRACES[1].experiment]))
     assert plot.wait(60)
@@ -200,19 +200,19 @@ def test_a_failed_run_is_told_beside_the_others() -> None:
     assert view.rows(1) == 40
 
 
-def test_metrics_are_offered_as_they_appear() -> None:
+def test_live_plot_offers_metrics_as_they_appear() -> None:
     plot = LivePlot([recorded(TRACES[0])])
     assert {"loss", "accuracy", "relative_error", "residual"} <= set(plot.metrics)
     assert not {"time", "messages", "stale", "started"} & set(plot.metrics)
 
 
 @pytest.mark.parametrize("name", ["x", "scale_x", "scale_y"])
-def test_unknown_axes_are_refused(name: str) -> None:
+def test_live_plot_refuses_unknown_axes(name: str) -> None:
     with pytest.raises(Exception, match=name):
         setattr(LivePlot(), name, "sideways")
 
 
-def test_changes_of_scheme_are_marked_where_they_happened() -> None:
+def test_live_plot_marks_changes_of_scheme() -> None:
     law = {"kind": "constant", "shift": 1e-3}
     e = wb.Experiment(
         scheme="GC", workers=4, rounds=12, problem_args={"samples": 40}, delays=law, adaptive=True

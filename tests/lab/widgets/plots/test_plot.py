@@ -1,4 +1,4 @@
-"""Plots: one plotly.js a page, figures in the page's theme, clicks."""
+"""Plots: one plotly.js for each page, figures in the page's theme, clicks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 import workbench as wb
-from tests.lab.widgets.page import receives
+from tests.support.widget_messages import receives
 from workbench.lab.widgets import Player, Plot
 from workbench.lab.widgets.assets import library, script, style
 from workbench.lab.widgets.plots.plot import low
@@ -19,7 +19,7 @@ def titled(theme: str) -> go.Figure:
     return go.Figure(layout={"title": {"text": f"in {theme}"}, "height": 500})
 
 
-def test_the_figure_follows_the_pages_theme() -> None:
+def test_plot_follows_the_theme_of_the_page() -> None:
     plot = Plot(titled)
     assert json.loads(plot.figure)["layout"]["title"]["text"] == "in light"
     serial = plot.serial
@@ -28,7 +28,7 @@ def test_the_figure_follows_the_pages_theme() -> None:
     assert plot.serial == serial + 1
 
 
-def test_the_library_is_sent_when_asked_for_and_is_in_no_widgets_state() -> None:
+def test_plot_library_is_sent_on_request() -> None:
     plot, sent = Plot(titled), []
     plot.send = lambda content, buffers: sent.append((content, buffers))  # type: ignore[method-assign]
     receives(plot, {"kind": "library"})
@@ -39,7 +39,7 @@ def test_the_library_is_sent_when_asked_for_and_is_in_no_widgets_state() -> None
     assert len(json.dumps(plot.get_state())) < 40_000
 
 
-def test_clicks_are_told() -> None:
+def test_plot_reports_clicks() -> None:
     plot, heard = Plot(titled), []
     plot.on_click(heard.append)
     click: dict[str, Any] = {
@@ -56,7 +56,7 @@ def test_clicks_are_told() -> None:
     assert heard == [click]
 
 
-def test_what_is_shown_can_be_kept_in_both_themes() -> None:
+def test_plot_can_be_saved_in_both_themes() -> None:
     plot = Plot()
     assert plot.current() is None
     assert not plot.drawn
@@ -64,12 +64,12 @@ def test_what_is_shown_can_be_kept_in_both_themes() -> None:
     assert [plot.current(theme).layout.title.text for theme in ("light", "dark")] == ["in light", "in dark"]  # type: ignore[arg-type, union-attr]
 
 
-def test_a_figure_is_made_lower_but_never_higher() -> None:
+def test_low_reduces_the_height_only() -> None:
     assert low(titled("light"), 300).layout.height == 300
     assert low(titled("light"), 900).layout.height == 500
 
 
-def test_scripts_hold_no_import_and_no_address() -> None:
+def test_plot_scripts_have_no_import_and_no_address() -> None:
     for text in (
         script("plot", "plot_main"),
         script("live"),
@@ -84,7 +84,7 @@ def test_scripts_hold_no_import_and_no_address() -> None:
     ]
 
 
-def test_a_player_knows_the_rounds_moments_and_units() -> None:
+def test_player_has_rounds_moments_and_units() -> None:
     trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 2}, workers=6, rounds=3))
     player = Player()
     player.play(trace, 1)

@@ -1,4 +1,4 @@
-"""The stream widget: every view ends up with every round, whenever it came; a click opens a round."""
+"""The stream widget: every view gets every round, whenever it was opened; a click opens a round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
-from tests.lab.widgets.page import receives
+from tests.support.widget_messages import receives
 from workbench.core.running.run import Run
 from workbench.core.trace.stream import TO_COME, Stream
 from workbench.lab.widgets import Rounds, StreamPlot, stream
@@ -42,7 +42,7 @@ class Slow(Run):
 
 
 class View:
-    """One view: keeps what it is sent and asks for what it lacks, as js/stream.js does."""
+    """One view: it stores what it gets and requests what it lacks, as js/stream.js does."""
 
     def __init__(self, plot: StreamPlot) -> None:
         self.plot, self.bytes, self.edition = plot, 0, plot.edition
@@ -64,14 +64,14 @@ class View:
 
 
 def still(run: Run) -> StreamPlot:
-    """A plot that looks at its run only when it is told to."""
+    """A plot that reads its run only on request."""
     plot = StreamPlot()
     plot._follow = lambda run: None  # type: ignore[method-assign]
     plot.show(run)
     return plot
 
 
-def test_only_what_is_new_is_sent_and_a_late_view_asks_for_the_rest() -> None:
+def test_stream_plot_sends_only_new_slices() -> None:
     run = Slow(TRACE)
     plot = still(run)
     early, count = View(plot), len(TRACE.events)
@@ -92,7 +92,7 @@ def test_only_what_is_new_is_sent_and_a_late_view_asks_for_the_rest() -> None:
     assert (plot.active, plot.edition) == (False, 2)
 
 
-def test_a_click_opens_a_round_of_a_run_under_way_and_over() -> None:
+def test_stream_plot_click_opens_a_round() -> None:
     run = Slow(TRACE)
     rounds = Rounds()
     rounds.stream._follow = lambda run: None  # type: ignore[method-assign]
@@ -113,7 +113,7 @@ def test_a_click_opens_a_round_of_a_run_under_way_and_over() -> None:
     assert rounds.message.value == ""
 
 
-def test_the_round_under_way_is_shown_of_real_runs_until_it_is_over() -> None:
+def test_stream_plot_shows_the_current_round_of_real_runs() -> None:
     run = Slow(TRACE, "mpi")
     plot = still(run)
     view, count = View(plot), len(TRACE.events)
@@ -133,7 +133,7 @@ def test_the_round_under_way_is_shown_of_real_runs_until_it_is_over() -> None:
     assert len(view.grid) == len(plot.stream) < 90  # what was under way was never over
 
 
-def test_stop_reaches_the_run_and_what_was_seen_stays() -> None:
+def test_stream_plot_stop_keeps_what_was_shown() -> None:
     run = Slow(TRACE)
     plot = still(run)
     run.there = len(TRACE.events) // 2
@@ -149,7 +149,7 @@ def test_stop_reaches_the_run_and_what_was_seen_stays() -> None:
 
 
 class Busy(Slow):
-    """One that computes in this process, as simulations do; notes whether that rests while it is looked at."""
+    """A run that computes in this process; it records whether it pauses while it is read."""
 
     def watcher(self) -> Any:
         self.resting = self.lock = Lock()
@@ -158,7 +158,7 @@ class Busy(Slow):
         return lambda: (self.rested.append(self.lock.locked()), new())[1]
 
 
-def test_who_computes_in_this_process_rests_while_it_is_looked_at() -> None:
+def test_stream_plot_pauses_a_simulation_while_read() -> None:
     run = Busy(TRACE)
     plot = StreamPlot(run)
     run.there = len(TRACE.events)
@@ -170,6 +170,6 @@ def test_who_computes_in_this_process_rests_while_it_is_looked_at() -> None:
     assert not run.lock.locked()
 
 
-def test_folders_of_runs_that_are_over_are_shown(tmp_path: Any) -> None:
+def test_stream_plot_of_finished_run_folders(tmp_path: Any) -> None:
     shown = stream(TRACE.save(tmp_path / "run"))
     np.testing.assert_array_equal(shown.stream.stream.grid, Stream.of(TRACE).grid)

@@ -1,4 +1,4 @@
-"""The live figure of a sweep: what the folder has, in three pictures, and buttons that fit."""
+"""The live figure of a sweep: the results in the folder, in three figures with buttons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_shows_what_there_is_and_says_what_failed(folder: Path) -> None:
+def test_sweep_plot_shows_results_and_failures(folder: Path) -> None:
     plot = watch(wb.batch.attach(folder))
     assert isinstance(plot, SweepPlot)
     assert plot.wait(60)

@@ -1,4 +1,4 @@
-"""Keys and ssh of machines on EC2, with real sshds that have got what the user data say."""
+"""Keys and ssh of machines on EC2, with real sshds that are configured by the user data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from tests.mpi.clusters.hosts import HOME
+from tests.support.clusters.ssh_hosts import HOME
 from workbench.core.base.errors import ClusterError
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("hosts")  # the stand-in machines have fixe
 
 HEAD, WORKERS = "127.0.77.1", ("127.0.77.2", "127.0.77.3")
 PATIENCE = 240.0  # s, on a loaded machine
-# A machine: a home ($2) and a /run of its own, both in $1, but for Python's folder ($3); a name ($4).
+# A machine: a home ($2) and a separate /run, both in $1, except for Python's folder ($3); a name ($4).
 MACHINE = """
 set -e
 mkdir -p "$1/home" "$1/run/sshd" "$1/run/systemd/shutdown"
@@ -69,7 +69,7 @@ needs_machines = pytest.mark.skipif(bool(missing()), reason=missing())
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """A folder with the keys of a cluster."""
+    """Make a folder with the keys of a cluster."""
     folder = tmp_path / "a folder" / "50%"
     folder.mkdir(parents=True)
     access.make_keys(folder)
@@ -77,7 +77,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def await_free(address: str) -> None:
-    """Wait until nobody listens there any more: an sshd that was killed may be there for a moment."""
+    """Wait until nobody listens there: an sshd that was killed may remain for a moment."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with socket.socket() as probe, suppress(OSError):
@@ -113,7 +113,7 @@ def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Pa
 
 
 def end_is_set(run: Path) -> None:
-    """What systemd notes when a shutdown is scheduled."""
+    """Write systemd's note of a scheduled shutdown."""
     (run / "systemd" / "shutdown").mkdir(parents=True, exist_ok=True)
     (run / "systemd" / "shutdown" / "scheduled").write_text("MODE=poweroff\n")
 
@@ -128,7 +128,7 @@ class Machines(NamedTuple):
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
-    """They run, and can be logged in to."""
+    """Start machines that accept logins."""
     place = tmp_path_factory.mktemp("machines")
     keys = place / "a folder" / "50%"
     keys.mkdir(parents=True)
@@ -149,7 +149,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture
 def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
-    """They have only been started, and this machine has the files of ssh."""
+    """Start machines, and write the files of ssh on this machine."""
     monkeypatch.setattr(access, "PAUSE", 0.2)
     monkeypatch.setattr(access, "PATIENCE", PATIENCE)
     for run, home in zip(machines.runs, machines.homes, strict=True):
@@ -160,7 +160,7 @@ def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
 
 
 @needs_machines
-def test_the_head_gets_what_opens_the_workers_and_all_are_reached(fleet: Machines) -> None:
+def test_ec2_access_keys_of_head_and_workers(fleet: Machines) -> None:
     seen = []
 
     def said(what: str, done: int, total: int) -> None:
@@ -185,7 +185,7 @@ def test_the_head_gets_what_opens_the_workers_and_all_are_reached(fleet: Machine
 
 
 @needs_machines
-def test_from_here_workers_are_reached_through_the_head(fleet: Machines) -> None:
+def test_ec2_access_to_workers_is_through_the_head(fleet: Machines) -> None:
     for run in fleet.runs:
         end_is_set(run)
     access.deliver(fleet.keys, "root", WORKERS)
@@ -196,9 +196,7 @@ def test_from_here_workers_are_reached_through_the_head(fleet: Machines) -> None
 
 
 @needs_machines
-def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
-    fleet: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ec2_access_as_an_ssh_cluster(fleet: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = fleet.keys
     for run in fleet.runs:
         end_is_set(run)
@@ -219,7 +217,7 @@ def test_runs_find_their_hosts_as_a_cluster_of_kind_ssh(
 
 
 @needs_machines
-def test_a_host_with_another_key_is_refused_at_the_first_connection(
+def test_ec2_access_refuses_another_host_key(
     fleet: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "PATIENCE", 0.0)
@@ -236,7 +234,9 @@ def test_a_host_with_another_key_is_refused_at_the_first_connection(
 
 
 @needs_machines
-def test_machines_that_would_not_end_are_named(fleet: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_access_names_machines_that_would_not_end(
+    fleet: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(access, "PATIENCE", 0.0)
     for run in fleet.runs[:2]:
         end_is_set(run)
@@ -245,7 +245,7 @@ def test_machines_that_would_not_end_are_named(fleet: Machines, monkeypatch: pyt
         access.deliver(fleet.keys, "root", WORKERS)
 
 
-def test_private_keys_are_for_their_owner_only(keys: Path) -> None:
+def test_ec2_access_keys_are_private(keys: Path) -> None:
     names = ("key", "inner", "host_head", "host_workers")
     assert {path.name for path in keys.iterdir()} == {*names, *(f"{name}.pub" for name in names)}
     before = {name: (keys / name).read_bytes() for name in names}
@@ -255,7 +255,7 @@ def test_private_keys_are_for_their_owner_only(keys: Path) -> None:
 
 
 @pytest.mark.parametrize(("ahead", "minutes"), [(7200, "+120"), (61, "+2"), (-500, "+0")])
-def test_the_script_that_ends_a_machine_knows_the_time_that_is_left(
+def test_ec2_access_script_ends_a_machine_in_time(
     keys: Path, tmp_path: Path, ahead: int, minutes: str
 ) -> None:
     now = time.time()  # once: a second may end between two looks
@@ -278,7 +278,7 @@ def test_the_script_that_ends_a_machine_knows_the_time_that_is_left(
     assert script["permissions"] == "0755"
 
 
-def test_what_ssh_makes_of_the_configuration(keys: Path) -> None:
+def test_ec2_access_ssh_configuration_is_valid(keys: Path) -> None:
     access.write_access(keys, "admin", "192.0.2.1", "10.0.0.4", ("10.0.0.5", "10.0.0.6"))
     for host, name, through in (
         ("head", "192.0.2.1", ""),

@@ -1,4 +1,4 @@
-"""Whatever answers in AWS's place, a proxy's page, half an answer or nothing: one sentence, and no machine left."""
+"""Invalid answers in place of AWS's (a proxy's page, a partial answer, none): one sentence, and no machine left."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, REGION, SECRETS, World, ec2_world, moto
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import prices
@@ -68,7 +68,7 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture(scope="module")
 def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
-    """All that is asked of AWS where nothing was started yet."""
+    """Return all requests to AWS that are made before anything is started."""
     fleet = Fleet("ada/lab", REGION)
     return {
         "machines": fleet.machines,
@@ -80,7 +80,7 @@ def questions(proxy: Proxy) -> dict[str, Callable[[], Any]]:
 
 
 def sentence(ask: Callable[[], Any]) -> str:
-    """What a question ends with, which has to be a `ClusterError` of one sentence."""
+    """Return the error of a request, which has to be a `ClusterError` of one sentence."""
     with pytest.raises(ClusterError) as caught:
         ask()
     assert str(caught.value).isprintable()
@@ -89,7 +89,7 @@ def sentence(ask: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("status", [200, 403, 502])
 @pytest.mark.parametrize("body", [PAGE, b"", CUT, b"\xff\xfe\0", b"{}", b"[]", b"<a/>"], ids=str)
-def test_a_page_is_not_taken_for_an_answer(
+def test_prices_refuse_an_html_page(
     proxy: Proxy, questions: dict[str, Callable[[], Any]], status: int, body: bytes
 ) -> None:
     proxy.status, proxy.body = status, body
@@ -106,7 +106,7 @@ def test_a_page_is_not_taken_for_an_answer(
 @example(200, b"<a><Error><Code>x</Code></Error></a>")
 @example(400, b"<Response><Errors><Error/></Errors></Response>")
 @given(st.sampled_from([200, 301, 400, 403, 404, 407, 500, 502, 503]), st.binary(max_size=200))
-def test_any_answer_ends_in_a_sentence(
+def test_aws_any_answer_is_a_sentence(
     proxy: Proxy, questions: dict[str, Callable[[], Any]], status: int, body: bytes
 ) -> None:
     proxy.status, proxy.body = status, body
@@ -125,7 +125,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_a_network_that_fails_is_not_a_login(name: str) -> None:
+def test_spoken_distinguishes_network_and_login_errors(name: str) -> None:
     def ask() -> None:
         with spoken():
             raise getattr(botocore.exceptions, name)(**ERRORS[name])
@@ -133,7 +133,7 @@ def test_a_network_that_fails_is_not_a_login(name: str) -> None:
     assert "proxy that lets requests through" in sentence(ask)
 
 
-def test_every_error_of_botocore_is_a_sentence() -> None:
+def test_spoken_translates_every_botocore_error() -> None:
     known = vars(botocore.exceptions).values()
     kinds = [kind for kind in known if isinstance(kind, type) and issubclass(kind, Exception)]
     for kind in kinds:
@@ -152,7 +152,7 @@ def test_every_error_of_botocore_is_a_sentence() -> None:
         sentence(ask)
 
 
-def test_who_is_not_logged_in_is_told_to() -> None:
+def test_spoken_tells_how_to_log_in() -> None:
     def ask() -> None:
         with spoken():
             raise botocore.exceptions.NoCredentialsError
@@ -197,8 +197,8 @@ ANSWERED = [  # what is read of an answer while machines are started
 ]
 
 
-@pytest.mark.parametrize(("operation", "key"), few("answers of EC2", 3, ANSWERED))
-def test_an_answer_that_lacks_something_leaves_nothing(ec2_world: World, operation: str, key: str) -> None:
+@pytest.mark.parametrize(("operation", "key"), sampled_cases("answers of EC2", 3, ANSWERED))
+def test_aws_incomplete_answer_leaves_no_machine(ec2_world: World, operation: str, key: str) -> None:
     lacks = Lacking(ec2_world, operation, key)
     with pytest.raises(ClusterError, match=r"AWS cannot be asked|is not as closed"):
         ec2_world.cluster().up()
@@ -207,7 +207,7 @@ def test_an_answer_that_lacks_something_leaves_nothing(ec2_world: World, operati
     assert ec2_world.count() == NOTHING
 
 
-def test_two_pages_in_a_row_leave_no_machine(ec2_world: World) -> None:
+def test_aws_two_html_pages_leave_no_machine(ec2_world: World) -> None:
     """The first while machines are started, the second at the first attempt to end them."""
     looks: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong while machines are started or ended on EC2: nothing is left, or the user is told what is."""
+"""Failures while machines are started or ended on EC2: nothing is left, or the user gets a list of what is left."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.clusters.ec2_world import NOTHING, World, ec2_world, moto
+from tests.support.sampled_cases import sampled_cases
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access
-from workbench.mpi.clusters.ec2 import fleet
+from workbench.mpi.clusters.ec2 import fleet, launch
 from workbench.mpi.clusters.ec2.aws import client
 
 __all__ = ["ec2_world", "moto"]
 
 
 def refusal(code: str, name: str = "RunInstances") -> ClientError:
-    """What EC2 says when it refuses."""
+    """Return the error with which EC2 refuses."""
     return ClientError({"Error": {"Code": code, "Message": f"{code} it is"}}, name)
 
 
@@ -46,7 +46,7 @@ class Once:
 
 
 def places(world: World) -> int:
-    """How many calls an `up` makes."""
+    """Count the calls of an `up`."""
     world.cluster().up()
     made = len(world.calls.made)
     world.cluster().down()
@@ -67,14 +67,14 @@ def broken(world: World, number: int, after: bool, error: BaseException) -> None
 ERRORS = (refusal("InternalError"), KeyboardInterrupt(), ConnectionClosedError(endpoint_url="EC2"))
 
 
-@pytest.mark.parametrize("seed", few("places", 1, range(2)))  # every place: below
-def test_a_failure_at_a_drawn_place_leaves_nothing(ec2_world: World, seed: int) -> None:
+@pytest.mark.parametrize("seed", sampled_cases("places", 1, range(2)))  # every place: below
+def test_up_failure_at_a_random_call_leaves_nothing(ec2_world: World, seed: int) -> None:
     draw = random.Random(seed)
     broken(ec2_world, draw.randrange(places(ec2_world)), draw.random() < 0.5, draw.choice(ERRORS))
 
 
 @pytest.mark.slow
-def test_a_failure_at_every_place_leaves_nothing(ec2_world: World) -> None:
+def test_up_failure_at_every_call_leaves_nothing(ec2_world: World) -> None:
     for number in range(places(ec2_world)):
         for after in (False, True):
             for error in ERRORS:
@@ -83,7 +83,7 @@ def test_a_failure_at_every_place_leaves_nothing(ec2_world: World) -> None:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    few(
+    sampled_cases(
         "answers lost",
         2,
         [
@@ -96,9 +96,7 @@ def test_a_failure_at_every_place_leaves_nothing(ec2_world: World) -> None:
         ],
     ),
 )
-def test_what_was_made_is_gone_though_its_answer_never_arrived(
-    ec2_world: World, name: str, number: int
-) -> None:
+def test_up_failure_removes_machines_of_lost_answers(ec2_world: World, name: str, number: int) -> None:
     fails = Once(ec2_world, number, KeyboardInterrupt(), name, after=True)
     with pytest.raises(KeyboardInterrupt):
         ec2_world.cluster().up()
@@ -108,7 +106,7 @@ def test_what_was_made_is_gone_though_its_answer_never_arrived(
 
 @pytest.mark.parametrize(
     ("code", "help"),
-    few(
+    sampled_cases(
         "refusals",
         2,
         [
@@ -119,7 +117,7 @@ def test_what_was_made_is_gone_though_its_answer_never_arrived(
         ],
     ),
 )
-def test_the_last_machines_are_refused(
+def test_up_removes_machines_if_the_last_are_refused(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, code: str, help: str
 ) -> None:
     monkeypatch.setattr(
@@ -131,8 +129,10 @@ def test_the_last_machines_are_refused(
     assert ec2_world.count() == NOTHING
 
 
-@pytest.mark.parametrize("name", few("a new group", 1, ["RunInstances", "AuthorizeSecurityGroupIngress"]))
-def test_a_group_that_ec2_has_not_heard_of_everywhere(ec2_world: World, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", sampled_cases("a new group", 1, ["RunInstances", "AuthorizeSecurityGroupIngress"])
+)
+def test_up_retries_a_group_that_ec2_does_not_know_yet(ec2_world: World, name: str) -> None:
     Once(ec2_world, 0, refusal("InvalidGroup.NotFound", name), name)
     ec2_world.cluster().up()
     assert len(ec2_world.alive()) == 4
@@ -140,7 +140,7 @@ def test_a_group_that_ec2_has_not_heard_of_everywhere(ec2_world: World, name: st
     assert len(set(tokens)) == 2
 
 
-def test_a_rehearsal_that_is_refused_starts_nothing(ec2_world: World) -> None:
+def test_up_dry_run_that_is_refused_starts_nothing(ec2_world: World) -> None:
     def refuse(name: str, words: dict[str, Any]) -> None:
         if name == "RunInstances" and words.get("DryRun") and words["MinCount"] == 3:
             raise refusal("UnauthorizedOperation")
@@ -155,7 +155,7 @@ def test_a_rehearsal_that_is_refused_starts_nothing(ec2_world: World) -> None:
 
 
 def told(world: World, change: Any) -> None:
-    """Change what EC2 tells about each machine."""
+    """Change what EC2 returns about each machine."""
 
     def after(name: str, answer: dict[str, Any]) -> None:
         for reservation in answer.get("Reservations", []) if name == "DescribeInstances" else []:
@@ -165,15 +165,17 @@ def told(world: World, change: Any) -> None:
     world.calls.after = after
 
 
-def test_machines_that_do_not_come_up_in_time(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "PATIENCE", 0.0)
+def test_up_removes_machines_that_do_not_start_in_time(
+    ec2_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "PATIENCE", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending")))
     with pytest.raises(ClusterError, match="0 of 4 are up after"):
         ec2_world.cluster().up()
     assert ec2_world.count() == NOTHING
 
 
-def test_machines_that_end_while_starting(ec2_world: World) -> None:
+def test_up_removes_machines_that_end_while_starting(ec2_world: World) -> None:
     def change(m: dict[str, Any]) -> None:
         if m["InstanceType"] == "t2.micro" and m["State"]["Name"] == "running":
             m["State"]["Name"] = "shutting-down"
@@ -187,7 +189,7 @@ def test_machines_that_end_while_starting(ec2_world: World) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    few(
+    sampled_cases(
         "not closed",
         1,
         [
@@ -197,15 +199,17 @@ def test_machines_that_end_while_starting(ec2_world: World) -> None:
         ],
     ),
 )
-def test_machines_that_are_not_closed_are_not_kept(ec2_world: World, change: Any) -> None:
+def test_up_removes_machines_without_a_closed_firewall(ec2_world: World, change: Any) -> None:
     told(ec2_world, change)
     with pytest.raises(ClusterError, match="not as closed"):
         ec2_world.cluster().up()
     assert ec2_world.count() == NOTHING
 
 
-@pytest.mark.parametrize("lacking", few("not ending", 1, ["InstanceInitiatedShutdownBehavior", "UserData"]))
-def test_machines_that_would_not_end_themselves_are_not_kept(ec2_world: World, lacking: str) -> None:
+@pytest.mark.parametrize(
+    "lacking", sampled_cases("not ending", 1, ["InstanceInitiatedShutdownBehavior", "UserData"])
+)
+def test_up_removes_machines_without_automatic_shutdown(ec2_world: World, lacking: str) -> None:
     def after(name: str, answer: dict[str, Any]) -> None:
         if lacking in answer:
             answer[lacking] = {}
@@ -216,7 +220,7 @@ def test_machines_that_would_not_end_themselves_are_not_kept(ec2_world: World, l
     assert ec2_world.count() == NOTHING
 
 
-def test_unlimited_credits_are_not_kept(ec2_world: World) -> None:
+def test_up_removes_machines_with_unlimited_credits(ec2_world: World) -> None:
     def after(name: str, answer: dict[str, Any]) -> None:
         for each in answer.get("InstanceCreditSpecifications", []):
             each["CpuCredits"] = "unlimited"
@@ -227,9 +231,7 @@ def test_unlimited_credits_are_not_kept(ec2_world: World) -> None:
     assert ec2_world.count() == NOTHING
 
 
-def test_machines_that_cannot_be_reached_are_not_kept(
-    ec2_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_removes_unreachable_machines(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def deaf(*rest: Any) -> None:
         raise ClusterError("after 900 s, the head cannot be reached (Connection timed out)")
 
@@ -240,7 +242,7 @@ def test_machines_that_cannot_be_reached_are_not_kept(
     assert "clusters/lab/key" not in ec2_world.files()
 
 
-def test_machines_that_were_up_before_outlive_a_failure(ec2_world: World) -> None:
+def test_up_failure_keeps_earlier_machines(ec2_world: World) -> None:
     ec2_world.cluster().up()
     Once(ec2_world, 3, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -249,10 +251,8 @@ def test_machines_that_were_up_before_outlive_a_failure(ec2_world: World) -> Non
     assert "clusters/lab/key" in ec2_world.files()
 
 
-@pytest.mark.parametrize("number", few("signals", 1, [signal.SIGTERM, signal.SIGHUP]))
-def test_a_closed_terminal_leaves_nothing_even_with_ctrl_c_while_it_cleans_up(
-    ec2_world: World, number: int
-) -> None:
+@pytest.mark.parametrize("number", sampled_cases("signals", 1, [signal.SIGTERM, signal.SIGHUP]))
+def test_up_interrupted_by_a_closed_terminal_leaves_nothing(ec2_world: World, number: int) -> None:
     sent = []
 
     def before(name: str, words: dict[str, Any]) -> None:
@@ -270,7 +270,7 @@ def test_a_closed_terminal_leaves_nothing_even_with_ctrl_c_while_it_cleans_up(
     assert ec2_world.count() == NOTHING
 
 
-def test_a_group_that_machines_still_hold_on_to_is_tried_again(ec2_world: World) -> None:
+def test_down_retries_a_security_group_in_use(ec2_world: World) -> None:
     ec2_world.cluster().up()
     tries = []
 
@@ -286,9 +286,10 @@ def test_a_group_that_machines_still_hold_on_to_is_tried_again(ec2_world: World)
 
 
 @pytest.mark.parametrize(
-    "operation", few("what is left", 1, ["TerminateInstances", "DeleteSecurityGroup", "DeleteKeyPair"])
+    "operation",
+    sampled_cases("what is left", 1, ["TerminateInstances", "DeleteSecurityGroup", "DeleteKeyPair"]),
 )
-def test_down_says_what_is_left_and_why(ec2_world: World, operation: str) -> None:
+def test_down_reports_what_is_left_and_why(ec2_world: World, operation: str) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
 
@@ -307,7 +308,7 @@ def test_down_says_what_is_left_and_why(ec2_world: World, operation: str) -> Non
     assert ec2_world.count() == NOTHING
 
 
-def test_down_gives_up_after_a_while_and_says_so(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_reports_a_timeout(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     monkeypatch.setattr(fleet, "ENDING", 0.0)
@@ -316,7 +317,7 @@ def test_down_gives_up_after_a_while_and_says_so(ec2_world: World, monkeypatch: 
         cluster.down()
 
 
-def test_a_failure_whose_cleaning_up_fails_names_both(ec2_world: World) -> None:
+def test_up_failure_and_cleanup_failure_are_both_reported(ec2_world: World) -> None:
     def before(name: str, words: dict[str, Any]) -> None:
         if name == "ImportKeyPair":
             raise refusal("InternalError", name)
@@ -328,14 +329,14 @@ def test_a_failure_whose_cleaning_up_fails_names_both(ec2_world: World) -> None:
         ec2_world.cluster().up()
 
 
-def test_no_credentials_is_said_in_one_sentence(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_without_credentials_is_one_sentence(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(ClusterError, match=r"Unable to locate credentials.*log in first"):
         ec2_world.cluster().up()
 
 
-def test_without_boto3_it_is_said_how_to_get_it(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_without_boto3_says_what_to_install(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "client", client)
     for name in ("boto3", "botocore.config", "botocore.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -351,7 +352,7 @@ def test_without_boto3_it_is_said_how_to_get_it(ec2_world: World, monkeypatch: p
         ({"subnet": "subnet-00000000"}, "subnet-00000000"),
     ],
 )
-def test_what_is_not_there_is_said_and_nothing_starts(
+def test_up_reports_missing_resources_and_starts_nothing(
     ec2_world: World, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises((ClusterError, SettingError), match=said):

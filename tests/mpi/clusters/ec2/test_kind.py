@@ -1,4 +1,4 @@
-"""The life of a cluster on EC2, against moto's server on loopback."""
+"""The life cycle of a cluster on EC2, on moto's server on loopback."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import yaml
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from tests.few import few
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, REGION, SECRETS, World, ec2_world, moto, notes
+from tests.support.sampled_cases import sampled_cases
 from workbench.cli.main import cli
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
@@ -33,12 +33,12 @@ INPUT = builtins.input  # the fixture types for the user
 
 
 def calls(world: World, name: str) -> list[dict[str, Any]]:
-    """What was asked for by all calls of a name, rehearsals apart."""
+    """Return the parameters of all calls of a name, without dry runs."""
     return [words for each, words in world.calls.made if each == name and not words.get("DryRun")]
 
 
 def leftovers(world: World) -> None:
-    """What a cluster might leave behind one day: a volume, a network interface, requests for spot machines."""
+    """Make resources that a cluster might leave: a volume, a network interface, requests for spot machines."""
     ec2, mark = world.ec2, [{"Key": CLUSTER, "Value": "ada/lab"}]
     sorts = ("volume", "network-interface", "spot-instances-request")
     volume, port, spot = ([{"ResourceType": sort, "Tags": mark}] for sort in sorts)
@@ -52,7 +52,7 @@ def leftovers(world: World) -> None:
 @pytest.mark.parametrize(
     ("workers", "at_once"), [(24, 3), pytest.param(156, 20, marks=pytest.mark.slow)], ids=["24", "figure 9"]
 )
-def test_a_fleet_that_takes_many_calls_is_up_and_then_gone(
+def test_ec2_fleet_of_many_calls_goes_up_and_down(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, workers: int, at_once: int
 ) -> None:
     monkeypatch.setattr(fleet, "PAGE", 5)  # moto counts calls, not machines, to a page
@@ -75,7 +75,7 @@ def test_a_fleet_that_takes_many_calls_is_up_and_then_gone(
     assert not (ec2_world.cache / "clusters" / "lab").exists()
 
 
-def test_what_is_started_is_closed_and_ends_itself(ec2_world: World) -> None:
+def test_ec2_machines_are_closed_and_end_themselves(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     launch = notes(ec2_world)["launch"]
@@ -102,15 +102,15 @@ def test_what_is_started_is_closed_and_ends_itself(ec2_world: World) -> None:
         assert words.get("CreditSpecification") == (None if part == "head" else {"CpuCredits": "standard"})
     for volume in ec2_world.ec2.describe_volumes()["Volumes"]:
         assert tags(volume)[CLUSTER] == "ada/lab"
-    group = cluster.fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = cluster.fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "203.0.113.7/32")
     }
     assert "0.0.0.0/0" not in repr(group["IpPermissions"])
-    assert len(cluster.fleet._all("describe_key_pairs", "KeyPairs")) == 1
+    assert len(cluster.fleet.tagged("describe_key_pairs", "KeyPairs")) == 1
 
 
-def test_user_data_end_the_machine_let_the_head_in_and_hold_its_host_key(ec2_world: World) -> None:
+def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     for words in calls(ec2_world, "RunInstances"):
@@ -129,7 +129,7 @@ def test_user_data_end_the_machine_let_the_head_in_and_hold_its_host_key(ec2_wor
         assert own not in words["UserData"]
 
 
-def test_nothing_holds_a_credential(ec2_world: World, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
+def test_ec2_stores_no_credential(ec2_world: World, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
     caplog.set_level("DEBUG", logger="workbench")
     cluster = ec2_world.cluster()
     cluster.up()
@@ -150,7 +150,7 @@ def test_nothing_holds_a_credential(ec2_world: World, capfd: pytest.CaptureFixtu
     assert cluster.folder.stat().st_mode & 0o077 == 0
 
 
-def test_up_again_starts_nothing_and_asks_nothing(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_up_twice_starts_nothing(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ec2_world.cluster().up()
     before, started = notes(ec2_world), len(calls(ec2_world, "RunInstances"))
     monkeypatch.setattr("builtins.input", lambda: pytest.fail("asked"))
@@ -158,13 +158,13 @@ def test_up_again_starts_nothing_and_asks_nothing(ec2_world: World, monkeypatch:
     assert len(calls(ec2_world, "RunInstances")) == started
     assert notes(ec2_world) == before
     ec2_world.cluster(ssh_from="198.51.100.9/32").up()  # the laptop has another address today
-    group = ec2_world.cluster().fleet._all("describe_security_groups", "SecurityGroups")[0]
+    group = ec2_world.cluster().fleet.tagged("describe_security_groups", "SecurityGroups")[0]
     assert {plain(rule) for rule in group["IpPermissions"]} == {
         plain(rule) for rule in rules(group["GroupId"], "198.51.100.9/32")
     }
 
 
-def test_up_goes_on_where_a_killed_one_left_off(ec2_world: World) -> None:
+def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
     class Killed(BaseException):
         pass
 
@@ -190,7 +190,7 @@ def test_up_goes_on_where_a_killed_one_left_off(ec2_world: World) -> None:
     assert again[0] == again[1]  # to the letter, so that EC2 starts nothing twice whatever had arrived
 
 
-def test_down_twice_and_without_up(ec2_world: World) -> None:
+def test_ec2_down_twice_and_without_up(ec2_world: World) -> None:
     ec2_world.cluster().down()
     ec2_world.cluster().up()
     ec2_world.cluster().down()
@@ -198,7 +198,7 @@ def test_down_twice_and_without_up(ec2_world: World) -> None:
     assert ec2_world.count() == NOTHING
 
 
-def test_down_needs_no_notes(ec2_world: World) -> None:
+def test_ec2_down_without_notes(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     (cluster.folder / "machines.json").write_text('{"launch": ')
@@ -214,7 +214,7 @@ def test_down_needs_no_notes(ec2_world: World) -> None:
     assert ec2_world.count() == NOTHING
 
 
-def test_down_sweeps_everything_with_the_tag_and_nothing_else(ec2_world: World) -> None:
+def test_ec2_down_removes_everything_with_the_tag_only(ec2_world: World) -> None:
     others = [ec2_world.cluster("lab-2"), ec2_world.cluster(owner="bob"), ec2_world.cluster("la")]
     with pytest.MonkeyPatch.context() as patch:
         for other in others:
@@ -238,7 +238,7 @@ def test_down_sweeps_everything_with_the_tag_and_nothing_else(ec2_world: World) 
     assert all(len(other.fleet.machines()) == 4 for other in others)
 
 
-def test_spot_requests_carry_the_tag(ec2_world: World) -> None:
+def test_ec2_spot_requests_have_the_tag(ec2_world: World) -> None:
     ec2_world.cluster(spot=True).up()
     head, workers = calls(ec2_world, "RunInstances")
     assert "InstanceMarketOptions" not in head
@@ -246,8 +246,8 @@ def test_spot_requests_carry_the_tag(ec2_world: World) -> None:
     assert "spot-instances-request" in {each["ResourceType"] for each in workers["TagSpecifications"]}
 
 
-@pytest.mark.parametrize("typed", few("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
-def test_nothing_starts_without_the_typed_name(
+@pytest.mark.parametrize("typed", sampled_cases("typed names", 2, ["", "y", "yes", "LAB", "lab2"]))
+def test_ec2_up_requires_the_typed_name(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:
     monkeypatch.setattr("builtins.input", lambda: typed)
@@ -257,7 +257,7 @@ def test_nothing_starts_without_the_typed_name(
     assert not [name for name in ec2_world.calls.names() if not name.startswith("Describe")]
 
 
-def test_nobody_at_the_keyboard_is_a_no(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_up_without_a_keyboard_is_refused(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> str:
         raise EOFError
 
@@ -267,7 +267,9 @@ def test_nobody_at_the_keyboard_is_a_no(ec2_world: World, monkeypatch: pytest.Mo
     assert ec2_world.count() == NOTHING
 
 
-def test_what_is_said_before_the_yes(ec2_world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ec2_up_states_costs_before_confirmation(
+    ec2_world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     ec2_world.cluster(hours=3.9).up()
     said = capsys.readouterr().out
     ceiling = (3 * 0.5 + 0.25 + 80 * 0.125 / 672 + 0.0625) * 4.0  # a tenth of an hour for going down
@@ -277,7 +279,7 @@ def test_what_is_said_before_the_yes(ec2_world: World, capsys: pytest.CaptureFix
     assert notes(ec2_world)["ceiling"] == pytest.approx(ceiling)
 
 
-def test_other_settings_than_those_that_are_up_are_refused(ec2_world: World) -> None:
+def test_ec2_up_refuses_other_settings(ec2_world: World) -> None:
     ec2_world.cluster().up()
     with pytest.raises(SettingError, match=r"workers = 4: lab is up with 3"):
         ec2_world.cluster(workers=4).up()
@@ -287,16 +289,16 @@ def test_other_settings_than_those_that_are_up_are_refused(ec2_world: World) -> 
     assert len(ec2_world.alive()) == 4
 
 
-def test_machines_that_are_gone_are_not_started_behind_the_users_back(ec2_world: World) -> None:
+def test_ec2_run_does_not_restart_missing_machines(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     ec2_world.ec2.terminate_instances(InstanceIds=[cluster.fleet.machines()[-1]["InstanceId"]])
     with pytest.raises(ClusterError, match="1 of 4 are gone"):
         cluster.up()
-    assert len(ec2_world.alive()) == 3  # a run may go on there
+    assert len(ec2_world.alive()) == 3  # a run may continue there
 
 
-def test_a_cluster_that_has_ended_itself_starts_anew(ec2_world: World) -> None:
+def test_ec2_up_after_automatic_shutdown(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     first = notes(ec2_world)["launch"]
@@ -308,12 +310,12 @@ def test_a_cluster_that_has_ended_itself_starts_anew(ec2_world: World) -> None:
     assert ec2_world.count()["groups"] == ec2_world.count()["keys"] == 1
 
 
-def test_status_before_and_after(ec2_world: World) -> None:
+def test_ec2_status_before_and_after(ec2_world: World) -> None:
     assert "nothing is there" in ec2_world.cluster().status().note
     assert ec2_world.cluster().status().hosts == ()
 
 
-def test_status_tells_cost_hours_and_credits(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_status_shows_cost_hours_and_credits(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
     ec2_world.ec2.stop_instances(
@@ -339,7 +341,7 @@ def test_status_tells_cost_hours_and_credits(ec2_world: World, monkeypatch: pyte
     assert [host.state for host in status.hosts] == ["stopped", "running", "running", "running"]
 
 
-def test_status_of_machines_that_should_be_gone(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_status_of_overdue_machines(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     ec2_world.cluster().up()
     later = notes(ec2_world)["deadline"] + 3600
     monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.time.time", lambda: later)
@@ -348,9 +350,7 @@ def test_status_of_machines_that_should_be_gone(ec2_world: World, monkeypatch: p
     assert status.cost == pytest.approx(notes(ec2_world)["ceiling"] * 2.5 / 2.6)
 
 
-def test_the_policy_allows_what_is_called_and_no_more(
-    ec2_world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ec2_policy_allows_exactly_the_calls(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     made: set[str] = set()
     plain = botocore.client.BaseClient._make_api_call
 
@@ -380,7 +380,7 @@ def test_the_policy_allows_what_is_called_and_no_more(
     assert made - needs_none == allowed - beside
 
 
-def test_a_head_alone_to_make_an_image_on(ec2_world: World) -> None:
+def test_ec2_head_alone_for_an_image(ec2_world: World) -> None:
     cluster = ec2_world.cluster(workers=0)
     cluster.up()
     (head,) = ec2_world.alive()
@@ -393,7 +393,7 @@ def test_a_head_alone_to_make_an_image_on(ec2_world: World) -> None:
     assert ec2_world.count() == NOTHING
 
 
-def test_a_caller_with_ipv6(ec2_world: World) -> None:
+def test_ec2_up_from_an_ipv6_address(ec2_world: World) -> None:
     cluster = ec2_world.cluster(ssh_from="2001:db8::7/128")
     assert cluster.bill().addresses == 0
     order = rules("sg-1", "2001:db8::7/128")
@@ -402,13 +402,13 @@ def test_a_caller_with_ipv6(ec2_world: World) -> None:
     assert ipaddress.ip_network(cluster.ssh_from).prefixlen == 128
 
 
-def test_a_run_on_a_cluster_that_is_not_up_starts_nothing(ec2_world: World) -> None:
+def test_ec2_run_on_a_cluster_that_is_not_up(ec2_world: World) -> None:
     with pytest.raises(ClusterError, match="workbench cluster up lab"):
         ec2_world.cluster().site.open(3)
     assert ec2_world.calls.made == []
 
 
-def test_the_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ec2_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     words = ec2_world.cluster().model_dump(mode="json", exclude_unset=True, exclude={"name"})
     (tmp_path / "clusters").mkdir()
     (tmp_path / "clusters" / "lab.yaml").write_text(yaml.safe_dump({"kind": "ec2", **words}))
@@ -443,6 +443,6 @@ def test_the_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def refuse_to_end(name: str, words: dict[str, Any]) -> None:
-    """Nobody may end machines."""
+    """Forbid to end machines."""
     if name == "TerminateInstances":
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, name)

@@ -1,4 +1,4 @@
-"""AWS ParallelCluster's template and what belongs to it, checked by the tool itself and by AWS's own descriptions."""
+"""The template of AWS ParallelCluster and its scripts, checked by the tool itself and AWS's descriptions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ needs_tool = pytest.mark.skipif(
     TOOL is None,
     reason="pcluster is not installed (clusters/ec2/README.md says how); PCLUSTER names it elsewhere",
 )
-# moto does not tell a key's type, nor does it take disks of other sorts than EBS in a rehearsal of RunInstances.
+# moto does not return a key's type, and accepts only EBS disks in a dry run of RunInstances.
 GAPS = ("KeyPairValidator", "HeadNodeLaunchTemplateValidator", "ComputeResourceLaunchTemplateValidator")
 REGION = "us-east-1"
 
 
 @pytest.fixture
 def account(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Environment of a tool that works in an empty account of moto's, with ParallelCluster's image in it."""
+    """Return the environment of a tool for an empty account of moto's, with ParallelCluster's image in it."""
     version = json.loads(subprocess.run([str(TOOL), "version"], capture_output=True, check=True).stdout)[
         "version"
     ]
@@ -120,7 +120,7 @@ def filled_in(environment: dict[str, str], folder: Path, **changes: Any) -> Path
 
 
 def rehearsed(environment: dict[str, str], config: Path) -> dict[str, Any]:
-    """What `pcluster create-cluster --dryrun true` says."""
+    """Return the output of `pcluster create-cluster --dryrun true`."""
     call = [str(TOOL), "create-cluster", "-n", "lab", "-c", str(config), "--dryrun", "true", "-r", REGION]
     call += ["--suppress-validators", *(f"type:{name}" for name in GAPS)]
     found = subprocess.run(call, env=environment, capture_output=True, text=True, check=False, timeout=300)
@@ -152,7 +152,7 @@ def test_pcluster_would_refuse_a_wrong_one(
     assert validator in json.dumps(said)
 
 
-def test_the_template_shrinks_when_idle_and_is_closed() -> None:
+def test_pcluster_template_shrinks_when_idle() -> None:
     words = yaml.safe_load((FOLDER / "pcluster.yaml").read_text())
     assert words["Scheduling"]["SlurmSettings"]["ScaledownIdletime"] <= 10
     assert words["Imds"]["ImdsSupport"] == "v2.0"
@@ -164,7 +164,7 @@ def test_the_template_shrinks_when_idle_and_is_closed() -> None:
     assert words["Monitoring"]["Logs"]["CloudWatch"]["DeletionPolicy"] == "Delete"
 
 
-def test_the_budget_is_what_aws_takes() -> None:
+def test_pcluster_budget_is_accepted_by_aws() -> None:
     session = pytest.importorskip("botocore.session").get_session()
     words = {
         "AccountId": "123456789012",
@@ -187,7 +187,7 @@ def test_the_budget_is_what_aws_takes() -> None:
         (None, "", 70, False),  # Slurm does not answer
     ],
 )
-def test_the_head_stops_only_when_nobody_needs_it(
+def test_pcluster_head_stops_only_when_idle(
     tmp_path: Path, jobs: str | None, logins: str, idle: int | None, stops: bool
 ) -> None:
     says = {
@@ -213,5 +213,5 @@ def test_the_head_stops_only_when_nobody_needs_it(
     assert since.exists() == (not stops and not jobs and not logins)
 
 
-def test_the_script_that_makes_an_image_is_a_script() -> None:
+def test_pcluster_image_script_is_valid() -> None:
     subprocess.run(["sh", "-n", str(FOLDER / "image.sh")], check=True)

@@ -1,4 +1,4 @@
-"""What a user may say about machines on EC2, what is refused in one sentence, and what they cost."""
+"""Settings of machines on EC2, refusals, and costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.mpi.clusters.ec2.ec2_world import IMAGE, NOTHING, PRICES, REGION, World, ec2_world, moto
+from tests.support.clusters.ec2_world import IMAGE, NOTHING, PRICES, REGION, World, ec2_world, moto
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi import clusters
@@ -38,7 +38,7 @@ WORDS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("given", "kept"), [("203.0.113.7", "203.0.113.7/32"), ("2001:db8::1/128", "2001:db8::1/128")]
 )
-def test_one_address_may_use_ssh(given: str, kept: str) -> None:
+def test_ec2_settings_allow_ssh_from_one_address(given: str, kept: str) -> None:
     assert Ec2(**{**WORDS, "ssh_from": given}).ssh_from == kept
 
 
@@ -72,7 +72,7 @@ def test_one_address_may_use_ssh(given: str, kept: str) -> None:
         ("ssh_to", "x", "did you mean 'ssh_from'"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(field: str, value: Any, said: str) -> None:
+def test_ec2_settings_refuse_what_cannot_work(field: str, value: Any, said: str) -> None:
     with pytest.raises(SettingError, match=said) as refused:
         Ec2(**{**WORDS, field: value})
     assert field in str(refused.value)
@@ -80,12 +80,12 @@ def test_what_cannot_work_is_refused_in_one_sentence(field: str, value: Any, sai
 
 
 @pytest.mark.parametrize("field", ["region", "image", "ssh_from", "hours", "preset"])
-def test_what_only_the_user_can_know_has_no_default(field: str) -> None:
+def test_ec2_settings_without_a_default_are_required(field: str) -> None:
     with pytest.raises(SettingError, match="is missing"):
         Ec2(**{name: value for name, value in WORDS.items() if name != field})
 
 
-def test_the_papers_fleets() -> None:
+def test_ec2_settings_of_the_papers_fleets() -> None:
     sizes = {name: preset["workers"] for name, preset in PRESETS.items()}
     assert sizes == {
         "codedreduce-84": 84,
@@ -103,7 +103,7 @@ def test_the_papers_fleets() -> None:
     assert Ec2(**WORDS).model_dump()["cpu_credits"] == "standard"  # it goes into the records of runs
 
 
-def test_a_file_is_read_and_its_mistakes_have_its_name(tmp_path: Path) -> None:
+def test_ec2_file_errors_have_its_name(tmp_path: Path) -> None:
     path = tmp_path / "fleet-1.yaml"
     path.write_text(yaml.safe_dump({"kind": "ec2", **WORDS}))
     cluster = clusters.load(path)
@@ -115,7 +115,7 @@ def test_a_file_is_read_and_its_mistakes_have_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("fleet-*.yaml")), ids=lambda path: path.stem)
-def test_the_examples_need_only_what_they_say(path: Path) -> None:
+def test_ec2_examples_need_only_the_stated_fields(path: Path) -> None:
     words = yaml.safe_load(path.read_text())
     assert "prices" not in words  # none of ours
     blank = {name for name, value in words.items() if value is None}
@@ -133,9 +133,7 @@ def up(cluster: Ec2, workers: int) -> Notes:
     return notes
 
 
-def test_machines_that_are_up_are_a_cluster_of_kind_ssh(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     cluster = Ec2(**{**WORDS, "name": "lab"})
     notes = up(cluster, 156)
@@ -157,7 +155,7 @@ def test_machines_that_are_up_are_a_cluster_of_kind_ssh(
     fewer = cluster.without([notes.workers[0]])
     assert isinstance(fewer, Ssh)
     assert len(fewer.hosts) == 155
-    carried = clusters.rebuilt(cluster.carried())  # what the head is told
+    carried = clusters.rebuilt(cluster.carried())  # what the head receives
     assert isinstance(carried, Ssh)
     assert (carried.config, carried.identity) == (None, None)
     assert clusters.rebuilt(cluster.model_dump(mode="json")) == cluster  # found again by another process
@@ -165,7 +163,7 @@ def test_machines_that_are_up_are_a_cluster_of_kind_ssh(
     assert cluster.gateway.command[-1] == "10.0.0.4"
 
 
-def test_a_cluster_without_a_name_starts_nothing(ec2_world: World) -> None:
+def test_ec2_cluster_without_a_name_is_refused(ec2_world: World) -> None:
     with pytest.raises(SettingError, match="name: is missing"):
         ec2_world.cluster(name="").up()
     with pytest.raises(SettingError, match="name: is missing"):
@@ -173,7 +171,7 @@ def test_a_cluster_without_a_name_starts_nothing(ec2_world: World) -> None:
     assert ec2_world.calls.made == []
 
 
-def test_a_cluster_past_its_hours_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ec2_cluster_past_its_hours_is_not_queried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     cluster = Ec2(**{**WORDS, "name": "lab"})
     up(cluster, 2)
@@ -214,7 +212,7 @@ class PriceList:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def products(self, filters: dict[str, str]) -> list[str]:
-        """In AWS's form."""
+        """Return a price list in AWS's format."""
         what = filters.get("instanceType") or ("disk" if "volumeApiName" in filters else "address")
         unit = "GB-Mo" if what == "disk" else "Hrs"
         found = [self.product(usd, unit, f"{what}-InUse") for usd in self.amounts.get(what, [])]
@@ -239,7 +237,7 @@ class PriceList:
 
 @pytest.fixture
 def price_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[PriceList]:
-    """One that is asked instead of AWS's."""
+    """Start a price server in place of AWS's."""
     served = PriceList()
     monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", f"http://127.0.0.1:{served.server.server_port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
@@ -273,9 +271,7 @@ def test_a_stated_price_is_not_looked_up(price_list: PriceList) -> None:
 
 
 @pytest.mark.parametrize("amounts", [{}, {"t2.micro": ["0.5", "0.75"]}, {"t2.micro": ["0"]}])
-def test_a_price_that_nobody_knows_is_asked_for_and_never_made_up(
-    price_list: PriceList, amounts: dict[str, list[str]]
-) -> None:
+def test_prices_that_are_unknown_must_be_stated(price_list: PriceList, amounts: dict[str, list[str]]) -> None:
     price_list.amounts = amounts
     with pytest.raises(
         SettingError, match=r"no price of t2.micro, address in eu-central-1 .*prices: \{t2.micro: \.\.\.,"
@@ -283,14 +279,14 @@ def test_a_price_that_nobody_knows_is_asked_for_and_never_made_up(
         prices(["t2.micro", "m5.large"], {"m5.large": 1.0, "disk": 1.0}, REGION)
 
 
-def test_an_unknown_price_starts_nothing(ec2_world: World) -> None:
+def test_ec2_unknown_price_starts_nothing(ec2_world: World) -> None:
     with pytest.raises(SettingError, match=r"no price of m5.large in eu-central-1 is known .*AWS"):
         ec2_world.cluster(prices={name: usd for name, usd in PRICES.items() if name != "m5.large"}).up()
     assert ec2_world.count() == NOTHING
     assert [name for name in ec2_world.calls.names() if not name.startswith("Describe")] == []
 
 
-def test_the_ceiling_is_price_times_count_times_hours(ec2_world: World) -> None:
+def test_ec2_cost_ceiling_is_price_times_count_times_hours(ec2_world: World) -> None:
     bill = ec2_world.cluster(workers=156, hours=10, disk=16).bill()
     hourly = 156 * 0.5 + 0.25 + 157 * 16 * 0.125 / 672 + 0.0625
     assert bill.hourly == pytest.approx(hourly)

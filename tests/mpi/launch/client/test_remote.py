@@ -1,4 +1,4 @@
-"""Pools on another machine, of which an agent on this one stands for: what becomes of them once it is cut off."""
+"""Pools on another machine, which an agent on this one represents: what becomes of them once the connection is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pool() -> Iterator[RemotePool]:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("up", [False, True])
-def test_closing_ends_a_pool_whose_agent_does_not_know_that_it_is_cut_off(pool: RemotePool, up: bool) -> None:
+def test_remote_pool_close_ends_an_agent_that_is_cut_off(pool: RemotePool, up: bool) -> None:
     if up:
         pool.await_ready()
     agent, _ = pool.opened["agent"]
@@ -60,7 +60,7 @@ def test_closing_ends_a_pool_whose_agent_does_not_know_that_it_is_cut_off(pool: 
 
 
 @pytest.mark.parametrize("module", [AGENT, HOST])
-def test_one_who_stops_in_the_middle_of_an_answer_is_given_up(module: str) -> None:
+def test_remote_pool_gives_up_an_agent_that_stops_mid_answer(module: str) -> None:
     words: dict[str, Any] = {"cluster": load(LOCAL).model_dump(mode="json"), "files": {}}
     with gateway(patience=20.0).connect(module, **words) as link:
         assert link.ask("name")[0]["name"]
@@ -70,7 +70,7 @@ def test_one_who_stops_in_the_middle_of_an_answer_is_given_up(module: str) -> No
         with open(read, "rb", buffering=0) as half:  # noqa: PTH123 - a descriptor
             link._out = half
             began = time.monotonic()
-            for _ in range(2):  # and there is no other answer later on
+            for _ in range(2):  # and there is not another answer later
                 with pytest.raises(
                     ConnectionLost, match=r"^next: no whole answer \(11 of 16 bytes are missing\)$"
                 ):
@@ -80,7 +80,7 @@ def test_one_who_stops_in_the_middle_of_an_answer_is_given_up(module: str) -> No
 
 
 @pytest.mark.parametrize("sent", [1, 15, 16, 20])
-def test_silence_in_the_middle_of_a_word_is_heard(sent: int, tmp_path: Path) -> None:
+def test_read_word_detects_silence_mid_message(sent: int, tmp_path: Path) -> None:
     whole = tmp_path / "word"
     with whole.open("wb") as out:
         write_word(out, {"what": "name"}, b"123")

@@ -1,4 +1,4 @@
-"""Folders of pools that have ended do not stay."""
+"""Pools: folders and shared memory of finished pools are removed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from workbench.core.base.errors import ClusterError
@@ -19,12 +20,12 @@ from workbench.mpi.clusters.warm import Pools
 from workbench.mpi.launch import poolfolder
 from workbench.mpi.launch.head import pools
 from workbench.mpi.launch.poolfolder import SHARED, PoolFolder, shared
-from workbench.mpi.launch.processes import ProcessId, is_alive, this_process
+from workbench.mpi.launch.processes import ProcessId, awaited, is_alive, this_process
 
 
 @pytest.fixture
 def dead() -> int:
-    """Number of a process that has ended."""
+    """Return the number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
@@ -41,7 +42,7 @@ def dead() -> int:
         (True, True, "dead", "here", True),  # its owner may still ask why it ended
     ],
 )
-def test_only_what_is_over_is_swept_away(
+def test_pools_sweep_removes_only_finished_pools(
     owner_lives: bool,
     gone: bool,
     ranks: str | None,
@@ -67,7 +68,7 @@ def test_only_what_is_over_is_swept_away(
 @pytest.mark.parametrize(
     ("alone", "host", "stays"), [(True, "here", False), (True, "elsewhere", True), (False, "here", True)]
 )
-def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
+def test_pools_sweep_removes_a_pool_that_never_started(
     alone: bool, host: str, stays: bool, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: tmp_path)
@@ -80,10 +81,10 @@ def test_a_pool_whose_supervisor_was_killed_before_it_was_up_is_swept_away(
     assert folder.exists() == stays
 
 
-def test_what_killed_pools_left_in_memory_is_swept_away(
+def test_pools_sweep_removes_shared_memory_of_killed_pools(
     dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where their own folder has gone; that of a pool whose client is alive stays."""
+    """Memory is removed also without the pool's folder; that of a pool with a live client is kept."""
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path / "pools"))
     monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
     left, used, others = (
@@ -100,8 +101,8 @@ def test_what_killed_pools_left_in_memory_is_swept_away(
     assert [folder.exists() for folder in (left, used, others)] == [False, True, True]
 
 
-def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for ranks in a namespace of their own where /proc is mounted with hidepid."""
+def test_is_alive_of_hidden_processes(dead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as for ranks in a separate namespace where /proc is mounted with hidepid."""
 
     def hidden(*_: object) -> str:
         raise FileNotFoundError
@@ -112,7 +113,7 @@ def test_processes_that_the_system_hides_are_there(dead: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("come", [0, 4])
-def test_a_start_is_given_up_once_no_further_process_comes(
+def test_pool_start_is_given_up_without_progress(
     come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of four comes within the patience, all together in twice that time."""
@@ -143,9 +144,7 @@ def test_a_start_is_given_up_once_no_further_process_comes(
             supervisor.kill()
 
 
-def test_memory_that_killed_ranks_shared_goes_once_nobody_has_it_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pools_sweep_removes_unmapped_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path.with_suffix(".pools")))
     monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
     names = (f"host.{os.getuid()}.1.0", f"host.{os.getuid()}.2.0", f"host.{os.getuid() + 1}.3.0")
@@ -188,7 +187,7 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
     assert isinstance(first, pools.ChildPool)
     first.await_ready()
     os.kill(first.places[0][0], signal.SIGKILL)
-    assert first.wait(60.0), "hangs"
+    assert first.wait(60.0), "still running"
     second = mine.get(2)
     assert isinstance(second, pools.ChildPool)
     assert second is not first
@@ -203,10 +202,24 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
     reason="this system lets nobody mount a small disk of one's own",
 )
 @pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
-def test_too_little_shared_memory_is_said_at_once(megabytes: int, ranks: int, fits: bool) -> None:
+def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits: bool) -> None:
     check = f"from workbench.mpi.launch import mpiexec; mpiexec.check_room({ranks}, 1)"
     mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED}"
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, check]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (found.returncode == 0) == fits
     assert fits or f"{SHARED}: {megabytes} MB of shared memory are free" in found.stderr
+
+
+@pytest.mark.mpi
+def test_a_supervisor_that_is_terminated_shows_it_by_its_exit_status(tmp_path: Path) -> None:
+    """PBS reads from it that a job was cancelled."""
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    folder = pools.make_folder(1, lambda _: command, None, within=tmp_path)
+    supervisor = pools.supervised(folder)
+    assert awaited(
+        psutil.Process(supervisor.pid).children, 60.0
+    )  # it has started what it watches, and handles signals
+    supervisor.terminate()
+    assert supervisor.wait(60.0) == 128 + signal.SIGTERM
+    assert PoolFolder(folder).gone() is not None

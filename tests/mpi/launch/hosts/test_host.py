@@ -1,4 +1,4 @@
-"""How a host answers: word by word, and how far it is while something takes a while."""
+"""The answers of a host: step by step, with progress during long steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.mpi.launch.hosts.host import Host, answer
 
 
 class Worker(Host):
-    """Tells of every step; notes where nobody listens any more."""
+    """Report every step; note the absence of a listener."""
 
     left: int | None = None  # step in which it was given up
 
@@ -39,7 +39,7 @@ def asked(worker: Worker, output: Any, *words: tuple[dict[str, Any], bytes]) -> 
 
 
 @given(st.integers(0, 20), st.binary(max_size=50))
-def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> None:
+def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> None:
     read, write = os.pipe()
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
@@ -52,7 +52,7 @@ def test_every_step_is_told_before_what_came_of_it(steps: int, data: bytes) -> N
             read_word(heard)
 
 
-def test_what_takes_a_while_is_given_up_once_nobody_listens() -> None:
+def test_host_gives_up_without_a_listener() -> None:
     read, write = os.pipe()
     os.close(read)
     worker = Worker()

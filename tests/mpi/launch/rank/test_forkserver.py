@@ -1,4 +1,4 @@
-"""Ranks that are forked: they are who mpiexec meant, and whoever of a nursery's family ends, nothing is left."""
+"""Forked ranks: they have the identity that mpiexec assigned, and no process remains when one of the others ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def family(top: psutil.Process) -> list[psutil.Process]:
 
 @pytest.fixture
 def nursery(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """One whose mpiexec is a shell that starts three stubs; in a folder whose name fits into no address."""
+    """Start a fork server whose mpiexec is a shell with three stubs, in a folder with a name too long for a socket."""
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
     stub = shlex.join([sys.executable, "-I", "-S", STUB, str(folder)])
@@ -69,12 +69,12 @@ def told(folder: Path) -> list[dict[str, Any]]:
 
 
 def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """In the order of their numbers."""
+    """Return the answers of the ranks in the order of their numbers."""
     found = [p for p in family(psutil.Process(process.pid)) if STUB in p.cmdline()[:4]]
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 
 
-def test_a_rank_is_who_its_stub_was_and_draws_its_own_numbers(nursery: tuple[Any, Path]) -> None:
+def test_forked_rank_has_the_identity_of_its_stub(nursery: tuple[Any, Path]) -> None:
     ranks = told(nursery[1])
     assert [(r["NUMBER"], r["NURSERYS"]) for r in ranks] == [(str(i), None) for i in range(RANKS)]
     assert len({r["drawn"] for r in ranks}) == RANKS
@@ -82,7 +82,7 @@ def test_a_rank_is_who_its_stub_was_and_draws_its_own_numbers(nursery: tuple[Any
 
 
 @pytest.mark.parametrize("which", ["rank", "stub"])
-def test_a_rank_and_its_stub_end_together_and_alone(which: str, nursery: tuple[Any, Path]) -> None:
+def test_forked_rank_and_its_stub_end_together(which: str, nursery: tuple[Any, Path]) -> None:
     process, folder = nursery
     mine, theirs = told(folder), [stub.pid for stub in stubs(process)]
     pairs = [(rank["pid"], stub) for rank, stub in zip(mine, theirs, strict=True)]
@@ -95,7 +95,7 @@ def test_a_rank_and_its_stub_end_together_and_alone(which: str, nursery: tuple[A
 
 
 @pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)])
-def test_nothing_outlives_the_nursery_or_mpiexec(who: int, how: int, nursery: tuple[Any, Path]) -> None:
+def test_forkserver_leaves_no_process(who: int, how: int, nursery: tuple[Any, Path]) -> None:
     everybody = family(psutil.Process(nursery[0].pid))
     assert len(everybody) == 2 + 2 * RANKS
     mpiexec = next(p for p in everybody[0].children() if p.cmdline()[0] == "sh")
@@ -104,7 +104,7 @@ def test_nothing_outlives_the_nursery_or_mpiexec(who: int, how: int, nursery: tu
     nursery[0].wait(10.0)
 
 
-def test_who_is_drowsy_wakes_up_again() -> None:
+def test_forked_rank_resets_the_timer_slack() -> None:
     def slack() -> int:
         return int(Path("/proc/self/timerslack_ns").read_text())
 

@@ -1,8 +1,9 @@
-"""Engines of ipyparallel: runs as on warm ranks, a look into every rank in between, and an end that leaves nothing."""
+"""Engines of ipyparallel: runs as on warm ranks, inspection of ranks in between, and clean-up."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -49,7 +50,7 @@ GC = {**SPEC, "scheme": "GC", "scheme_args": {"stragglers": 1}, "workers": 3}
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where engines of others, which nobody clears up after, leave what they shared; it goes with the test."""
+    """Return a folder for shared files of foreign engines; it is removed after the test."""
     place = shared(tmp_path)
     for name, value in kept_in(place).items():
         monkeypatch.setenv(name, value)
@@ -64,7 +65,7 @@ def engines() -> Iterator[Interactive]:
 
 
 def done(run: RealRun) -> wb.Trace:
-    assert run.wait(PATIENCE), f"hangs: {run}"
+    assert run.wait(PATIENCE), f"still running: {run}"
     return run.result()
 
 
@@ -89,7 +90,7 @@ def all_gone(pids: list[int]) -> bool:
 
 
 def processes_of(engines: Interactive) -> list[int]:
-    """Engines, whoever watches them, mpiexec, the controller and its children."""
+    """Return the engines, their watchers, mpiexec, the controller and its children."""
     assert engines.engine_cluster is not None
     return [*engines.engine_cluster.pids(), *(place.pid for place in engines.places)]
 
@@ -108,9 +109,7 @@ def processes_of(engines: Interactive) -> list[int]:
     ids=lambda fields: fields.get("scheme", "CR"),
 )
 @slow
-def test_runs_give_the_simulators_iterates_on_the_same_ranks(
-    engines: Interactive, fields: dict[str, Any]
-) -> None:
+def test_interactive_runs_equal_the_simulator(engines: Interactive, fields: dict[str, Any]) -> None:
     e = wb.Experiment(**{**SPEC, **fields})
     places = list(engines.places)
     trace, sim = done(engines.start(e)), wb.run(e)
@@ -123,7 +122,7 @@ def test_runs_give_the_simulators_iterates_on_the_same_ranks(
 
 
 @slow
-def test_a_run_is_stopped_and_followed_by_its_folder(engines: Interactive) -> None:
+def test_interactive_run_is_stopped_and_attached(engines: Interactive) -> None:
     run = long_run(engines)
     other = attach(run.home)
     until(lambda: len(other.rows()["round"]), other)
@@ -136,7 +135,7 @@ def test_a_run_is_stopped_and_followed_by_its_folder(engines: Interactive) -> No
 
 
 @slow
-def test_runs_wait_for_one_another_and_for_the_users_code(engines: Interactive) -> None:
+def test_interactive_runs_are_queued_with_user_code(engines: Interactive) -> None:
     sleeping = engines.at(2).apply_async(time.sleep, 2.0)
     runs = [engines.start(wb.Experiment(**SPEC)) for _ in range(3)]
     until(lambda: any("busy" in run.note for run in runs), runs[0])
@@ -147,7 +146,7 @@ def test_runs_wait_for_one_another_and_for_the_users_code(engines: Interactive) 
 
 
 @slow
-def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
+def test_interactive_queued_run_can_be_stopped(engines: Interactive) -> None:
     sleeping = engines.at(1).apply_async(time.sleep, 3.0)
     run = engines.start(wb.Experiment(**SPEC))
     until(lambda: "busy" in run.note, run)
@@ -162,7 +161,7 @@ def test_a_run_that_waits_can_be_stopped(engines: Interactive) -> None:
 
 
 def coded_gradient(part: RankSnapshot, e: wb.Experiment) -> np.ndarray[Any, Any]:
-    """What a rank should have computed from what it held, part by part."""
+    """Return what a rank should have computed from its parts."""
     problem, bounds = e.build_problem(), e.plan.bounds
     total = np.zeros(problem.size)
     for p, c in zip(part.parts, part.coefficients, strict=True):
@@ -171,7 +170,7 @@ def coded_gradient(part: RankSnapshot, e: wb.Experiment) -> np.ndarray[Any, Any]
 
 
 @slow
-def test_every_rank_can_be_looked_into_between_runs(engines: Interactive) -> None:
+def test_interactive_ranks_can_be_inspected_between_runs(engines: Interactive) -> None:
     e = wb.Experiment(**SPEC)
     run = engines.start(e)
     trace = done(run)
@@ -195,7 +194,7 @@ def test_every_rank_can_be_looked_into_between_runs(engines: Interactive) -> Non
 
 
 @slow
-def test_what_the_user_leaves_on_an_engine_stays(engines: Interactive) -> None:
+def test_interactive_user_objects_on_engines_are_kept(engines: Interactive) -> None:
     engines.view.execute("mine = part.rank * 10").get(PATIENCE)
     done(engines.start(wb.Experiment(**SPEC)))
     assert engines.view["mine"] == [0, 10, 20, 30, 40, 50, 60]
@@ -207,7 +206,7 @@ def test_what_the_user_leaves_on_an_engine_stays(engines: Interactive) -> None:
 
 
 @slow
-def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Interactive) -> None:
+def test_interactive_keys_are_private_and_ports_loopback(engines: Interactive) -> None:
     assert engines.engine_cluster is not None
     folder = Path(engines.engine_cluster.folder.name)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -223,7 +222,7 @@ def test_keys_are_private_and_nothing_listens_beyond_this_machine(engines: Inter
 
 
 @slow
-def test_without_the_key_there_is_no_answer(engines: Interactive, tmp_path: Path) -> None:
+def test_interactive_requires_the_key(engines: Interactive, tmp_path: Path) -> None:
     import ipyparallel
 
     assert engines.engine_cluster is not None
@@ -240,7 +239,7 @@ def test_without_the_key_there_is_no_answer(engines: Interactive, tmp_path: Path
 
 
 @slow
-def test_what_does_not_fit_is_refused_in_one_sentence(engines: Interactive) -> None:
+def test_interactive_refuses_invalid_requests(engines: Interactive) -> None:
     with pytest.raises(SettingError, match=r"workers = 12: there are engines for 6"):
         engines.start(wb.Experiment(**{**GC, "workers": 12}))
     with pytest.raises(SettingError, match=r"experiment = 3: give a wb.Experiment"):
@@ -251,7 +250,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(engines: Interactive) -> N
         wb.interactive(9, client=engines.client)
 
 
-def test_what_is_no_number_or_no_client_is_refused_in_one_sentence() -> None:
+def test_interactive_refuses_invalid_arguments() -> None:
     with pytest.raises(SettingError, match=r"workers = 0: give"):
         wb.interactive(0)
     with pytest.raises(SettingError, match=r"client = 'here': give an ipyparallel Client"):
@@ -259,18 +258,22 @@ def test_what_is_no_number_or_no_client_is_refused_in_one_sentence() -> None:
 
 
 @slow
-def test_engines_apart_are_refused(tmp_path: Path, memory: Path) -> None:
+def test_interactive_refuses_separate_engines(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     with (
-        ipyparallel.Cluster(n=2, log=keeping.no_progress(), profile_dir=str(tmp_path)) as client,
+        ipyparallel.Cluster(
+            n=2, log=logging.Logger("engines", logging.CRITICAL + 1), profile_dir=str(tmp_path)
+        ) as client,
         pytest.raises(SettingError, match="2 engines, 1 in the MPI world of the first"),
     ):
         wb.interactive(1, client=client)
 
 
 @slow
-def test_engines_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_engines_that_cannot_start_give_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mpi4py").mkdir()
     (tmp_path / "mpi4py" / "__init__.py").write_text(
         "raise ImportError('libmpi.so.40: cannot open shared object')"
@@ -280,7 +283,7 @@ def test_engines_that_cannot_start_say_why(tmp_path: Path, monkeypatch: pytest.M
         wb.interactive(2, progress=False)
 
 
-def test_no_room_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_reports_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "MEGABYTES_PER_ENGINE", 10**9)
     with pytest.raises(ClusterError, match=r"workers = 2: 3 processes need about"):
         wb.interactive(2, progress=False)
@@ -290,7 +293,7 @@ def test_no_room_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch)
 
 
 @slow
-def test_engines_that_are_there_already_are_used_and_left(engines: Interactive) -> None:
+def test_interactive_uses_existing_engines(engines: Interactive) -> None:
     with wb.interactive(6, client=engines.client) as borrowed:
         assert done(borrowed.start(wb.Experiment(**SPEC))).info["clean"]
     with pytest.raises(ClusterError, match="closed"):
@@ -300,13 +303,17 @@ def test_engines_that_are_there_already_are_used_and_left(engines: Interactive) 
 
 
 @slow
-def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: Path, memory: Path) -> None:
+def test_interactive_under_plain_mpiexec_ends_with_one_death(tmp_path: Path, memory: Path) -> None:
     import ipyparallel
 
     config = keeping.settings(4, str(tmp_path))
     config.MPIEngineSetLauncher.mpi_args = []
     cluster = ipyparallel.Cluster(
-        engines="mpi", n=4, config=config, log=keeping.no_progress(), profile_dir=str(tmp_path)
+        engines="mpi",
+        n=4,
+        config=config,
+        log=logging.Logger("engines", logging.CRITICAL + 1),
+        profile_dir=str(tmp_path),
     )
     cluster.start_cluster_sync()
     try:
@@ -328,7 +335,7 @@ def test_under_a_plain_mpiexec_one_death_ends_all_and_the_run_says_so(tmp_path: 
 
 
 @slow
-def test_a_run_survives_a_dead_worker_and_the_next_start_says_who_died() -> None:
+def test_interactive_run_survives_a_dead_worker() -> None:
     with wb.interactive(3, progress=False) as engines:
         run = long_run(engines, rounds=400)
         os.kill(engines.places[2].pid, signal.SIGKILL)
@@ -345,7 +352,7 @@ def test_a_run_survives_a_dead_worker_and_the_next_start_says_who_died() -> None
 
 
 @slow
-def test_too_many_deaths_are_a_typed_error() -> None:
+def test_interactive_too_many_deaths_raise_quorum_lost() -> None:
     with wb.interactive(3, progress=False) as engines:
         run = long_run(engines)
         for rank in (1, 3):
@@ -355,7 +362,7 @@ def test_too_many_deaths_are_a_typed_error() -> None:
 
 
 @slow
-def test_without_its_master_a_run_ends_and_goes_on_elsewhere() -> None:
+def test_interactive_run_without_its_master_is_resumed_elsewhere() -> None:
     with wb.interactive(3, progress=False) as engines:
         run = long_run(engines, rounds=300)
         pids = processes_of(engines)
@@ -368,7 +375,7 @@ def test_without_its_master_a_run_ends_and_goes_on_elsewhere() -> None:
 
 
 @slow
-def test_a_part_that_breaks_off_ends_the_run(engines: Interactive) -> None:
+def test_interactive_run_ends_with_a_failing_part(engines: Interactive) -> None:
     with wb.interactive(2, progress=False) as owner:
         owner.at(2).execute(
             "import workbench.mpi.running.ipyparallel.engine_side as seat; seat.run_worker = None"
@@ -385,7 +392,7 @@ def test_a_part_that_breaks_off_ends_the_run(engines: Interactive) -> None:
 
 
 @slow
-def test_a_kernel_that_is_killed_leaves_nothing_behind() -> None:
+def test_interactive_killed_kernel_leaves_nothing() -> None:
     script = """
 import time, workbench as wb
 engines = wb.interactive(2, progress=False)
@@ -404,9 +411,7 @@ time.sleep(1000)
 
 
 @slow
-def test_engines_and_a_controller_that_are_killed_leave_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interactive_killed_engines_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with wb.interactive(1, progress=False) as engines:
@@ -422,7 +427,7 @@ def test_engines_and_a_controller_that_are_killed_leave_nothing_behind(
 
 
 @slow
-def test_a_kernel_that_ends_closes_its_engines() -> None:
+def test_interactive_engines_end_with_the_kernel() -> None:
     script = """
 import workbench as wb
 engines = wb.interactive(2, progress=False)
@@ -437,7 +442,7 @@ print(engines.engine_cluster.folder.name, *engines.engine_cluster.pids(), flush=
 
 
 @slow
-def test_the_notebook_runs_with_parameters_changed(tmp_path: Path) -> None:
+def test_interactive_notebook_with_other_parameters(tmp_path: Path) -> None:
 
     changed = {
         "children": 3,

@@ -10,11 +10,13 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
+from workbench.core.experiment import Description
 from workbench.core.trace import records
 from workbench.core.trace.layout import LEDGERS, RUN
 from workbench.core.trace.trace import Trace
 from workbench.mpi.engine.ledger import MergedLedgers
 
+WAYS = ("send", "wait", "receive")  # what an answer goes through
 SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
 
 
@@ -39,13 +41,14 @@ def of_trace(trace: Trace) -> pd.DataFrame:
     parts = [took[took["kind"] == kind].assign(phase=kind) for kind in ("compute", "decode")]
     exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
     parts.append(took[exchange].assign(phase="exchange"))
-    ways = passages(trace)
-    for phase in ("send", "wait", "receive"):
+    named = isinstance(trace.experiment, Description)  # who sends to whom only its code says
+    ways = pd.DataFrame(columns=WAYS) if named else passages(trace)
+    for phase in WAYS:
         if ways[phase].any():
             parts.append(ways.assign(phase=phase, seconds=ways[phase]))
     rows = pd.concat(parts).rename(columns={"rank": "worker", "round": "step"})
     rows = rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
-    if (spent := processor_of(trace)) is not None:
+    if (spent := None if named else processor_of(trace)) is not None:
         own, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
         own &= rows["step"] < first + len(spent)
         rows.loc[own, "processor_seconds"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]

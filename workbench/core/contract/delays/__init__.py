@@ -1,7 +1,6 @@
 """Delay models: how long a worker takes for its samples. Seconds and samples everywhere.
 
-To add a law, add a file with a subclass of `DelayModel` whose field `kind` has a name of its own as its default;
-nothing else needs an edit.
+To add one, add a file with a subclass of `DelayModel` that has a `kind`; nothing else needs an edit.
 
 Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
 first, so all schemes that are compared meet the same stragglers.
@@ -17,6 +16,7 @@ from workbench.core.contract.delays.base import (
     DelayModel,
     Delays,
     DelayStream,
+    PerSample,
     delay_models,
     law_of,
 )
@@ -43,6 +43,7 @@ __all__ = [
     "Heterogeneous",
     "Markov",
     "Pareto",
+    "PerSample",
     "Replay",
     "ShiftedExponential",
     "TwoPart",

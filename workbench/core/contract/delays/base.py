@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny, SerializerFunctionWrapHandler, model_serializer
-from pydantic_core import PydanticKnownError
+from pydantic import BeforeValidator, SerializeAsAny
 
-from workbench.core.base.plugins import Catalogue, Family
-from workbench.core.base.settings import SettingError, setting
-from workbench.core.base.trust import limit
+from workbench.core.base.plugins import Catalogue, KindFamily
+from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
@@ -33,7 +31,7 @@ class CounterRNG:
         return np.random.Generator(np.random.Philox(key=self.key, counter=counter))
 
 
-class DelayModel(Family):
+class DelayModel(KindFamily):
     """Base class: `draw` gives the random numbers of a round, `compute` turns them into seconds.
 
     >>> sorted(delay_models())[:3]
@@ -45,14 +43,6 @@ class DelayModel(Family):
     )
     markovian: ClassVar[bool] = False  # does a round's draw depend on the round before?
     per_run: ClassVar[bool] = False  # are some workers slower than others for a whole run?
-
-    kind: str = ""
-
-    @model_serializer(mode="wrap")
-    def _as_written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A law of a loose file keeps the name by which it is found again."""
-        found: dict[str, Any] = handler(self)
-        return {**found, "kind": self.__dict__["written"]} if "written" in self.__dict__ else found
 
     @abstractmethod
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -99,25 +89,11 @@ class PerSample(DelayModel):
 
 
 def law_of(value: Any) -> DelayModel:
-    """The law that fields say, its kind among them; a law as it is."""
-    if isinstance(value, DelayModel):
-        return value
-    if not isinstance(value, dict):
-        raise PydanticKnownError("model_attributes_type")
-    if "kind" not in value:
-        raise ValueError("has no kind; give one, e.g. {kind: constant}")
-    laws, kind = DelayModel.catalogue, value["kind"]
-    if isinstance(kind, str) and ".py:" in kind:  # of a loose file
-        law = laws.get_class(kind)(**{name: given for name, given in value.items() if name != "kind"})
-        law.__dict__["written"] = kind  # no field: laws that differ in it alone are equal
-        return law
-    if not isinstance(kind, str) or not laws.knows(kind):
-        error = SettingError(f"kind = {str(kind)!r}: choose one of {', '.join(map(repr, laws))}")
-        raise error if (now := limit()) is None else now.unknown(error)
-    return laws[kind](**value)
+    """Build the delay model of some fields, its kind among them; a delay model is returned as it is."""
+    return cast(DelayModel, DelayModel.from_fields(value))
 
 
-# A field that takes every law there is.
+# A field that takes every delay model.
 Delays = Annotated[SerializeAsAny[DelayModel], BeforeValidator(law_of)]
 
 
@@ -136,8 +112,11 @@ CACHED_ROUNDS = 4  # rounds whose draws are at hand
 class DelayStream:
     """The draws of one run: which worker takes how long in which round.
 
-    `first`: it goes on after so many rounds of others, on the same workers.
+    `first`: it goes on after so many rounds of others, on the same workers. `share`: of each load, what a mini-batch
+    has of it on average; what a task costs before its first sample stays.
     """
+
+    share = 1.0
 
     def __init__(
         self, model: DelayModel, seed: int, workers: int, keep: int = CACHED_ROUNDS, first: int = 0
@@ -189,7 +168,7 @@ class DelayStream:
         The plan is needed where every part has a draw of its own.
         """
         if not self.parts_apart or plan is None:
-            return self.model.compute(self.draw(round), loads)
+            return self._seconds(self.draw(round), loads)
         return self.progress(round, plan.portions)[:, -1]
 
     def progress(self, round: int, portions: NDArray[Any]) -> Array:
@@ -200,20 +179,21 @@ class DelayStream:
         if getattr(self.model, "as_recorded", False):  # the draw's seconds, shared out
             done = np.cumsum(portions, axis=1) / np.maximum(portions.sum(axis=1), 1)[:, None]
             done[:, -1] = 1.0
-            return np.asarray(self.model.compute(self.draw(round), portions.sum(axis=1))[:, None] * done)
+            return np.asarray(self._seconds(self.draw(round), portions.sum(axis=1))[:, None] * done)
         if not self.parts_apart:
             draw = self.draw(round)
-            done = [self.model.compute(draw, samples) for samples in np.cumsum(portions, axis=1).T]
+            done = [self._seconds(draw, samples) for samples in np.cumsum(portions, axis=1).T]
             return np.stack(done, axis=1)
-        each = [
-            self.model.compute(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)
-        ]
+        each = [self._seconds(self.draw(round, slot), samples) for slot, samples in enumerate(portions.T)]
         return np.cumsum(np.stack(each, axis=1), axis=1)
 
     def piece(self, round: int, worker: int, slot: int, samples: int) -> float:
         """Seconds that a worker (counted from 0) takes for its `slot`-th part."""
         draw = self.draw(round, slot if self.parts_apart else 0)[:, worker : worker + 1]
-        return float(self.model.compute(draw, np.array([samples]))[0])
+        return float(self._seconds(draw, np.array([samples]))[0])
+
+    def _seconds(self, draw: Array, samples: NDArray[Any]) -> Array:
+        return self.model.compute(draw, samples if self.share == 1.0 else samples * self.share)
 
     def sending(self, round: int, share: float) -> Array | None:
         """Seconds that sending `share` of a model takes each worker, or None."""

@@ -1,6 +1,6 @@
 """A law that becomes another one in the middle of a run: what a plan that keeps steering is for."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class Changing(DelayModel):
 
     markovian: ClassVar[bool] = True  # the laws may have one
     per_run: ClassVar[bool] = True
-    kind: Literal["changing"] = "changing"
+    kind = "changing"
     before: Delays = setting(ShiftedExponential(), "law of the first rounds")
     after: Delays = setting(ShiftedExponential(shift=2e-4, rate=5e3), "law of the others")
     at: int = setting(50, "first round of the others", ge=0)

@@ -18,7 +18,7 @@ class ShiftedExponential(PerSample):
     (3,)
     """
 
-    kind: Literal["shifted_exponential"] = "shifted_exponential"
+    kind = "shifted_exponential"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
     rate: float = setting(2e4, "rate of the exponential part", "samples/s", gt=0)
     per: Literal["worker", "part"] = setting(
@@ -46,7 +46,7 @@ class Exponential(DelayModel):
     (3,)
     """
 
-    kind: Literal["exponential"] = "exponential"
+    kind = "exponential"
     mean: float = setting(1e-4, "mean time of an answer", "s", gt=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -73,7 +73,7 @@ class TwoPart(DelayModel):
     (3,)
     """
 
-    kind: Literal["two_part"] = "two_part"
+    kind = "two_part"
     t1: float = setting(1.6, "least computing time of one sample", "s/sample", ge=0)
     lambda1: float = setting(0.8, "rate of the computing time's exponential part", "samples/s", gt=0)
     t2: float = setting(6.0, "least sending time of a whole gradient", "s", ge=0)
@@ -107,7 +107,7 @@ class Constant(PerSample):
     [5.0, 10.0]
     """
 
-    kind: Literal["constant"] = "constant"
+    kind = "constant"
     shift: float = setting(5e-5, "time for one sample", "s/sample", ge=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
@@ -131,7 +131,7 @@ class Pareto(PerSample):
     (3,)
     """
 
-    kind: Literal["pareto"] = "pareto"
+    kind = "pareto"
     shift: float = setting(5e-5, "least time for one sample", "s/sample", ge=0)
     shape: float = setting(2.5, "tail exponent; the smaller the heavier, the mean is finite above 1", gt=1)
 

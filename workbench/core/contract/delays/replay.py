@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Replay(PerSample):
     """
 
     per_run = True
-    kind: Literal["replay"] = "replay"
+    kind = "replay"
     path: str = setting(description="table of recorded times: .csv or .parquet with worker, step, seconds")
     experiment: str | None = setting(None, "take this recording of the table only; empty = all")
     samples: float | None = setting(

@@ -1,7 +1,7 @@
 """Laws of workers that are slow or fast: for the whole run, or for a while."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Heterogeneous(_Slower):
     """
 
     per_run = True
-    kind: Literal["heterogeneous"] = "heterogeneous"
+    kind = "heterogeneous"
     shift: float = setting(5e-5, "time for one sample of a worker that does not straggle", "s/sample", ge=0)
     slow: float = setting(0.3, "probability that a worker is slow for the whole run (phat)", ge=0, le=1)
     slow_workers: tuple[int, ...] | None = setting(
@@ -104,7 +104,7 @@ class Markov(_Slower):
     """
 
     markovian: ClassVar[bool] = True
-    kind: Literal["markov"] = "markov"
+    kind = "markov"
     shift: float = setting(5e-5, "time for one sample of a worker in its fast state", "s/sample", ge=0)
     p_slow: float = setting(0.02, "probability per round that a fast worker turns slow", gt=0, le=1)
     p_recover: float = setting(0.1, "probability per round that a slow worker recovers", gt=0, le=1)

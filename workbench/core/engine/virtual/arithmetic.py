@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.plan import Blend, Plan, Work
@@ -22,6 +23,7 @@ from workbench.core.contract.problem import in_round, rows_of
 from workbench.core.contract.programs import plain_sum
 from workbench.core.contract.protocol import Compute
 from workbench.core.contract.weights import STRIDE, Decoding, SparseWeights, VersionedWeights
+from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
 MIN_DENSE_PARTS = (
@@ -44,7 +46,27 @@ def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     return models, job if isinstance(job, tuple) else (job,) * rows
 
 
-class Coefficients:
+class _OnPlan:
+    """What both kinds of arithmetic know of the run: its plan, and its mini-batches if it has some."""
+
+    plan: Plan
+    sampler: BatchSampler | None = None
+
+    def samples_of(self, effect: Compute) -> int:
+        """Return how many samples some work goes through: those of its job's mini-batch, or all."""
+        work, sampler = effect.work, self.sampler
+        if sampler is None:
+            return loaded(effect)
+        if not isinstance(effect.model, tuple):
+            _, (job, *_) = models_and_jobs(effect)
+            return int(sampler.counts(job, self.plan.bounds)[work.parts].sum())
+        rows = zip(work.coefficients, models_and_jobs(effect)[1], strict=True)
+        return sum(
+            int(sampler.counts(job, self.plan.bounds)[work.parts[row != 0]].sum()) for row, job in rows
+        )
+
+
+class Coefficients(_OnPlan):
     """Messages carry weights over parts; a model is just its round's number.
 
     Where a plan has several versions in use, they carry weights over (part, version); see `mixed`.
@@ -52,7 +74,8 @@ class Coefficients:
 
     l2 = 0.0
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, sampler: BatchSampler | None = None) -> None:
+        self.sampler = sampler
         self.weights: list[Decoding] = []  # per round
         self.turn(plan)
 
@@ -144,11 +167,12 @@ class Coefficients:
         return np.asarray(np.einsum("uiu->i", apart) / m)
 
 
-class Numbers:
+class Numbers(_OnPlan):
     """Messages carry the real vectors."""
 
     def __init__(self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int = 0) -> None:
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
+        self.sampler = getattr(problem, "sampler", None)
         self.models = [problem.start()]
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)

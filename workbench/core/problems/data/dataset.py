@@ -77,8 +77,7 @@ def load(
     seed
         Shuffles the rows; draws the synthetic samples.
     target
-        Column of a .csv, .tsv or .parquet that is to be learnt. Default: the only one called target, label, class or y,
-        in whatever case. The other kinds of files, and named sets, have their own.
+        Column of a .csv, .tsv or .parquet that is to be learnt. Default: the only one called target, label, class or y.
 
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape

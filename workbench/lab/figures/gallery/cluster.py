@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 
 from workbench.analysis.planning.laws import drawn, straggling
 from workbench.analysis.planning.linkfit import link_text
-from workbench.analysis.planning.profile import QUANTILES, ClusterProfile, Recorded
+from workbench.analysis.planning.measurements import QUANTILES, Recorded
+from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core.base.types import Array
 from workbench.lab.figures.inputs import plural
 from workbench.lab.figures.style import (

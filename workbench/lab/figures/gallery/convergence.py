@@ -20,6 +20,7 @@ from workbench.lab.figures.speedups import (
     check_target,
     column,
     crossing,
+    known,
     ratio,
     reached,
     reference_of,
@@ -115,7 +116,7 @@ def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatte
 
 def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
     """Thin a run's curve; it starts at zero, before the first round, where the axis has a zero."""
-    xs, ys = abscissa(trace, x), column(trace, metric)
+    xs, ys = known(trace, metric, x)
     kept = thin(len(xs), MOST_POINTS)
     xs, ys = xs[kept], ys[kept]
     if log or metric not in trace.initial:

@@ -16,7 +16,7 @@ from workbench.lab.figures.gallery.convergence import RATIO_Y, log_x, title
 from workbench.lab.figures.inputs import named, plural, shared
 from workbench.lab.figures.labels import metric_words
 from workbench.lab.figures.lines import Line, about, draw, scale_y
-from workbench.lab.figures.speedups import AXES, abscissa, column
+from workbench.lab.figures.speedups import AXES, known
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 
 POINTS = 400  # of a curve over time
@@ -75,8 +75,7 @@ def _log_axis(lines: Sequence[Line]) -> dict[str, object]:
 
 
 def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool) -> tuple[Array, Band]:
-    values = [column(trace, metric) for trace in group]
-    times = [abscissa(trace, x) for trace in group]
+    times, values = map(list, zip(*(known(trace, metric, x) for trace in group), strict=True))
     if x == "round":
         shortest = min(len(value) for value in values)
         return times[0][:shortest], band([value[:shortest] for value in values], level)

@@ -53,7 +53,7 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     figure = new_figure(theme, title, _subtitle(r, unit), height)
     layers = [(name, _shown(bars), look) for name, bars, look in _layers(r, theme)]
     bars = [_bar(name, bars, look, unit, ranks) for name, bars, look in layers if len(bars.rank)]
-    some = _crosses(r, unit), _deaths(r, theme), _commits(r, unit, theme)
+    some = _crosses(r, unit), _deaths(r, theme), _faults(r, unit, theme), _commits(r, unit, theme)
     marks = [mark for mark in some if len(mark["y"])]
     look = {"barmode": "overlay", "legend": {"traceorder": "normal"}}
     return assembled(figure, [*bars, *marks], **_axes(r, unit), shapes=_uprights(r, unit, theme), **look)
@@ -82,6 +82,7 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
         ("message through the port", r.passing, {**_solid(ORANGE), **talk}),
         ("port receives", r.receiving, {**_solid(VERMILLION), **lower}),
         ("exchanges a series of messages", r.exchanging, {**_solid(ORANGE), **talk}),
+        ("pauses: a fault", r.did("fault").lasting, {**_solid(muted), **work}),
         ("decodes", r.did("decode"), {**_solid(PINK), **work}),
         ("answer too late: dropped", r.did("drop"), {**_hollow(ORANGE), **talk}),
         ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "words": "cut off", "ink": muted}),
@@ -125,6 +126,14 @@ def _deaths(r: Round, theme: str) -> dict[str, Any]:
     ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
     marker = {"symbol": "cross-thin", "size": 12, "line": {"width": 3, "color": palette(theme).text}}
     return _marks("dead", [0.0] * len(ranks), ranks, marker, "<b>rank %{y}</b>: dead")
+
+
+def _faults(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
+    bars = _shown(r.did("fault"))
+    marker = {"symbol": "triangle-up", "size": 10, "color": palette(theme).text}
+    kinds = [r.faults.get(rank, "fault") for rank in bars.rank.tolist()]
+    hover = "<b>rank %{y}</b>: fault (%{customdata})"
+    return {**_marks("faults", bars.start * unit.scale, bars.rank, marker, hover), "customdata": kinds}
 
 
 def _commits(r: Round, unit: Unit, theme: str) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Controls(w.VBox):
         self.shapes.show(shape_of(experiments), common["workers"])
         self.schemes.show(setup.entries)
         delays = {name: value for name, value in common["delays"].items() if name != "kind"}
-        self.delays.choose(type(first.delays).model_fields["kind"].default, delays)
+        self.delays.choose(type(first.delays).kind, delays)
         self.link.fill(_texts(common["link"]), fresh=True)
         self.problem.choose(first.problem_spec.name, common["problem_args"])
         self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])

@@ -18,7 +18,17 @@ from workbench.lab.figures.gallery.parallel import parallel
 from workbench.lab.figures.labels import result
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import Sheet
-from workbench.lab.widgets.callbacks import Pane, button, guarded, offered, progress, row, sentence
+from workbench.lab.widgets.callbacks import (
+    Pane,
+    button,
+    guarded,
+    offered,
+    progress,
+    row,
+    sentence,
+    trust_box,
+    trusted,
+)
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
 PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
@@ -54,7 +64,8 @@ class SweepPlot(Pane):
         self.stop_button.add_class("wb-stop")
         for menu in (self.of, self.view, self.along):
             menu.observe(lambda _: self._draw(), "value")
-        buttons = w.HBox([self.stop_button, self.resume_button])
+        self.trust = trust_box("this sweep")
+        buttons = w.HBox([self.stop_button, self.resume_button, self.trust])
         buttons.add_class("wb")  # menus keep the page's own look
         every = row(buttons, self.view, self.of, self.along)
         super().__init__([Sheet(), self.bar, every, self.plot, self.failures])
@@ -68,7 +79,7 @@ class SweepPlot(Pane):
 
     @guarded
     def _resume(self) -> None:
-        self.sweep.resume()
+        self.sweep.resume(trust=trusted(self.trust))
         self.report("")
         if not self._thread.is_alive():
             self._begin()

@@ -26,15 +26,8 @@ _LOGIN = "log in first, with `aws login`, `aws sso login` or `aws configure`"
 _NETWORK = "is there a network, and a proxy that lets requests through?"
 _NO_ANSWER = "AWS cannot be asked (it answered with a page, or nothing: is there a proxy?)"
 _SETTINGS = "look at the cluster's file and at AWS's own settings"
-_OF_LOGIN = (
-    "Credential",
-    "Login",
-    "SSO",
-    "Token",
-    "Profile",
-    "MFA",
-    "Metadata",
-)  # in the names of such errors
+# In the names of errors of the login.
+_OF_LOGIN = ("Credential", "Login", "SSO", "Token", "Profile", "MFA", "Metadata")
 
 
 def client(service: str, region: str) -> Any:

@@ -14,17 +14,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from workbench.core.base.errors import ClusterError
-from workbench.core.base.settings import SettingError, setting
+from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
 from workbench.mpi.clusters.ec2.aws import spoken, whose
 from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
+from workbench.mpi.clusters.ec2.launch import Launch
 from workbench.mpi.clusters.ec2.notes import Notes
 from workbench.mpi.clusters.ec2.prices import LATE, bursts, credit_note
 from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, Part, part_of, state
@@ -40,7 +41,7 @@ _LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
 class Ec2(Ec2Settings):
     """Machines on Amazon EC2."""
 
-    kind: Literal["ec2"] = setting("ec2", "machines on Amazon EC2")
+    kind = "ec2"
 
     elsewhere: ClassVar[bool] = True
 
@@ -75,9 +76,8 @@ class Ec2(Ec2Settings):
         with ec2_notes.alone(self.folder):
             notes = self._noted(progress) or self._agreed()
             try:
-                self.fleet.up(
-                    self._order(notes), progress, lambda m: self._reach(notes, m, progress), notes.complete
-                )
+                launch = Launch(self.fleet, self._order(notes), progress)
+                launch.up(lambda machines: self._reach(notes, machines, progress), notes.complete)
             except BaseException:
                 with contextlib.suppress(ClusterError):
                     if not notes.complete and not self.fleet.left():

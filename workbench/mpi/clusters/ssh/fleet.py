@@ -81,7 +81,7 @@ class Survey:
         return ",".join(sorted(found))
 
     def room(self, places: Sequence[str]) -> list[Finding]:
-        """Return which hosts lack memory, or files that may be open, for the ranks that go there."""
+        """Return which hosts lack memory, or open files, for the ranks that go there."""
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
@@ -90,9 +90,15 @@ class Survey:
                 fit = int(free * 1024 // MEGABYTES_PER_RANK)
                 wanted = f"{need:.1f} GiB for {ranks} ranks; {fit} fit"
                 found.append(Finding(host, "memory", f"{free:.1f} GiB free", wanted))
-            daemons = (
-                len(known) - 1 if host == places[0] else 0
-            )  # the head's mpiexec has one on each other host
+        return found + self.open_files(places)
+
+    def open_files(self, places: Sequence[str]) -> list[Finding]:
+        """Return which hosts let too few files be open for the ranks that go there."""
+        found = []
+        known = Counter(place for place in places if place in self.facts)
+        for host, ranks in known.items():
+            # The head's mpiexec has one daemon on each other host.
+            daemons = len(known) - 1 if host == places[0] else 0
             files, limit = files_needed(ranks, daemons), self.facts[host]["files"]
             if limit is not None and limit < files:
                 wanted = f"{files} for {ranks} ranks: raise ulimit -n there"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from platformdirs import user_state_path
 from pydantic import AfterValidator, field_validator, model_validator
@@ -74,7 +74,7 @@ class HostSpec(Settings):
 class Ssh(Cluster):
     """Hosts that are reached by ssh."""
 
-    kind: Literal["ssh"] = setting("ssh", "hosts that are reached by ssh")
+    kind = "ssh"
     hosts: tuple[HostSpec, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
     hostfile: str | None = setting(None, "instead of hosts: a file with lines such as 'NAME slots=4'")
     head: HostName | None = setting(
@@ -323,10 +323,8 @@ class Head(Site):
     @override
     def open(self, ranks: int, progress: ProgressCallback = no_progress) -> SpreadPool:
         cluster = self.cluster
-        found, places = (
-            survey(self.fleet, cluster.first, progress, cluster.known_hosts),
-            cluster.placed(ranks),
-        )
+        found = survey(self.fleet, cluster.first, progress, cluster.known_hosts)
+        places = cluster.placed(ranks)
         if findings := [*found.findings, *found.room(places)]:
             raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
         remove_stale()
@@ -369,7 +367,9 @@ class Head(Site):
 
     @override
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        return survey(self.fleet, self.cluster.first, progress, self.cluster.known_hosts).findings
+        found = survey(self.fleet, self.cluster.first, progress, self.cluster.known_hosts)
+        every_core = [host for host, facts in found.facts.items() for _ in range(facts["cores"])]
+        return found.findings + found.open_files(every_core)
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Each host and how many ranks of ours it has."""

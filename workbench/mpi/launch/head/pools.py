@@ -47,12 +47,12 @@ def pools_folder() -> Path:
 class DetachedRun(RunOwner):
     """Who has a run of which only the supervisor's process is known, from what owner.json says."""
 
-    words: dict[str, Any]
+    supervisor: int  # its process
 
     @property
     @override
     def is_alive(self) -> bool:
-        return is_alive(int(self.words["supervisor"]))
+        return is_alive(self.supervisor)
 
 
 @dataclass

@@ -32,7 +32,7 @@ from typing import IO, Any
 
 from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.mpi.launch.gateway import HOST, Gateway
-from workbench.mpi.launch.poolfolder import PROGRESS_INTERVAL_S, PoolFolder, kept_in, shared
+from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
 PATIENCE = 5.0  # s
@@ -180,7 +180,7 @@ class Supervisor:
     def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
         for line in stream:
             words = line.decode(errors="replace").split(maxsplit=2)
-            if words[:1] != [PROGRESS_INTERVAL_S]:
+            if words[:1] != [PROGRESS_PREFIX]:
                 log.write(line)
             elif words[1] == "up":
                 self.up += 1
@@ -249,4 +249,7 @@ def _die_enclosed() -> None:
 
 
 if __name__ == "__main__":
-    Supervisor(Path(sys.argv[1])).run()
+    supervisor = Supervisor(Path(sys.argv[1]))
+    supervisor.run()
+    if supervisor.ending.is_set():  # as from a shell: batch systems see that it was ended from outside
+        sys.exit(128 + signal.SIGTERM)

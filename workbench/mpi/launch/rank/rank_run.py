@@ -15,24 +15,23 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.core.base.errors import ClusterError, Deadlock, Diverged, RunError
-from workbench.core.contract.adaptive import Change
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.protocol import Recv
-from workbench.core.engine.timeline import SchemeChanged
 from workbench.core.trace.records import ArrivalLog, LiveEventWriter, RunRecorder
 from workbench.mpi.engine.control import Control, dup_comm
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.ledger import COMMITTED, Ledger
 from workbench.mpi.engine.polling import IDLE_EMULATED, SPIN_BEFORE_SLEEP_S
-from workbench.mpi.engine.rank import RankEngine, Setup
+from workbench.mpi.engine.rank import RankEngine
 from workbench.mpi.engine.reduce import Reduce
+from workbench.mpi.engine.setup import Setup
 from workbench.mpi.engine.transport import Transport
 from workbench.mpi.engine.wire import Envelope
 from workbench.mpi.launch.poolfolder import PoolFolder
 from workbench.mpi.launch.processes import ProcessId, exists, is_alive
+from workbench.mpi.launch.rank.adaptation import Adaptation, report_compute_times
 from workbench.mpi.launch.rank.clocks import carried, on_masters_clock
-from workbench.mpi.launch.rank.fault_injection import CrashingRecorder, FaultyTransport
-from workbench.mpi.launch.task import Task, controller_of, rebuilt, unpacked
+from workbench.mpi.launch.task import Task, controller_of, rebuilt, substitute, unpacked
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
 CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between looks
@@ -110,8 +109,9 @@ class RankRun:
         width = setup.link.width
         self.ledger = Ledger(rank, setup.rounds, setup.record, width)
         near, bell = peers(setup.plan, rank), self.control.wakeup
-        office = _transport(task, rank, self.clock_offsets)
-        self.transport = office(self.comm, task.run, near, setup.floats, self.refused, bell, width)
+        kind = substitute(task, Transport, rank)
+        kind = carried(kind, self.clock_offsets) if self.clock_offsets else kind
+        self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, bell, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
@@ -119,30 +119,28 @@ class RankRun:
         gathers = bool(setup.plan.children[rank])
         self.arrivals = ArrivalLog(Path(task.folder) if shares else None, rank) if gathers else None
         self.arrived: Arrived = self.arrivals or (lambda answers: None)
-        self._watch_live()
         self.live_events = LiveEventWriter(Path(task.folder), rank, self.ledger.events) if shares else None
         self.engine = RankEngine(setup, self)
         if not self.engine.emulated and _roomy(task, self.places, rank):
-            self.engine.eager = SPIN_BEFORE_SLEEP_S
+            self.engine.mailbox.eager = SPIN_BEFORE_SLEEP_S
+        self.adaptation = self._adaptation()
 
-    def _watch_live(self) -> None:
-        """Where the plan keeps steering, workers tell the master at once how long they took."""
-        task, floats = self.task, self.setup.floats
-        self.controller = controller_of(task, self.setup) if self.rank == MASTER else None
-        self.change_scheme: Change | None = None  # decided, and done after this round
-        if (steering := self.controller) is not None:
-            self.ledger.came = lambda rank, length, *when: steering.received(rank, length / floats, *when)
-        elif task.controller is not None:
+    def _adaptation(self) -> Adaptation | None:
+        """Rank 0's part of adaptive selection; of other ranks it needs the compute times."""
+        if self.rank != MASTER:
+            if self.task.controller is not None:
+                report_compute_times(self.task, self.control, self.ledger)
+            return None
+        controller = controller_of(self.task, self.setup)
+        return None if controller is None else Adaptation(controller, self.setup, self.engine.mailbox)
 
-            def done(round: int, seconds: float, samples: int) -> None:
-                word = {"what": "took", "round": round, "seconds": seconds, "samples": samples}
-                self.control.send(MASTER, {**word, "run": task.run})
-
-            self.ledger.done = done
+    def _complete(self) -> bool:
+        """Are all ranks alive, as far as this one knows?"""
+        return not self.transport.dead and not self.control.dead
 
     def refused(self, sender: int, round: int, reason: str) -> None:
-        """A message was no good; see `RankEngine.refused`."""
-        self.engine.refused(sender, round, reason)
+        """A message was no good; see `Mailbox.refused`."""
+        self.engine.mailbox.refused(sender, round, reason)
 
     def crash(self, how: str) -> None:
         """Die as a faulty process does."""
@@ -182,7 +180,7 @@ class RankRun:
         self.transport.mark_dead(rank)
         if self.live_events is not None and self.rank == MASTER:
             now = time.monotonic()
-            self.live_events.deaths.append((self.engine.round, rank, "dead", now, now, now, -1, 0, 0))
+            self.live_events.deaths.append((self.engine.clock.round, rank, "dead", now, now, now, -1, 0, 0))
 
     def _on_control(self, sender: int, word: dict[str, Any], data: bytes) -> None:
         if word.get("run") != self.task.run:
@@ -196,8 +194,8 @@ class RankRun:
             self.ready.add(sender)
         elif what == "finished":
             self.finished.add(sender)
-        elif what == "took" and self.controller is not None:
-            self.controller.took(word["round"], sender, word["seconds"], word["samples"])
+        elif what == "took" and self.adaptation is not None:
+            self.adaptation.controller.took(word["round"], sender, word["seconds"], word["samples"])
         elif what == "gone":
             self._mark_dead(word["rank"])
         elif what == "arrivals":
@@ -215,27 +213,14 @@ class RankRun:
         """
         if self.record is not None:
             self.progress = time.monotonic()
-            self.engine.deferred.append(partial(self._write, round, residual, self.progress))
-            if self.controller is not None and self.zero is not None:
-                self._adapt(round, self.progress - self.zero)
+            self.engine.mailbox.deferred.append(partial(self._write, round, residual, self.progress))
+            if self.adaptation is not None and self.zero is not None:
+                elapsed, offset = self.progress - self.zero, self.record.offset
+                self.adaptation.committed(round, elapsed, offset, self._complete)
         elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
             word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
             self.transport.send([MASTER], word, self.learner.gradient)
-
-    def _adapt(self, round: int, time: float) -> None:
-        """Judge while others compute; what was decided meanwhile is done now that a round is over."""
-        assert self.record is not None
-        if self.change_scheme is not None:
-            self.engine.run_deferred()
-            raise SchemeChanged(self.change_scheme._replace(round=round + 1, time=time + self.record.offset))
-        if not self.transport.dead and not self.control.dead:
-            self.engine.deferred.append(partial(self._judge, round, time))
-
-    def _judge(self, round: int, time: float) -> None:
-        assert self.controller is not None
-        if round + 2 < self.setup.rounds:
-            self.change_scheme = self.controller.committed(round, time)
 
     def note_with(self, record: RunRecorder) -> None:
         """Rank 0 writes what it took down together with its rounds; what goes up from others is written down before."""
@@ -266,7 +251,8 @@ class RankRun:
                 raise Diverged(setup.first)
             others = range(1, setup.plan.ranks)
             self._await(lambda: self._all_ready(others))
-            self._resettle()
+            if self.adaptation is not None and self.record is not None:
+                self.record.offset += self.adaptation.resume(self.task)
             self.zero = time.monotonic()
             self.control.send(others, {"what": "go", "run": self.task.run, "zero": self.zero})
         else:
@@ -280,19 +266,6 @@ class RankRun:
             self.control.send(MASTER, {"what": "finished", "run": self.task.run})
             self._await(lambda: False)  # until it is over
 
-    def _resettle(self) -> None:
-        """A change of scheme takes the time that it took, and, on emulated links, that of the samples moved."""
-        known, record = self.task.controller, self.record
-        if known is None or record is None or self.controller is None:
-            return
-        until = time.monotonic() + (known["pause"] if self.task.emulate == "all" else 0.0)
-        self._await(lambda: time.monotonic() >= until)
-        if known["left"] is not None:
-            gap = max(0.0, time.time() - known["left"])
-            record.offset += gap
-            self.controller.restart = max(0.0, gap - known["pause"])
-        self.controller.begin()
-
     def _all_ready(self, others: range) -> bool:
         if self.control.dead:
             who = ", ".join(f"rank {r} ({self.places[r]})" for r in sorted(self.control.dead))
@@ -300,7 +273,7 @@ class RankRun:
         return len(self.ready) == len(others)
 
     def _await(self, done: Callable[[], bool]) -> None:
-        self.engine.wait(lambda: True if done() else None, IDLE_EMULATED)
+        self.engine.mailbox.wait(lambda: True if done() else None, IDLE_EMULATED)
 
     def _look_on(self) -> None:
         """The master of a scheme without one: update a model of its own with what the first committer tells."""
@@ -413,24 +386,7 @@ def peers(plan: Plan, rank: int) -> list[int]:
     return sorted(near - {rank})
 
 
-def _transport(task: Task, rank: int, ahead: float) -> Callable[..., Transport]:
-    """The rank's post office: an honest one, unless a test wants damage."""
-    plans = task.message_faults.get(str(rank))
-    if plans is None:
-        return carried(Transport, ahead) if ahead else Transport
-
-    def faulty(*args: Any) -> Transport:
-        post = FaultyTransport(*args)
-        post.plans = {int(round): how for round, how in plans.items()}
-        return post
-
-    return faulty
-
-
 def _record(task: Task) -> RunRecorder:
-    kind = CrashingRecorder if "checkpoint" in task.message_faults else RunRecorder
+    kind = substitute(task, RunRecorder, MASTER)
     every, offset = task.checkpoint_every, task.offset
-    record = kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)
-    if isinstance(record, CrashingRecorder):
-        record.number, record.share = task.message_faults["checkpoint"]
-    return record
+    return kind(Path(task.folder), task.first, every, task.gradients, offset, task.begun)

@@ -160,8 +160,12 @@ def run_master(
     hosts = [place.host for place in places]
     words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
     words |= {"places": hosts} if len(set(hosts)) > 1 else {}
-    if change is not None and part is not None and part.controller is not None:
-        words |= {"change": change._asdict(), "memory": part.controller.words(), "left": time.time()}
+    if change is not None and part is not None and part.adaptation is not None:
+        words |= {
+            "change": change._asdict(),
+            "memory": part.adaptation.controller.words(),
+            "left": time.time(),
+        }
     if part is not None and part.record is not None:
         words["offset"] = part.record.offset
     if part is None or part.record is None:

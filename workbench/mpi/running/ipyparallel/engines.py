@@ -1,19 +1,20 @@
-"""Engines of ipyparallel in one MPI world on this machine: starting them, and ending them for certain.
+"""Engines of ipyparallel in one MPI world on this machine: an `ipyparallel.Cluster` that leaves nothing behind.
 
-Controller and engines listen on this machine only, and what they say is encrypted (CURVE). Their keys live in a
-folder that only this user can read and that goes with them. They are children of a thread that stays as long as they
-do, and on Linux they die with it, so a kernel that is killed leaves nothing behind.
+Controller and engines listen on this machine only, and their messages are encrypted (CURVE). Their keys are in a folder
+that only this user can read and that goes with them. They are children of a thread that stays as long as they do, and
+on Linux they die with it, so a kernel that is killed leaves nothing behind. ipyparallel has nothing for that: see
+docs/decisions/0056-engines-of-ipyparallel.md.
 """
 
 import contextlib
 import logging
 import os
-import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,21 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import read_text
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
-from workbench.mpi.launch.processes import awaited, die_with_parent_argv, end_ours, is_alive
+from workbench.mpi.launch.processes import die_with_parent_argv, end_ours, is_alive
 from workbench.mpi.running.ipyparallel.calls import patience, unsigned
 
 MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
 FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2  # open at the same time, measured: 59, and 2 for each engine
-HEARTBEAT = 1000  # ms between the controller's looks at the engines: an engine is in after two of them
-POLL_INTERVAL_S, SAY_EVERY = 0.05, 1.0  # s
+HEARTBEAT_MS = 1000  # between the controller's looks at the engines: an engine is in after two of them
+POLL_INTERVAL_S, REPORT_INTERVAL_S = 0.05, 1.0
+STOP_TIMEOUT_S = 4.0
 CONTROLLER = "ipyparallel.controller"
 FOLDER = "workbench-engines-"  # names of folders begin so; the owner's process follows
 ProgressCallback = Callable[[int], None]  # how many engines are up
 
 
 class EngineCluster:
-    """One controller and so many engines."""
+    """One controller and its engines."""
 
     def __init__(self, engines: int) -> None:
         mpiexec.check_room(engines, MEGABYTES_PER_ENGINE, FILES_OF_CONTROLLER + FILES_PER_ENGINE * engines)
@@ -44,40 +46,42 @@ class EngineCluster:
         remove_stale()
         prefix = f"{FOLDER}{os.getpid()}-"
         self.folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-        self.client: Any = None
-        self.error: Exception | None = None
         self._cluster: Any = None
-        self._started, self._closing = threading.Event(), threading.Event()
+        self._client, self._closing = Future[Any](), threading.Event()
         self._thread = threading.Thread(target=self._keep, name="workbench-engines", daemon=True)
         self._thread.start()
 
     def await_up(self, progress: ProgressCallback) -> Any:
         """Wait until all engines are there; returns the client. Raises `ClusterError` if they do not come."""
-        until, spoke = time.monotonic() + patience(self.engines), 0.0
-        while (up := len(self.client.ids) if self._started.is_set() else 0) < self.engines:
-            self._check()
+        until, reported = time.monotonic() + patience(self.engines), 0.0
+        while (up := self._up()) < self.engines:
             if time.monotonic() > until:
-                why = "not up in time; take fewer, or quieten the machine"
+                why = "not up in time; take fewer, or end other programs on this machine"
                 raise ClusterError(f"{self.engines} engines: {why}")
-            if time.monotonic() - spoke > SAY_EVERY:
+            if time.monotonic() - reported > REPORT_INTERVAL_S:
                 progress(up)
-                spoke = time.monotonic()
+                reported = time.monotonic()
             time.sleep(POLL_INTERVAL_S)
         progress(self.engines)
-        return self.client
+        return self._client.result()
 
-    def _check(self) -> None:
-        """Raise `ClusterError` if they will not come."""
-        if isinstance(self.error, ClusterError):
-            raise self.error
-        if self.error is not None:
-            raise ClusterError(f"{self.engines} engines: cannot be started ({self.error})")
-        if self._started.is_set() and not is_alive(self._cluster.engine_set.pid):
+    def _up(self) -> int:
+        """Return how many engines are there; raise `ClusterError` if the others will not come."""
+        if not self._client.done():
+            return 0
+        try:
+            up = len(self._client.result().ids)
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise ClusterError(f"{self.engines} engines: cannot be started ({error})") from error
+        if not is_alive(self._cluster.engine_set.pid):
             log = read_text(self._cluster.engine_set.output_file, errors="replace")
             lines = [line.strip() for line in log.splitlines() if line.strip(" -\n")]
             errors = [line for line in lines if "Error" in line]
-            last = (errors or lines or ["it ended without a word"])[-1]
+            last = (errors or lines or ["it ended without a message"])[-1]
             raise ClusterError(f"{self.engines} engines: mpiexec could not start them ({last})")
+        return up
 
     def close(self) -> None:
         """End engines and controller; nothing is left when this returns."""
@@ -88,47 +92,50 @@ class EngineCluster:
 
     def _keep(self) -> None:
         try:
-            self._start()
+            self._client.set_result(self._start())
         except Exception as error:
-            self.error = error
+            self._client.set_exception(error)
         self._closing.wait()
         self._stop()
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         import ipyparallel
 
         n, home, here = self.engines, self.folder.name, "127.0.0.1"
         words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
         words |= {"controller_ip": here, "controller_location": here}
         words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
-        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=no_progress(), **words)
-        cluster.start_controller_sync()
-        if self._closing.is_set():
-            return
-        cluster.start_engines_sync()
+        no_log = logging.Logger("engines", logging.CRITICAL + 1)  # errors are raised
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=no_log, **words)
+        cluster.start_cluster_sync()
         with unsigned():
-            self.client = cluster.connect_client_sync(timeout=patience(self.engines))
-        self._started.set()
+            return cluster.connect_client_sync(timeout=patience(n))
 
     def _stop(self) -> None:
-        if self.client is not None:
-            self.client.close()
+        """End what was started; what does not end when asked to is killed."""
+        if self._client.exception() is None:
+            self._client.result().close()
         if self._cluster is None:
             return
-        pids = self.pids()
+        processes = self._processes()
         for stop in (self._cluster.stop_engines_sync, self._cluster.stop_controller_sync):
-            with contextlib.suppress(Exception):  # what does not end when asked to is killed below
+            with contextlib.suppress(Exception):
                 stop()
-        end(pids)
+        for process in psutil.wait_procs(processes, STOP_TIMEOUT_S)[1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def pids(self) -> list[int]:
         """Processes of controller and engines, and those that they have started."""
-        found: list[int] = []
+        return [process.pid for process in self._processes()]
+
+    def _processes(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
         for launcher in (self._cluster.controller, self._cluster.engine_set):
             with contextlib.suppress(psutil.NoSuchProcess):
                 if launcher is not None and launcher.pid > 0:
-                    found += [p.pid for p in psutil.Process(launcher.pid).children(recursive=True)]
-                    found.append(launcher.pid)
+                    first = psutil.Process(launcher.pid)
+                    found += [*first.children(recursive=True), first]
         return found
 
 
@@ -152,7 +159,7 @@ def controller_arguments(engines: int, folder: str) -> list[str]:
         f"--profile-dir={folder}",  # it is in the environment, too, but here its children can be told by it
         "--IPController.enable_curve=True",
         f"--IPController.registration_timeout={patience(engines)}",
-        f"--HeartMonitor.period={HEARTBEAT}",
+        f"--HeartMonitor.period={HEARTBEAT_MS}",
         f"--HeartMonitor.max_heartmonitor_misses={patience(engines)}",
     ]
 
@@ -180,19 +187,3 @@ def settings(engines: int, folder: str) -> Any:
     waits = ("timeout", "max_heartbeat_misses")
     set_.engine_args = [f"--IPEngine.{name}={patience(engines)}" for name in waits]
     return config
-
-
-def no_progress() -> logging.Logger:
-    """A log that nobody sees: errors are raised, and output of engines is not for the notebook."""
-    log = logging.getLogger("workbench.mpi.running.ipyparallel.engines")
-    log.propagate = False
-    log.setLevel(logging.CRITICAL + 1)
-    return log
-
-
-def end(pids: list[int], patience: float = 4.0) -> None:
-    """Wait for processes to end; kill those that do not."""
-    awaited(lambda: not any(map(is_alive, pids)), patience)
-    for pid in filter(is_alive, pids):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

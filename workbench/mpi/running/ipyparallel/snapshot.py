@@ -84,7 +84,7 @@ def snapshot(part: RankRun) -> RankSnapshot:
     """Take from a part what is worth looking at, so that the rest of it can go."""
     plan, rank, learner = part.setup.plan, part.rank, part.learner
     work = plan.work[rank]
-    round, model, gradient = learner.latest or (part.engine.round, learner.model, learner.gradient)
+    round, model, gradient = learner.latest or (part.engine.clock.round, learner.model, learner.gradient)
     held = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
     near = {"parent": int(plan.parent[rank]), "children": plan.children[rank]}
     newest = {} if gradient is None else {"round": round, "gradient": np.array(gradient)}

@@ -1,4 +1,4 @@
-"""The tab that asks the diagnosis: of runs that are shown or kept, and of files."""
+"""The tab of the diagnosis: of shown or saved runs, and of files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.lab.widgets.explorer.tabs.lateness import Lateness
 SLOW = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9}
 
 
-def test_a_kept_run_and_a_file_are_looked_at_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+def test_lateness_tab_opens_runs_and_files(tmp_path: Path) -> None:
     e = wb.Experiment(scheme="UMW", workers=8, rounds=40, delays=SLOW)
     run = keep(wb.run(e), tmp_path, "slow ones")
     explorer = Explorer([e], folder=tmp_path)

@@ -1,0 +1,276 @@
+"""Mini-batches: each commit is the gradient of a batch that follows from the seed and the job, on both engines."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import workbench as wb
+from tests.support.strategies import CASES, experiments
+from workbench.core.base.settings import SettingError
+from workbench.core.base.types import Array
+from workbench.core.contract.batches import BatchSampler, chosen_rows
+from workbench.core.contract.problem import Request, gradient_of_rows, rows_of
+
+STEP = 0.3
+DATA = {"samples": 240, "features": 3}
+EXACT = [
+    n for n in CASES if (s := wb.schemes.get(n)).exact and not s.numeric and not s.delayed and n != "LCC"
+]
+CARRIED = [n for n in CASES if not wb.schemes.get(n).numeric and n not in ("DSAG", "LCC")]
+REAL = ("UMW", "GC", "CR", "RAR", "CEGC", "GC-MMC", "FRC", "SR-SGC", "M-SGC", "IS-GC", "Backup")
+SMALL: dict[str, dict[str, Any]] = {
+    "CR": {"children": 2, "layers": 2},
+    "M-SGC": {"burst": 1, "window": 3, "stragglers": 2},
+    "SR-SGC": {"burst": 2, "window": 5, "stragglers": 2},
+}
+
+
+def experiment(scheme: str = "UMW", **fields: Any) -> wb.Experiment:
+    known: dict[str, Any] = {
+        "scheme_args": SMALL.get(scheme, {}),
+        "workers": 6,
+        "rounds": 14,
+        "batch": 60,
+        "problem": "logistic",
+        "problem_args": DATA,
+        "optimiser_args": {"step": STEP},
+    }
+    return wb.Experiment(scheme=scheme, **{**known, **fields})
+
+
+def sgd_by_hand(e: wb.Experiment, lag: int = 0) -> Array:
+    """Mini-batch SGD on the batches that the experiment names; job j is at the model of `lag` commits before."""
+    plain = e.replace(batch=None).build_problem()
+    assert e.sampler is not None
+    models = [plain.start()]
+    for job in range(e.rounds):
+        rows = e.sampler.rows(job)
+        gradient = gradient_of_rows(plain, rows, np.full(len(rows), 1 / len(rows)), models[max(0, job - lag)])
+        models.append(models[-1] - STEP * gradient)
+    return models[-1]
+
+
+# ------------------------------------------------------------------------------------------------ the sampler
+
+
+@given(st.integers(1, 300), st.data(), st.integers(0, 2**40))
+def test_batch_sampler_epoch_has_every_sample_once(samples: int, data: st.DataObject, seed: int) -> None:
+    sampler = BatchSampler(samples, data.draw(st.integers(1, samples)), seed)
+    for epoch in (0, 3):
+        first = epoch * sampler.batches_per_epoch
+        batches = [sampler.rows(first + k) for k in range(sampler.batches_per_epoch)]
+        assert sorted(np.concatenate(batches).tolist()) == list(range(samples))
+        for rows in batches:
+            strata = rows // sampler.batches_per_epoch  # one sample of each, but perhaps of the last
+            assert np.array_equal(strata, np.arange(len(rows)))
+            assert sampler.strata - 1 <= len(rows) <= sampler.strata <= sampler.batch
+
+
+@given(st.integers(2, 300), st.integers(0, 1000), st.integers(0, 99))
+def test_batch_sampler_depends_on_seed_and_job_only(samples: int, job: int, seed: int) -> None:
+    batch = max(1, samples // 3)
+    one, other = BatchSampler(samples, batch, seed), BatchSampler(samples, batch, seed)
+    for k in (job + 700, 0, job):  # whatever was asked for before
+        one.rows(k)
+    assert np.array_equal(one.rows(job), other.rows(job))
+
+
+def test_batch_sampler_orders_differ_by_seed_and_epoch() -> None:
+    orders = {tuple(BatchSampler(100, 10, seed).rows(10 * epoch)) for seed in range(4) for epoch in range(4)}
+    assert len(orders) == 16
+
+
+@given(st.data(), st.integers(1, 60))
+def test_chosen_rows_are_in_order(data: st.DataObject, samples: int) -> None:
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, samples - 1)))), dtype=np.int64)
+    ends = st.tuples(st.integers(0, samples), st.integers(0, samples)).map(sorted)
+    drawn = data.draw(st.lists(st.tuples(ends, st.floats(-2, 2)), max_size=5))
+    slices = [(a, b, weight) for (a, b), weight in drawn]
+    wanted = [(row, w) for row, w in zip(*rows_of(slices), strict=True) if row in rows]
+    found = chosen_rows(slices, rows)
+    assert list(zip(*found, strict=True)) == wanted
+
+
+@pytest.mark.parametrize("problem", ["logistic", "least_squares", "softmax"])
+def test_gradient_of_rows_equals_that_of_slices(problem: str) -> None:
+    made = wb.Experiment(problem=problem, problem_args=DATA).build_problem()
+    rows, weights = np.array([7, 3, 4, 100]), np.array([0.5, 2.0, 2.0, -1.0])
+    model = made.start() + 0.1
+    slices = [(int(r), int(r) + 1, float(w)) for r, w in zip(rows, weights, strict=True)]
+    wanted = sum((made.gradient([s], model) for s in slices), start=np.zeros(made.size))
+    np.testing.assert_allclose(gradient_of_rows(made, rows, weights, model), wanted, rtol=1e-12, atol=1e-14)
+
+
+# ------------------------------------------------------------------------------------------------ schemes
+
+
+def batched(spec: dict[str, Any]) -> wb.Experiment:
+    """A drawn experiment with mini-batches: enough samples that every part has some."""
+    many = {"samples": 400, "features": 3}
+    plain = {**spec, "problem": "logistic", "problem_args": many, "optimiser_args": {"step": STEP}}
+    e = wb.Experiment(**plain)
+    assume(e.plan.parts <= 130)
+    return e.replace(batch=(150, 200, 399)[spec["seed"] % 3])
+
+
+@given(experiments(EXACT, rounds=5))
+def test_batch_gradient_is_committed_by_exact_schemes(spec: dict[str, Any]) -> None:
+    e = batched(spec)
+    np.testing.assert_allclose(wb.run(e).model, sgd_by_hand(e), rtol=1e-6, atol=1e-9)
+
+
+@given(experiments(CARRIED, rounds=5))
+def test_batch_coefficients_learn_what_vectors_learn(spec: dict[str, Any]) -> None:
+    e = batched(spec)
+    weights, vectors = wb.run(e), wb.run(e, numeric=True)
+    np.testing.assert_allclose(weights.model, vectors.model, rtol=1e-6, atol=1e-9)
+    assert weights.rounds[["time", "samples", "started"]].equals(
+        vectors.rounds[["time", "samples", "started"]]
+    )
+
+
+@pytest.mark.parametrize(("scheme", "lag"), [("SR-SGC", 2), ("M-SGC", 2)])
+@pytest.mark.parametrize("numeric", [False, True])
+def test_batch_of_a_repeated_job_is_its_own(scheme: str, lag: int, numeric: bool) -> None:
+    bursts = {"kind": "markov", "factor": 10.0, "p_slow": 0.1, "shift": 2e-4}
+    e = experiment(scheme, workers=4, delays=bursts, seed=2, rounds=40)
+    np.testing.assert_allclose(wb.run(e, numeric=numeric).model, sgd_by_hand(e, lag), rtol=1e-9, atol=1e-13)
+
+
+def test_batch_of_an_asynchronous_worker_covers_its_part() -> None:
+    """Each answer is of its worker's own share of the batch of its own step; an epoch of steps has all of the part."""
+    e = experiment("ASGD", scheme_args={"damping": 0.0}, workers=3, rounds=30)
+    plain, plan, trace = e.replace(batch=None).build_problem(), e.plan, wb.run(e)
+    assert e.sampler is not None
+    events = trace.events
+    answers = events[(events["kind"] == "send") & (events["rank"] > 0)].sort_values("end").head(e.rounds)
+    steps = dict.fromkeys(range(1, 4), 0)
+    models = [plain.start()]
+    for rank, version in zip(answers["rank"].tolist(), answers["round"].tolist(), strict=True):
+        (part,) = plan.work[rank].parts
+        rows = e.sampler.rows(steps[rank])
+        own = rows[(rows >= plan.bounds[part]) & (rows < plan.bounds[part + 1])]
+        weights = np.full(len(own), plan.parts / len(rows))
+        models.append(models[-1] - STEP * gradient_of_rows(plain, own, weights, models[version]))
+        steps[rank] += 1
+    assert min(steps.values()) > e.sampler.batches_per_epoch
+    np.testing.assert_allclose(trace.model, models[-1], rtol=1e-9, atol=1e-13)
+
+
+def test_batches_are_equal_for_all_schemes_of_a_seed() -> None:
+    runs = wb.compare([experiment(scheme) for scheme in ("UMW", "GC", "RAR", "FRC", "CR")])
+    for trace in runs[1:]:
+        np.testing.assert_allclose(trace.rounds["loss"], runs[0].rounds["loss"], rtol=1e-9)
+    other = wb.run(experiment("UMW", seed=1))
+    assert abs(other.model - runs[0].model).max() > 1e-4
+
+
+def test_batch_gradient_with_a_dead_worker_is_exact() -> None:
+    e = experiment("GC", scheme_args={"stragglers": 2}, faults=[{"worker": 2, "round": 3}])
+    np.testing.assert_allclose(wb.run(e).model, sgd_by_hand(e), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.mpi
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("scheme", REAL)
+def test_batch_gradient_is_committed_by_real_ranks(scheme: str) -> None:
+    lag = 2 if scheme.endswith("-SGC") else 0
+    e = experiment(scheme, delays={"kind": "constant", "shift": 2e-5})
+    trace = wb.run(e, engine="mpi")
+    wanted = wb.run(e) if scheme in ("IS-GC", "Backup") else None
+    if wanted is None:
+        np.testing.assert_allclose(trace.model, sgd_by_hand(e, lag), rtol=1e-8, atol=1e-11)
+    assert trace.rounds["loss"].isna().sum() == wb.run(e).rounds["loss"].isna().sum()
+
+
+# ------------------------------------------------------------------------------------------------ costs and losses
+
+
+def test_batch_round_takes_its_share_of_the_load() -> None:
+    delays = {"kind": "constant", "shift": 1e-3, "fixed": 30.0}
+    full, part = (experiment(batch=b, delays=delays) for b in (None, 60))
+    assert wb.forecast(full).mean == pytest.approx(1e-3 * (40 + 30))
+    assert wb.forecast(part).mean == pytest.approx(1e-3 * (40 / 4 + 30))
+    assert wb.run(part).rounds["time"].iloc[-1] == pytest.approx(14 * wb.forecast(part).mean)
+    assert (part.load, full.load) == (pytest.approx(1 / 24), pytest.approx(1 / 6))
+
+
+@given(experiments([n for n in CARRIED if n not in ("ASGD", "FedBuff")], rounds=5))
+def test_batch_forecast_equals_the_run(spec: dict[str, Any]) -> None:
+    e = batched(spec)
+    if wb.schemes.get(e.scheme).clock_driven or e.built_scheme.delayed or e.faults:
+        return
+    times = np.diff(np.concatenate([[0.0], wb.run(e).columns["time"]]))
+    plain = e.replace(batch=None)
+    before = np.diff(np.concatenate([[0.0], wb.run(plain).columns["time"]]))
+    same = np.allclose(wb.forecast(plain).seconds, before, rtol=1e-9)
+    if same:  # else rounds reach into one another
+        np.testing.assert_allclose(wb.forecast(e).seconds, times, rtol=1e-9)
+
+
+def test_batch_samples_are_counted() -> None:
+    e = experiment("UMW", batch=70)
+    assert e.sampler is not None
+    wanted = [len(e.sampler.rows(r)) for r in range(e.rounds)]
+    assert wb.run(e).rounds["samples"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("every", "known"), [(None, range(14)), (5, (4, 9, 13)), (1, range(14)), (99, (13,))]
+)
+def test_evaluation_interval_determines_the_evaluated_losses(every: int | None, known: Any) -> None:
+    for e in (experiment(evaluate_every=every), experiment("D-SGD", evaluate_every=every)):
+        losses = wb.run(e).rounds["loss"]
+        assert np.flatnonzero(losses.notna()).tolist() == list(known)
+
+
+@pytest.mark.parametrize("scheme", ["UMW", "D-SGD"])
+def test_evaluation_of_a_stopped_run_includes_its_last_round(scheme: str) -> None:
+    run = wb.start(experiment(scheme, rounds=6_000, evaluate_every=5_999, batch=200))
+    while len(run.rows()["round"]) < 20:
+        time.sleep(0.001)
+    run.stop()
+    trace = run.result()
+    loss, before = trace.rounds["loss"], trace.experiment.replace(batch=None).build_problem()
+    assert 20 <= len(loss) < 5_999
+    assert loss.notna().sum() == 1
+    assert loss.iloc[-1] == before.evaluate([Request(trace.model, gradient=False)])[0].loss
+
+
+def test_evaluation_interval_default() -> None:
+    assert experiment(rounds=1000).evaluation_interval == 4
+    assert experiment(rounds=40).evaluation_interval == 2
+    assert experiment(batch=None).evaluation_interval == 1
+
+
+def test_batch_indices_are_not_sent() -> None:
+    full, part = wb.run(experiment("GC", batch=None)), wb.run(experiment("GC"))
+    assert part.rounds["bytes"].sum() == full.rounds["bytes"].sum()
+
+
+# ------------------------------------------------------------------------------------------------ refusals
+
+REFUSALS = [
+    ({"batch": 0}, "batch = 0: take 1 or more"),
+    ({"batch": 241}, "batch = 241: there are 240 samples; take 1 to 240"),
+    ({"batch": 5}, "batch = 5: UMW cuts the data into 6 parts"),
+    ({"scheme": "DSAG"}, "batch = 60: .* scheme_args.pieces = 4"),
+    ({"scheme": "LCC", "problem": "least_squares"}, "batch = 60: LCC encodes the data"),
+    ({"scheme": "D-SGD", "scheme_args": {"worker_batch": 3}}, "batch = 60: scheme_args.worker_batch = 3"),
+    ({"problem": "unit", "problem_args": {}}, "batch = 60: the parameters of problem = 'unit'"),
+    ({"adaptive": True, "scheme": "GC"}, "adaptive = True: a run with mini-batches"),
+    ({"evaluate_every": 0}, "evaluate_every = 0: take 1 or more"),
+]
+
+
+@pytest.mark.parametrize(("fields", "sentence"), REFUSALS)
+def test_batch_settings_that_are_invalid_are_refused(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        experiment(**fields)

@@ -1,0 +1,35 @@
+"""All lectures, and strategies for the settings of their sliders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from workbench_lectures import scripts
+from workbench_lectures.knobs import Knobs
+from workbench_lectures.lecture import Script
+
+from workbench.lab.widgets.forms.fields import Field
+
+SCRIPTS = scripts()
+FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts
+
+
+def values(line: Field) -> st.SearchStrategy[Any]:
+    """Return the values of a slider or a menu."""
+    if line.kind == "choice":
+        return st.sampled_from(line.choices)
+    assert line.low is not None
+    assert line.high is not None
+    if line.kind == "whole":
+        return st.integers(int(line.low), int(line.high))
+    return st.floats(line.low, line.high).map(lambda x: float(f"{x:.3g}")).filter(lambda x: line.low <= x)
+
+
+def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
+    """Return settings of sliders anywhere in their ranges."""
+    lines = script.knobs.lines()
+    return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
+        lambda chosen: script.knobs(**chosen).fit()
+    )

@@ -1,0 +1,47 @@
+"""Sampling of expensive cases: of several that test the same, a few run in `make test`, all in `make test-all`.
+
+The option `--rotate SEED` of `tests/conftest.py` chooses the sample; the default is 0. The header of the report and the
+summary of a failed run print it, so that a failure can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+DEFAULT_SEED = 0
+Test = TypeVar("Test", bound=Callable[..., None])
+_seed = DEFAULT_SEED
+
+
+def rotate(seed: int) -> None:
+    """Set the seed of all samples; call it before test modules are imported."""
+    global _seed
+    _seed = seed
+
+
+def sampled_indices(name: str, of: int, count: int, seed: int | None = None) -> set[int]:
+    """Return `count` of the indices 0 to `of` - 1, drawn by the seed and by the name of the sample."""
+    return set(Random(f"{name} {_seed if seed is None else seed}").sample(range(of), count))
+
+
+def sampled_cases(name: str, count: int, cases: Iterable[Any]) -> list[Any]:
+    """Return cases for `pytest.mark.parametrize`; all but `count` are marked slow. A tuple is several arguments."""
+    found = list(cases)
+    now = sampled_indices(name, len(found), count)
+    return [case if i in now else _slow(case) for i, case in enumerate(found)]
+
+
+def _slow(case: Any) -> Any:
+    values, marks, name = case if hasattr(case, "marks") else (case, (), None)
+    if not hasattr(case, "marks"):
+        values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=[*marks, pytest.mark.slow], id=name)
+
+
+def sampled_test(name: str, index: int, of: int, count: int = 1) -> Callable[[Test], Test]:
+    """Decorate a test: it is the `index`-th of `of` tests, of which all but `count` are marked slow."""
+    return lambda test: test if index in sampled_indices(name, of, count) else pytest.mark.slow(test)

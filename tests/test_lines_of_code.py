@@ -1,0 +1,47 @@
+"""Lengths: functions, classes and files stay short, and the package does not grow without being noticed."""
+
+from __future__ import annotations
+
+from tools import lines_of_code
+
+MAX_LINES = 31_500  # of code, of the package
+MAX_CORE_LINES = 13_250
+
+
+LONG_CLASSES = {"Experiment": 253}  # the longest that they may be; what is split leaves the list
+
+
+def test_functions_classes_and_files_are_short() -> None:
+    found = {name: lines for _, name, lines, _ in lines_of_code.too_long()}
+    assert set(found) == set(LONG_CLASSES)
+    assert all(lines <= LONG_CLASSES[name] for name, lines in found.items())
+
+
+def test_package_is_within_its_lines_of_code() -> None:
+    found = lines_of_code.by_package()
+    assert sum(found.values()) <= MAX_LINES
+    assert sum(n for name, n in found.items() if name.startswith("workbench.core")) <= MAX_CORE_LINES
+
+
+def test_lines_of_code_omit_docstrings_comments_and_imports() -> None:
+    text = '''"""Module."""
+
+import os
+from sys import (
+    argv,
+)
+
+
+def f(x):  # a comment
+    """Two
+    lines."""
+    # another
+    "text that is not a docstring"
+    return [
+        x,
+        os,
+
+        argv,
+    ]
+'''
+    assert lines_of_code.code_lines(text) == 7

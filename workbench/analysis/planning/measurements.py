@@ -1,0 +1,256 @@
+"""Measurements of a cluster: hosts, recorded times, what was fitted to them, and the file that holds them."""
+
+from __future__ import annotations
+
+import io
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from workbench.analysis.planning.laws import Law, slow_for_good
+from workbench.analysis.planning.linkfit import PortFit, Work
+from workbench.core.base.files import atomic_write
+from workbench.core.base.older import renamed
+from workbench.core.base.reading import check_json_size
+from workbench.core.base.settings import SettingError, Settings, check_ending, check_kind, path_of, setting
+from workbench.core.base.text import dump, read_text, read_yaml
+from workbench.core.base.trust import limited
+from workbench.core.base.type_checks import there_are
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import Delays, Heterogeneous, Replay
+from workbench.core.contract.links import BYTES_PER_FLOAT
+from workbench.core.problems.data.cache import stored
+
+Row = tuple[float, ...]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+FORMAT = 1
+
+
+class Host(Settings):
+    """One machine of a cluster, as it was found."""
+
+    name: str = setting(..., "its name, as its ranks gave it")
+    ranks: int = setting(..., "workers that ran on it", ge=0)
+    who: tuple[int, ...] | None = setting(None, "their ranks, from 1; empty = after those of the host before")
+    cores: int | None = setting(None, "its cores, where known", ge=1)
+    free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
+
+    @property
+    def crowded(self) -> bool:
+        """Do its workers have to share cores?"""
+        return self.cores is not None and self.ranks > self.cores
+
+
+class Recorded(Settings):
+    """One load and one model size: how long every worker took in every round, and what messages took."""
+
+    samples: float = setting(..., "samples of a worker's task", gt=0)
+    floats: int = setting(..., "parameters of the model", ge=1)
+    seconds: tuple[Row, ...] = setting(
+        ...,
+        "from the end of the round before to a worker's answer, less the model's way down, as with a core of its own;"
+        " by round",
+        "s",
+    )
+    busy: float = setting(0.0, "share of a core that a worker takes while it is at work", ge=0)
+    computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
+    up: Row = setting(..., "quantiles of the way up, all workers", "s")
+    down: Row = setting(..., "quantiles of the way down, all workers", "s")
+    rounds: Row = setting(..., "duration of each round", "s")
+
+    @cached_property
+    def times(self) -> Array:
+        """`seconds` as an array (rounds, workers)."""
+        return np.array(self.seconds, dtype=float)
+
+    @property
+    def typical(self) -> float:
+        """Median seconds of a worker's task."""
+        return float(np.median(self.times))
+
+    @property
+    def bytes(self) -> int:
+        """Length of a message."""
+        return BYTES_PER_FLOAT * self.floats
+
+
+class Fitted(Settings):
+    """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
+
+    port: PortFit
+    work: Work
+    typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
+    decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
+    laws: tuple[Delays | None, ...] = setting(
+        ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
+    )
+    drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
+
+
+class Measurements(Settings):
+    """A cluster as it was measured; `fitted`: the laws of computing and of messages that forecasts take."""
+
+    format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
+    cluster: str = setting(..., "name of the cluster")
+    workers: int = setting(..., "workers that were measured, all at once", ge=1)
+    hosts: tuple[Host, ...] = setting(..., "where they ran")
+    one_clock: bool = setting(
+        ..., "do all hosts share a clock? If not, ways up and down cannot be told apart"
+    )
+    date: str = setting(..., "when, in UTC")
+    seed: int = setting(0, "seed of the resampling", ge=0)
+    versions: dict[str, str] = setting({}, "of Python and of the libraries")
+    problem: str = setting(..., "what the workers computed")
+    recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
+    laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
+    fitted: Fitted
+    resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
+    same_machines: bool = setting(False, "are workers the very ones that were measured, each in its place?")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, fields: Any) -> Any:
+        """Read what earlier versions wrote: other names, and links, which nothing ever used."""
+        if not isinstance(fields, dict):
+            return fields
+        names = {"very": "same_machines"}
+        return renamed({names.get(k, k): v for k, v in fields.items() if k != "links"})
+
+    @model_validator(mode="after")
+    def _each_worker_once(self) -> Self:
+        who = sorted(rank for host in self.hosts for rank in host.who or ())
+        if who and who != list(range(1, self.workers + 1)):
+            raise SettingError(f"hosts.who: {there_are('worker', 1, self.workers)}; name each one once")
+        return self
+
+    def nearest(self, samples: float, floats: int) -> int:
+        """Place of the measured load and model size that is most like these."""
+        return int(np.argmin(self._distances(samples, floats)))
+
+    def _distances(self, samples: float, floats: int) -> Array:
+        """How far each measured task is from this one: squares of the logarithms of the ratios."""
+        there = np.log([[each.samples, each.floats] for each in self.recorded])
+        return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
+
+    def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
+        """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
+
+        All workers begin at the same round, so what held all of them up at once does so again. `drawn`: the seed by
+        which rounds are drawn again; then each run takes blocks of them, as a fresh one goes through others.
+        """
+        here = self.recorded[place]
+        scale = here.typical / here.samples if per_sample is None else per_sample
+        block = None if drawn is None else max(1, round(len(here.seconds) ** 0.5))
+        return Replay(
+            path=str(self.table()),
+            experiment=str(place),
+            samples=1.0,
+            scale=scale,
+            block=block,
+            resample_seed=drawn,
+            common_start=True,
+            same_workers=self.same_machines,
+        )
+
+    @property
+    def real(self) -> bool:
+        """Was it measured on machines?"""
+        return any(host.cores is not None for host in self.hosts)
+
+    def host_of_each(self) -> NDArray[np.int64]:
+        """Place in `hosts` of the one on which each worker was measured, (workers,)."""
+        found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
+        for place, host in enumerate(self.hosts):
+            found[np.array(host.who or (), dtype=int) - 1] = place
+        return found
+
+    def slow_for_good(self) -> Array | None:
+        """Probability that each worker is slow for good, (workers,); None where no fitted law has such ones."""
+        mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
+        if not any(mixed):
+            return None
+        there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
+        return slow_for_good(np.concatenate(there))
+
+    @property
+    def main(self) -> int:
+        """Place of the longest task measured: what laws are shown of."""
+        return int(np.argmax([each.typical for each in self.recorded]))
+
+    def law(self, place: int) -> Law | None:
+        """The law of one load's times, None where recorded times are replayed."""
+        best = self.laws[place][0]
+        return best if best.fits else None
+
+    def notes(self) -> list[str]:
+        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
+        found = [
+            f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
+            " hold for this many workers only, and who is late goes on using cores"
+            for host in self.hosts
+            if host.crowded
+        ]
+        best = self.laws[self.main][0]
+        if not best.fits:
+            found.append(
+                f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
+                f" {best.complaint}): recorded times are replayed"
+            )
+        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
+        return found if self.one_clock else [*found, clocks]
+
+    def table(self) -> Path:
+        """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
+        out = io.StringIO()
+        out.write("recording,worker,step,seconds\n")
+        for place, each in enumerate(self.recorded):
+            for r, row in enumerate(each.times / each.typical):
+                out.writelines(f"{place},{i},{r},{x:.6g}\n" for i, x in enumerate(row))
+        return stored("profiles", out.getvalue().encode(), ".csv")
+
+    # ---------------------------------------------------------------- files
+
+    def save(self, path: str | Path) -> Path:
+        """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
+        file = path_of(path, "path")
+        check_ending(file, (".json", ".yaml", ".yml"), "path")
+        if not file.parent.is_dir():
+            raise SettingError(
+                f"path = {str(path)!r}: there is no folder {str(file.parent)!r}; make it first"
+            )
+        if file.suffix == ".json":
+            text = self.model_dump_json(indent=1)
+        else:
+            text = dump(self.model_dump(mode="json"), default_flow_style=None, width=110)
+        with atomic_write(file, "w") as out:
+            out.write(text)
+        return file
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: bool = False) -> Self:
+        """Read a profile; raises `SettingError` that names file, field and value.
+
+        `trust`: run code that the file names, as in "mine.py:Naps"; otherwise such a file is refused.
+        """
+        check_kind("trust", trust, bool)
+        file = path_of(path, "path")
+        if file.is_dir() or not file.exists():
+            raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
+        text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
+        words = read_yaml(file, "kind: local") if text is None else {}
+        check_json_size(text or "", file)
+        with nullcontext() if trust else limited() as now:
+            try:
+                return cls.model_validate(words) if text is None else cls.model_validate_json(text)
+            except SettingError as error:
+                more = (
+                    f"; wb.ClusterProfile.load({str(path)!r}, trust=True) runs it"
+                    if now is not None and now.names
+                    else ""
+                )
+                raise SettingError(f"{path}: {error}{more}") from None

@@ -1,0 +1,43 @@
+"""Properties of every fault: it repeats, and its settings survive JSON. Each case is a short run of the simulator."""
+
+from typing import Any
+
+from workbench.core.base.errors import RunError
+from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
+from workbench.core.contract.faults import Fault
+from workbench.core.experiment import Experiment
+from workbench.core.running.simulated import run_simulated
+
+ROUNDS, WORKERS = 3, 4
+SCHEMES: dict[str, dict[str, Any]] = {"UMW": {}, "GC": {"stragglers": 1}, "RAR": {}}
+
+
+def _models(fault: Fault, case: Case) -> tuple[bytes, list[float]] | str:
+    """Return the last model and the times of the rounds, or the sentence with which the run ends."""
+    at = fault.replace(worker=1 + case["seed"] % WORKERS, round=case["seed"] % ROUNDS)
+    data = {"samples": 24, "features": 3}
+    shape = {"workers": WORKERS, "rounds": ROUNDS, "seed": case["seed"]}
+    scheme = {"scheme": case["scheme"], "scheme_args": SCHEMES[case["scheme"]]}
+    e = Experiment(**shape, **scheme, problem="least_squares", problem_args=data, faults=[at])
+    (run,) = run_simulated([e], numeric=True)
+    try:
+        trace = run.result()
+    except RunError as error:
+        return str(error)
+    return trace.model.tobytes(), trace.rounds["time"].tolist()
+
+
+def repeats(fault: Fault, case: Case) -> None:
+    """One seed gives the same run twice, or the same sentence."""
+    if _models(fault, case) != _models(fault, case):
+        raise PropertyFailed(
+            "two runs with one seed differ; draw from `CounterRNG(self.seed, stream).rng(round)`"
+        )
+
+
+def json(fault: Fault, case: Case) -> None:
+    """Settings come back from JSON as they were."""
+    through_json(fault, case)
+
+
+PROPERTIES = (Property("settings", json), Property("repeats", repeats))

@@ -1,0 +1,151 @@
+"""Mini-batches that every rank knows without a message: the samples of a job's batch follow from the seed and the job.
+
+A batch is a set of samples, not a share of a worker's load. All copies of a part then use the same samples, so by
+linearity an exact code's commit is the gradient of the batch, and an approximate one's error is the same combination of
+parts as without batches. The data set is cut into strata of consecutive samples, one for each sample of a batch. A
+batch takes one sample from each stratum; strata are permuted anew in every epoch, so an epoch meets every sample once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import CounterRNG
+from workbench.core.contract.problem import Evaluation, Problem, Request, Slice, gradient_of_rows, in_round
+
+BATCH_STREAM = 6  # of random numbers; delays have 0, workers' own mini-batches 1, permutations 4, ties 5
+CACHED_EPOCHS = 4  # epochs whose order is at hand: asynchronous workers are not all in one
+
+
+class BatchSampler:
+    """Samples of each job's mini-batch.
+
+    `samples`: size of the data set (d). `batch`: samples asked for (b). A batch has at most b samples, and
+    d / ceil(d / b) on average: the last stratum may be short.
+
+    >>> sampler = BatchSampler(samples=10, batch=4, seed=0)
+    >>> sampler.batches_per_epoch, sampler.rows(0).tolist()
+    (3, [0, 4, 6])
+    >>> sorted(int(row) for job in range(3) for row in sampler.rows(job)) == list(range(10))
+    True
+    """
+
+    def __init__(self, samples: int, batch: int, seed: int) -> None:
+        self.samples, self.batch, self.seed = samples, batch, seed
+        self.batches_per_epoch = -(-samples // batch)
+        self.strata = -(-samples // self.batches_per_epoch)
+        self._random = CounterRNG(seed, BATCH_STREAM)
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = (
+            None  # job, bounds, what they gave
+        )
+
+    @property
+    def share(self) -> float:
+        """Average share of the data set that a batch has."""
+        return 1 / self.batches_per_epoch
+
+    def rows(self, job: int) -> NDArray[np.int64]:
+        """Return the samples of a job's batch, ascending."""
+        epoch, place = divmod(job, self.batches_per_epoch)
+        rows = self._order(epoch)[place]
+        return rows if rows[-1] < self.samples else rows[:-1]
+
+    def counts(self, job: int, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many samples of a job's batch each part has, (parts,); `bounds` as in `Plan`."""
+        if self._counts is None or self._counts[0] != job or self._counts[1] is not bounds:
+            self._counts = job, bounds, np.diff(np.searchsorted(self.rows(job), bounds))
+        return self._counts[2]
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        """Rows of each batch of an epoch, (batches, strata); of the last stratum some are beyond the data."""
+        if epoch not in self._orders:
+            if len(self._orders) == CACHED_EPOCHS:
+                del self._orders[min(self._orders)]
+            size = self.batches_per_epoch
+            places = self._random.rng(epoch).random((self.strata, size)).argsort(axis=1).T
+            self._orders[epoch] = np.ascontiguousarray(places + size * np.arange(self.strata))
+        return self._orders[epoch]
+
+
+class Batched:
+    """A problem whose gradients are those of a job's mini-batch, scaled to stand for all samples.
+
+    Losses, metrics and smoothness are those of the whole data set. `at(job)` takes gradients of the job's batch.
+    """
+
+    def __init__(self, problem: Problem, sampler: BatchSampler) -> None:
+        self.whole, self.sampler = problem, sampler
+        self.samples, self.size, self.l2, self.truth = (
+            problem.samples,
+            problem.size,
+            problem.l2,
+            problem.truth,
+        )
+        self.start, self.smoothness = problem.start, problem.smoothness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.whole, name)
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """What problems have in common whose runs can be learnt together."""
+        return id(self.whole), self.sampler.batch, self.sampler.seed
+
+    def at(self, job: int) -> Problem:
+        """Return the problem with the gradients of a job."""
+        return _OfJob(self, job)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Return the gradient over all samples of the slices."""
+        return self.whole.gradient(slices, model)
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Return losses and gradients over the whole data set."""
+        return self.whole.evaluate(requests)
+
+
+class _OfJob:
+    """A problem with the gradients of one job's batch."""
+
+    def __init__(self, batched: Batched, job: int) -> None:
+        self.batched, self.job = batched, job
+        self.rows = batched.sampler.rows(job)
+        self.problem = in_round(batched.whole, job, self.rows)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batched, name)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Return the weighted sum of the gradients of the batch's samples in the slices, times d / batch."""
+        chosen = chosen_rows(slices, self.rows)
+        scale = self.batched.samples / len(self.rows)
+        return gradient_of_rows(self.problem, chosen[0], scale * chosen[1], model)
+
+
+def with_batches(problem: Problem, sampler: BatchSampler | None) -> Problem:
+    """Return the problem with gradients of mini-batches; without a sampler, as it is."""
+    return problem if sampler is None else Batched(problem, sampler)
+
+
+def chosen_rows(slices: Sequence[Slice], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    """Return which of some rows are in the slices, slice after slice, and the weight of each.
+
+    >>> chosen_rows([(5, 9, 0.5), (0, 3, 2.0)], np.array([1, 4, 6, 8]))
+    (array([6, 8, 1]), array([0.5, 0.5, 2. ]))
+    """
+    if len(slices) == 1:
+        ((first, last, weight),) = slices
+        chosen = rows[slice(*np.searchsorted(rows, (first, last)))] if first < last else rows[:0]
+        return chosen, np.full(len(chosen), weight)
+    bounds = np.array([(first, last) for first, last, _ in slices], dtype=np.int64).reshape(-1, 2)
+    begin, end = np.searchsorted(rows, bounds).T
+    counts = np.maximum(end - begin, 0)
+    before = np.cumsum(counts) - counts
+    places = np.arange(counts.sum()) + np.repeat(begin - before, counts)
+    return rows[places], np.repeat(np.array([weight for *_, weight in slices], dtype=float), counts)

@@ -1,0 +1,122 @@
+"""Workers that answer wrongly by a rule: the attacks of the literature on Byzantine gradients.
+
+A rule replaces the vector of a worker's answer: what it sends to its parent, or puts into an all-reduce. Messages to
+children stay right.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from workbench.core.base.errors import RunError
+from workbench.core.base.settings import setting
+from workbench.core.base.types import Array
+from workbench.core.contract.delays import CounterRNG
+from workbench.core.contract.faults.base import Lasting
+from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
+
+NOISE = 6  # random stream of noise; see `contract.delays.base.TIES`
+NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
+
+
+class WrongAnswer(Lasting):
+    """Base of the rules. A rule of your own is a subclass with a `kind` and an `answer`."""
+
+    changes_times: ClassVar[bool] = False
+    changes_answers: ClassVar[bool] = True
+
+    @abstractmethod
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Return what is sent in place of an answer, of the same shape. `number` counts answers of one round."""
+
+    def change(self, effect: Effect) -> Effect:
+        """Replace the vector of an answer."""
+        if isinstance(effect, AllReduce):
+            return effect._replace(value=self._wrong(effect.value, effect.round, 0))
+        if isinstance(effect, Send) and effect.kind != MODEL and isinstance(effect.value, np.ndarray):
+            return effect._replace(value=self._wrong(effect.value, effect.round, effect.number))
+        return effect
+
+    def _wrong(self, right: Array, round: int, number: int) -> Array:
+        wrong = np.asarray(self.answer(right, round, number), right.dtype)
+        if wrong.shape != right.shape:
+            why = f"`answer` returns an array of shape {wrong.shape} in place of {right.shape}"
+            raise RunError(f"faults.kind = {self.written_kind!r}: {why}; return one of the same shape")
+        return wrong
+
+
+class SignFlip(WrongAnswer):
+    """The worker sends -factor times its answer: the sign-flipping attack.
+
+    Li, Xu, Chen, Giannakis and Ling, RSA: Byzantine-robust stochastic aggregation methods, AAAI 2019 (factor 4).
+    """
+
+    kind = "sign_flip"
+
+    factor: float = setting(1.0, "magnitude over that of the right answer", gt=0)
+
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Return the opposite."""
+        return -self.factor * value
+
+
+class Scale(WrongAnswer):
+    """The worker sends factor times its answer: boosting, as in model replacement.
+
+    Bagdasaryan, Veit, Hua, Estrin and Shmatikov, How to backdoor federated learning, AISTATS 2020.
+    """
+
+    kind = "scale"
+
+    factor: float = setting(10.0, "magnitude over that of the right answer", gt=0)
+
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Return a multiple."""
+        return self.factor * value
+
+
+class Noise(WrongAnswer):
+    """The worker adds independent Gaussian noise to each number of its answer: a Gaussian attack.
+
+    Xie, Koyejo and Gupta, Generalized Byzantine-tolerant SGD, 2018, send the noise alone; Wu, Ling, Chen and Giannakis,
+    Federated variance-reduced stochastic gradient descent, IEEE Transactions on Signal Processing 2020, add it to the
+    mean of the right answers. Here it is added to the worker's own, as workers do not know the others'.
+    """
+
+    kind = "noise"
+
+    deviation: float = setting(1.0, "standard deviation of the noise", gt=0)
+    seed: int = setting(0, "seed of the noise", ge=0)
+
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Add noise that depends on seed, worker, round and number alone."""
+        rng = CounterRNG(self.seed, NOISE).rng(round, self.worker + NUMBER_SLOT * number)
+        return value + self.deviation * rng.standard_normal(value.shape)
+
+
+class SameValue(WrongAnswer):
+    """The worker sends the same number in all places: the same-value attack.
+
+    Li, Xu, Chen, Giannakis and Ling, RSA: Byzantine-robust stochastic aggregation methods, AAAI 2019 (value 100).
+    """
+
+    kind = "same_value"
+
+    value: float = setting(100.0, "number that it sends in all places")
+
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Return the same number in all places."""
+        return np.full_like(value, self.value)
+
+
+class Zeros(WrongAnswer):
+    """The worker sends zeros: the same-value attack with value 0, a worker that does no work and answers."""
+
+    kind = "zeros"
+
+    def answer(self, value: Array, round: int, number: int) -> Array:
+        """Return zeros."""
+        return np.zeros_like(value)

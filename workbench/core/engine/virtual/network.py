@@ -1,0 +1,236 @@
+"""Messages on the virtual clock: links, ports and inboxes.
+
+A receiver's port takes one message at a time (see `links`). A message whose round is over when its turn comes is
+refused, dropped and counted, and costs no port time: its header is enough to know.
+"""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappush
+from typing import Any
+
+from workbench.core.contract.adaptive import AdaptiveController
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.links import Link
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.protocol import MODEL, PEER_LOST, REL_TOL, Close, Match, Message, Recv, Send
+from workbench.core.engine.inbox import Inbox
+from workbench.core.engine.timeline import Timeline
+from workbench.core.engine.virtual.event_order import ARRIVED, MODEL_ARRIVED, TIMER, TRANSFERRED
+from workbench.core.engine.virtual.loop import EventLoop
+
+
+class Blocked:
+    """The type of `BLOCKED`: the node waits for an event."""
+
+
+BLOCKED = Blocked()
+
+
+class RankState:
+    """The state of one node: its program, its inbox and its port."""
+
+    __slots__ = ("alive", "done", "floor", "inbox", "port", "queue", "resume", "ticket", "unless", "waits")
+
+    def __init__(self, resume: Callable[[Any], Any]) -> None:
+        self.resume = resume
+        self.inbox = Inbox()
+        self.floor = self.inbox.floor
+        self.queue: deque[tuple[Message, float, int]] = deque()  # at the port: message, sent at, floats
+        self.port: tuple[Message, float, int, float] | None = None  # in transfer: ..., begun at
+        self.waits: Match | None = None  # the match of a blocked Recv
+        self.unless: Match | None = None  # the match that ends a running Compute
+        self.ticket = 0  # a wake-up with an older ticket is void
+        self.done = False
+        self.alive = True
+
+
+class Network(EventLoop):
+    """Nodes that send messages to one another, and wait for them."""
+
+    ranks: list[RankState]
+
+    def __init__(
+        self,
+        plan: Plan,
+        delays: DelayStream,
+        link: Link,
+        floats: int,
+        line: Timeline,
+        *,
+        last: int,
+        record: bool,
+        start: float,
+        controller: AdaptiveController | None,
+    ) -> None:
+        super().__init__(plan, delays, start)
+        self.delays, self.link, self.floats, self.controller = delays, link, floats, controller
+        self.line, self.last = line, last  # what follows on the last round counts as of that round
+        self.log = line.events.append if record else (lambda row: None)
+        self.latency, self.width = link.latency, link.width
+        self.instant = delays.sending(0, 1.0) is None  # sending takes no time of its own
+        self.transfers: dict[int, float] = {}  # seconds by floats
+        self.sending: dict[tuple[int, float], list[float] | None] = {}
+
+    @abstractmethod
+    def _resume(self, r: int, answer: Any) -> None:
+        """Continue a node's program with the answer to its effect."""
+
+    def _wake(self, r: int, ticket: int, answer: Any) -> None:
+        rank = self.ranks[r]
+        if rank.ticket == ticket:
+            rank.ticket += 1
+            rank.waits = None
+            self._resume(r, answer)
+
+    def _send(self, r: int, rank: RankState, effect: Send) -> Any:
+        floats = self.floats if effect.floats is None else effect.floats
+        message = Message(r, effect.kind, effect.round, effect.number, effect.value)
+        targets = (effect.to,) if isinstance(effect.to, int) else effect.to
+        if effect.kind == MODEL:
+            self._send_down(targets, message, floats)
+            return None
+        delay = self.latency
+        if not self.instant:
+            share = floats / self.floats if effect.share is None else effect.share
+            delay += self._sending(r, effect.round if effect.draw is None else effect.draw, share)
+        for to in targets:
+            args = to, message, self.now, floats
+            if delay:
+                self._at(self.now + delay, ARRIVED, self._arrive, args)
+            elif self.due is None:
+                self._arrive(*args)
+            else:
+                self.serial += 1
+                heappush(self.due, self.event_order((self.now, self.serial, ARRIVED, self._arrive, args)))
+        return None
+
+    def _send_down(self, targets: Iterable[int], message: Message, floats: int) -> None:
+        """What comes from above has a way of its own: it never queues behind what comes from below."""
+        link = self.link
+        if not link.downloads:
+            self.ready.extend((to, message, self.now, floats) for to in targets)
+            return
+        if to := tuple(targets):
+            arrives = self.now + link.latency + link.transfer(floats)
+            self._at(arrives, MODEL_ARRIVED, self._deliver_all, (message.src, to, message, self.now, floats))
+
+    def _deliver_all(
+        self, r: int, targets: tuple[int, ...], message: Message, sent: float, floats: int
+    ) -> None:
+        """What a node has told others."""
+        self.ready.extend((to, message, sent, floats) for to in targets)
+
+    def _sending(self, r: int, round: int, share: float) -> float:
+        key = (round, share)
+        if key not in self.sending:
+            if len(self.sending) > 16:
+                self.sending.clear()
+            seconds = self.delays.sending(round, share)
+            self.sending[key] = None if seconds is None else seconds.tolist()
+        table = self.sending[key]
+        return 0.0 if table is None else table[r - 1]
+
+    def _arrive(self, to: int, message: Message, sent: float, floats: int) -> None:
+        rank = self.ranks[to]
+        if rank.port is not None:
+            rank.queue.append((message, sent, floats))
+        elif message.round < rank.floor.get(message.kind, 0):
+            self._drop(to, message, sent, floats)
+        else:
+            self._transfer(to, rank, message, sent, floats)
+
+    def _transfer(self, to: int, rank: RankState, message: Message, sent: float, floats: int) -> None:
+        seconds = self.transfers.get(floats)
+        if seconds is None:
+            seconds = self.transfers[floats] = self.link.transfer(floats)
+        if seconds == 0.0:
+            self.ready.append((to, message, sent, floats))
+            return
+        rank.port = current = (message, sent, floats, self.now)
+        self._at(self.now + seconds, TRANSFERRED, self._transferred, (to, current))
+
+    def _transferred(self, to: int, current: tuple[Message, float, int, float]) -> None:
+        rank = self.ranks[to]
+        if rank.port is not current:
+            return  # cut off: its round was over
+        message, sent, floats, begun = current
+        rank.port = None
+        self._deliver(to, message, sent, floats, begun)
+        self._next_transfer(to, rank)
+
+    def _next_transfer(self, to: int, rank: RankState) -> None:
+        rank.port = None
+        while rank.queue and rank.port is None:
+            message, sent, floats = rank.queue.popleft()
+            if message.round < rank.floor.get(message.kind, 0):
+                self._drop(to, message, sent, floats)
+            else:
+                self._transfer(to, rank, message, sent, floats)
+
+    def _deliver(
+        self, to: int, message: Message, sent: float, floats: int, begun: float | None = None
+    ) -> None:
+        rank, kind, round = self.ranks[to], message.kind, message.round
+        if round < rank.floor.get(kind, 0) or not rank.alive:
+            self._drop(to, message, sent, floats)
+            return
+        begun = self.now if begun is None else begun
+        self._count(to, message, sent, floats, begun)
+        if self.controller is not None and to == 0 and kind != PEER_LOST:
+            self.controller.received(message.src, floats / self.floats, sent, begun, self.now)
+        if rank.waits is not None and round >= rank.waits.get(kind, round + 1):
+            rank.ticket += 1
+            rank.waits = None
+            self._resume(to, message)
+            return
+        rank.inbox.append((message,))
+        if rank.unless is not None and round >= rank.unless.get(kind, round + 1):
+            rank.ticket += 1
+            rank.unless = None
+            self._resume(to, None)
+
+    def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
+        if message.kind == PEER_LOST or (message.kind == MODEL and message.round > self.last):
+            return
+        line, round = self.line, message.round if message.round < self.last else self.last
+        line.handled += 2  # a send and its receipt
+        if message.kind == MODEL:
+            line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
+        else:
+            line.messages[round] += 1
+            line.bytes[round] += self.width * floats
+        self.log((round, message.src, "send", sent, begun, self.now, to, self.width * floats, 1))
+
+    def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
+        if message.kind not in (MODEL, PEER_LOST):
+            self.line.handled += 1
+            round = min(message.round, self.last)
+            self.line.stale[round] += 1
+            size = self.width * floats
+            self.log((round, message.src, "drop", sent, self.now, self.now, to, size, 1))
+
+    def _recv(self, r: int, rank: RankState, effect: Recv) -> Any:
+        inbox = rank.inbox
+        if inbox and (i := inbox.find(effect.match)) is not None:
+            (message,) = inbox.pop(i)
+            while effect.latest and (i := inbox.find(effect.match)) is not None:
+                (message,) = inbox.pop(i)
+            return message
+        if effect.until is not None:
+            if effect.until * REL_TOL < self.now:
+                return None
+            self._at(max(effect.until, self.now), TIMER, self._wake, (r, rank.ticket, None))
+        rank.waits = effect.match
+        return BLOCKED
+
+    def _close(self, r: int, rank: RankState, effect: Close) -> Any:
+        kind, round = effect
+        for (message,) in rank.inbox.close(kind, round):
+            self._drop(r, message, self.now, 0)
+        if rank.port is not None and rank.port[0].kind == kind and rank.port[0].round < round:
+            message, sent, floats, _ = rank.port
+            self._drop(r, message, sent, floats)
+            self._next_transfer(r, rank)
+        return None

@@ -1,0 +1,197 @@
+"""The grid of the table of runs: reads the folders in a thread, and shows chosen columns of the rows."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock, Thread
+from typing import Any
+
+import ipywidgets as w
+import pandas as pd
+
+from workbench.analysis.tables.table import LazyRuns, Runs
+from workbench.core.base.settings import SettingError
+from workbench.core.base.text import duration
+from workbench.core.base.type_checks import span
+from workbench.lab.widgets.callbacks import Pane, button, guarded, progress, row, seen, sentence
+from workbench.lab.widgets.explorer.grid import Grid
+from workbench.lab.widgets.forms.fields import number
+
+MANY = 10**6  # runs that words are written about
+SOON, SHARE = 1.0, 0.2  # s until one sees how far reading is; of the time may go into showing what is read
+Line = dict[str, Any]  # a row of the table
+_ALWAYS = ("run", "state", "scheme", "workers")
+RESULTS = ("time", "loss")  # columns whose means are offered first
+_THEN = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "tags", "note", "error")
+
+
+class RunsGrid(Pane):
+    """Rows of runs of which some are selected; the widget around it overrides `_marked` and `_filled`."""
+
+    def __init__(self, runs: Runs | str | Path) -> None:
+        super().__init__()
+        self.runs = runs if isinstance(runs, Runs) else LazyRuns(runs).runs()
+        self._lock, self._turn, self._filling = RLock(), 0, False
+        self._thread: Thread | None = None
+        self._offered = set[str]()  # columns that were shown without being asked for
+        self.shown: list[int] = []  # rows of the table, as they stand in the grid
+        self.bar = w.HTML()
+        self.grid = Grid()
+        self.grid.observe(lambda _: self._marked(), "selected_rows")
+
+    def _marked(self) -> None:
+        """Follow which rows are selected."""
+
+    def _filled(self) -> None:
+        """Follow which columns there are."""
+
+    def _columns(self) -> w.Widget:
+        self.columns = w.SelectMultiple(description="Columns", rows=8)
+        self.pinned = w.SelectMultiple(description="Pinned", rows=8)
+        self.archived = w.Checkbox(description="Show archived", indent=False, layout={"width": "160px"})
+        for part in (self.columns, self.pinned, self.archived):
+            part.observe(lambda _: self._draw(), "value")
+        lists = row(self.columns, self.pinned)
+        about = "choose which columns are shown, and which stay in sight"
+        self.choose = w.ToggleButton(description="Columns …", tooltip=about)
+        self.choose.observe(lambda change: seen(change["new"], lists), "value")
+        seen(False, lists)
+        self.target = w.Text(description="Target", placeholder="loss, for time_to", continuous_update=False)
+        self.target.tooltip = "adds time_to: when the loss was first at or below this"
+        self.target.value = "" if self.runs.target is None else str(self.runs.target)
+        self.target.observe(lambda _: self._aim(), "value")
+        again = button("Refresh", self.again, "read the folders again")
+        return w.VBox([row(again, self.choose, self.target, self.archived), lists])
+
+    @property
+    def _usual(self) -> list[str]:
+        """Columns that are shown as long as nobody chooses others, in order."""
+        return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
+
+    def fill(self, runs: Runs) -> None:
+        """Show a table that was read; usual columns that are new are shown, too, and marked runs stay so."""
+        with self._lock:
+            marked = self._folders()
+            self.runs = runs
+            columns = {str(name): column for name, column in self.runs.table.items()}
+            held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
+            chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
+            self._offered |= {name for name in self._usual if name in held}
+            pinned = self.pinned.value if self.columns.options else ("run",)
+            self._filling = True  # all columns at once: every table that is drawn is sent
+            for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
+                if list(menu.options) != held:
+                    menu.value = ()  # the page looks for what is chosen among the new ones at once
+                    menu.options = held
+                menu.value = [name for name in held if name in names]
+            self._filled()
+            self._filling = False
+            self._draw(marked)
+
+    def _draw(self, marked: Sequence[str] | None = None) -> None:
+        with self._lock:
+            if self._filling:
+                return
+            marked = self._folders() if marked is None else marked
+            table = self.runs.table
+            kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+            places = {folder: place for place, folder in enumerate(kept["folder"])}
+            chosen, pinned = self.columns.value or ("run",), self.pinned.value
+            first = [name for name in self.columns.options if name in chosen and name in pinned]
+            ordered = dict.fromkeys([*first, *(name for name in self._usual if name in chosen), *chosen])
+            self.shown = list(kept.index)
+            rows = [places[folder] for folder in marked if folder in places]
+            self.grid.draw(kept, list(ordered), len(first), rows)
+            self._marked()  # some may be gone
+            states = table["state"].value_counts().items() if len(table) else ()
+            counts = ", ".join(f"{n:,} {state}" for state, n in states)
+            where = str(self.runs.root.absolute()) if self.runs.root else "memory"
+            self._say(
+                f"{len(table):,} {'run' if len(table) == 1 else 'runs'} in {where}{f': {counts}' if counts else ''}"
+            )
+
+    @guarded
+    def _aim(self) -> None:
+        """Read when the loss was first at or below what was typed."""
+        target = number(text) if (text := self.target.value.strip()) else None
+        if isinstance(target, str):
+            raise SettingError(f"target = {text!r}: is not a number; write a loss such as 0.1, or nothing")
+        self.report("")
+        self.runs = replace(self.runs, target=target)
+        self.again()
+
+    @guarded
+    def again(self) -> None:
+        """Read the folders again; returns once that is done, or soon: what is read later is shown as it comes."""
+        if self.runs.root is None:
+            return
+        self._turn += 1
+        reading = LazyRuns(self.runs.root, self.runs.target, self.runs.metric)
+        work = (reading, self._turn)
+        self._thread = Thread(target=self._follow, args=work, name="workbench-table", daemon=True)
+        self._thread.start()
+        self._thread.join(SOON)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until all is read; says whether it is."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
+    @guarded
+    def _follow(self, reading: LazyRuns, turn: int) -> None:
+        """Read in a thread, say how far it is, and show what is read where that is more than is shown."""
+        began = told = time.monotonic()
+        due = began + SOON
+        try:
+            for count in reading:
+                if turn != self._turn:
+                    return
+                if (now := time.monotonic()) - told > SOON / 2:
+                    told, left = now, (now - began) * (len(reading) / count - 1)
+                    words = f"{count:,} of {len(reading):,} runs read; about {duration(left)} left"
+                    self.bar.value = progress("runs that are read", words, count / len(reading))
+                if now > due and count > len(self.runs):
+                    self._take(reading, turn)
+                    due = time.monotonic() + max(SOON, (time.monotonic() - now) * (1 / SHARE - 1))
+            self._take(reading, turn)
+        finally:
+            if turn == self._turn:
+                self.bar.value = ""
+
+    def _take(self, reading: LazyRuns, turn: int) -> None:
+        found = reading.runs()
+        with self._lock:
+            if turn == self._turn:
+                self.fill(found)
+
+    def mark(self, *names: str) -> None:
+        """Mark runs by name, as clicks do."""
+        with self._lock:
+            rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
+            self.grid.selected_rows = [rows[name] for name in names]
+
+    @property
+    def chosen(self) -> list[Line]:
+        """The rows that are marked."""
+        found = self._rows().to_dict("records")
+        return [{str(name): value for name, value in line.items()} for line in found]
+
+    def _rows(self) -> pd.DataFrame:
+        rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
+        return self.runs.table.loc[rows]
+
+    def _folders(self) -> list[str]:
+        return list(self._rows()["folder"])
+
+    def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
+        rows = self.chosen
+        if not least <= len(rows) <= most:
+            wanted = f"{least} or more" if most == MANY else span(least, most)
+            how = f"click on {wanted} in the table, a second click unmarks"
+            raise SettingError(f"runs: {len(rows)} are marked; {how}")
+        return rows
+
+    def _say(self, text: str) -> None:
+        self.note.value = sentence(text)

@@ -1,0 +1,143 @@
+"""What is shown of the selected runs below their table: curves, one round, differences, text, means of groups."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as w
+
+from workbench.analysis.tables.status import Status
+from workbench.analysis.tables.table import Runs
+from workbench.core.base.settings import SettingError
+from workbench.core.experiment import Experiment, described
+from workbench.core.running.run import Run, recorded
+from workbench.core.trace.definitions import experiment_of
+from workbench.core.trace.trace import Trace
+from workbench.lab.figures.gallery.bands import bands
+from workbench.lab.figures.gallery.convergence import convergence
+from workbench.lab.widgets.callbacks import (
+    guarded,
+    seen,
+)
+from workbench.lab.widgets.explorer.commands import papermill_command, yaml_of
+from workbench.lab.widgets.explorer.runsgrid import Line, RunsGrid
+from workbench.lab.widgets.explorer.tables import table
+from workbench.lab.widgets.plots.liveplot import LivePlot
+from workbench.lab.widgets.plots.player import Player
+from workbench.lab.widgets.plots.plot import Plot
+
+MOST = 12  # runs that are plotted together
+
+
+class RunsViews(RunsGrid):
+    """Shows the selected runs."""
+
+    def __init__(self, runs: Runs | str | Path, show: Callable[[Sequence[Run]], None] | None) -> None:
+        super().__init__(runs)
+        self._show = show or self._below
+        self.found = w.HTML()
+        self.live, self.plot, self.player = LivePlot(), Plot(), Player()
+        self.text = w.Textarea(description="Text", rows=8, layout={"width": "auto"})
+        self.round = w.BoundedIntText(description="Round", value=0, max=0)
+        self.round.observe(lambda _: self._play(), "value")
+        self.of = w.Dropdown(description="Mean of", options=[])
+        self.by = w.SelectMultiple(description="by", options=[], rows=3)
+
+    @guarded
+    def _plot(self) -> None:
+        """Draw the curves of what is marked, at once."""
+        self.report("")
+        if found := self.traces():
+            self.plot.show(lambda theme: convergence(found, theme=theme))
+        if not (rows := self.chosen):
+            return
+        said = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
+        if sum(row["state"] == "done" for row in rows) > MOST:
+            said[0] += f", the first {MOST} are drawn"
+        self._say("; ".join(said[:4]))
+
+    def traces(self) -> list[Trace]:
+        """Those of the selected runs that have rounds, at most so many; says which cannot be read."""
+        found, bad = [], []
+        for line in [each for each in self.chosen if each["state"] == "done"][:MOST]:
+            try:
+                found.append(Trace.load(line["folder"]))
+            except SettingError as error:
+                bad.append(str(error))
+        if bad:
+            self.report("; ".join(bad))
+        return found
+
+    @guarded
+    def look(self) -> None:
+        """Show a round of the selected run in slow motion."""
+        self._some(1)
+        trace = next(iter(self.traces()), None)
+        if trace is None:
+            raise SettingError(f"run = {self.chosen[0]['run']!r}: has no rounds to look into")
+        self.round.max = len(trace.columns["time"]) - 1
+        seen(True, self.round)
+        self._play()
+
+    @guarded
+    def _play(self) -> None:
+        found = self.traces()
+        if found and self.round.layout.display != "none":
+            self.player.play(found[0], self.round.value)
+
+    @guarded
+    def show(self) -> None:
+        """Show the selected runs on the live plot."""
+        self._some(MOST)
+        self._show([recorded(trace) for trace in self.traces()])
+
+    def _below(self, runs: Sequence[Run]) -> None:
+        seen(True, self.live)
+        self.live.show(runs, keep=True)
+
+    @guarded
+    def differ(self) -> None:
+        """Show in what the two selected runs differ, and nothing else."""
+        one, other = (row["run"] for row in self._some(2, least=2))
+        found = self.runs.diff(one, other)
+        rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
+        self.found.value = table(["", one, other], rows, f"what differs between {one} and {other}")
+
+    @guarded
+    def copy(self) -> None:
+        """Show the selected run as YAML, and the papermill line that runs it."""
+        (line,) = self._some(1)
+        e = experiment_in(line)
+        cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
+        self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, line['engine'], cluster)}\n"
+        seen(True, self.text)
+
+    @guarded
+    def group(self) -> None:
+        """Mean and band of a result over the runs of each group, usually seeds, as a table and drawn."""
+        self._hide()
+        found = self.runs.mean(self.of.value, list(self.by.value) or None)
+        rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
+        by = found.attrs["by"]
+        about = f"mean of {self.of.value}, with its 95 % band"
+        self.found.value = table([str(name) for name in found], rows, about, len(by))
+        if by and found["n"].any():
+            self.plot.show(lambda theme: bands(found, theme=theme))
+
+    def _hide(self) -> None:
+        self.found.value = self.text.value = ""
+        seen(False, self.text, self.plot, self.round, self.player)
+        seen(bool(self.live.runs), self.live)
+
+
+def experiment_in(line: Line) -> Experiment:
+    """What was run, or was to be."""
+    folder = Path(line["folder"])
+    status = None if folder.is_dir() else Status.read(folder.parent)
+    return experiment_of(folder) if status is None else described(status.spec)
+
+
+def _short(value: Any) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,6 @@
+"""Clusters whose ranks run in the jobs of a batch system: what the kinds `slurm` and `pbs` have in common."""
+
+from workbench.mpi.clusters.batch.job import Job as Job
+from workbench.mpi.clusters.batch.job import JobSpec as JobSpec
+from workbench.mpi.clusters.batch.kind import BatchCluster as BatchCluster
+from workbench.mpi.clusters.batch.queue import call as call

@@ -1,0 +1,110 @@
+"""Calls of a batch system's commands, and the intervals between them."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from workbench.core.base.errors import ClusterError, quoted, reason
+from workbench.mpi.clusters.batch.job import Job
+from workbench.mpi.launch.processes import awaited
+
+COMMAND_TIMEOUT_S = 120.0  # for one command: a busy controller takes its time
+FIRST_INTERVAL_S, RUNNING_INTERVAL_S, WAITING_INTERVAL_S = 1.0, 5.0, 15.0  # between looks at a job
+INTERVAL_FACTOR = 1.3  # by which the interval grows with each look
+POLL_INTERVAL_S = 0.5  # while somebody waits for a job's end
+KEPT = (
+    *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ"),
+    *("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),  # where the batch system is
+)
+
+
+class CommandRejected(ClusterError):
+    """A command of the batch system has failed; `said`: what it printed."""
+
+    def __init__(self, command: str, said: str) -> None:
+        super().__init__(f"{command}: {quoted(said) or 'failed without a message'}")
+        self.said = said
+
+
+class UnknownOutput(CommandRejected):
+    """A command has printed what the batch system never prints."""
+
+    def __init__(self, command: str, system: str, output: str) -> None:
+        said = f"it answered with something that {system} does not print ({quoted(output, 100)})"
+        super().__init__(command, said)
+
+
+def call(*command: str) -> str:
+    """Run a command of the batch system on this machine; return its output, raise `CommandRejected`, a `ClusterError`.
+
+    sbatch hands its environment on to the job and lets SBATCH_ variables overrule the script, so it gets to see neither
+    secrets nor settings of the caller.
+    """
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C.UTF-8"}
+    how: Any = {"env": kept, "stdin": subprocess.DEVNULL, "capture_output": True}
+    try:  # a session of its own: Ctrl-C is not for it
+        done = subprocess.run(command, **how, timeout=COMMAND_TIMEOUT_S, start_new_session=True)
+    except FileNotFoundError:
+        why = "not found on this machine; start runs on the cluster's login host, or name that as login"
+        raise ClusterError(f"{command[0]}: {why}") from None
+    except OSError as error:
+        raise ClusterError(f"{command[0]}: cannot be run on this machine ({reason(error)})") from None
+    except subprocess.TimeoutExpired:
+        raise CommandRejected(command[0], f"no answer within {COMMAND_TIMEOUT_S:g} s") from None
+    output, errors = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
+    if done.returncode:
+        raise CommandRejected(command[0], errors + output)
+    return output
+
+
+class JobStatusCache:
+    """The last known status of a job, looked up less and less often while nothing changes.
+
+    `look_up` and `cancel` are those of its cluster.
+    """
+
+    def __init__(
+        self, number: str, look_up: Callable[[str], Job], cancel: Callable[[str], object] = call
+    ) -> None:
+        self.number = number
+        self.trouble = ""  # what the batch system answered instead, last time
+        self.never: str | None = None  # why it will never start, once that was said twice
+        self._look_up, self._cancel = look_up, cancel
+        self._every, self._asked = FIRST_INTERVAL_S, float("-inf")
+        self._known = Job(number, "PENDING")
+
+    def job(self, fresh: bool = False) -> Job:
+        """Return what is known of it: at most some seconds old, or older while the batch system does not answer."""
+        now = time.monotonic()
+        if fresh or (now - self._asked > self._every and not self._known.final):
+            self._asked = now
+            try:
+                before, self._known, self.trouble = self._known, self._look_up(self.number), ""
+            except ClusterError as error:
+                self.trouble = str(error)
+                return self._known
+            self.never = self._known.never() if before.never() else None
+            longest = WAITING_INTERVAL_S if self._known.waits else RUNNING_INTERVAL_S
+            changed = self._known.state != before.state
+            self._every = FIRST_INTERVAL_S if changed else min(self._every * INTERVAL_FACTOR, longest)
+        return self._known
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait at most so long until it has left all nodes; return whether it has."""
+        return awaited(lambda: self.job(fresh=True).final, seconds, POLL_INTERVAL_S)
+
+    def cancel(self, seconds: float) -> None:
+        """End it; raise `ClusterError` if it is still listed after so long."""
+        if not self.job(fresh=True).final:
+            try:
+                self._cancel(self.number)
+            except CommandRejected:
+                if not self.job(fresh=True).over:  # else it ended meanwhile
+                    raise
+        if not self.await_end(seconds):
+            raise ClusterError(
+                f"job {self.number}: is still there {seconds:g} s after it was cancelled"
+                f" ({self.trouble or self._known.state.lower()}); ask the batch system for it"
+            )

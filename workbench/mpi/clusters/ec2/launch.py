@@ -1,0 +1,231 @@
+"""Machines on EC2 started all together, or not at all: the steps of one launch."""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.settings import SettingError
+from workbench.mpi.clusters.ec2 import fleet, requests
+from workbench.mpi.clusters.ec2.aws import code, handled, interrupt, slices, spoken
+from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
+from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
+from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, part_of, state, tagged, tags
+from workbench.mpi.launch.reports import ProgressCallback
+
+PATIENCE = 900.0  # s for machines to start
+DOWN_ATTEMPTS = 3  # at ending the machines of an `up` that failed
+SETTLING = 60.0  # s in which EC2 may not know of what it has just made
+_UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One order of machines for a fleet. The same order again starts nothing twice."""
+
+    fleet: Fleet
+    order: LaunchRequest
+    progress: ProgressCallback
+
+    @property
+    def ec2(self) -> Any:
+        """The connection."""
+        return self.fleet.ec2
+
+    def up(self, finish: Callable[[list[Machine]], None], keep: bool) -> None:
+        """Have the machines of the order run; start those that are not there yet.
+
+        When it raises, for a Ctrl-C too, all that carries the cluster's tag is ended. Machines of somebody else's
+        order are left alone.
+
+        Parameters
+        ----------
+        finish
+            Called with the machines once they run; what it raises counts as well.
+        keep
+            They had been up before: whatever happens, leave them.
+
+        Raises
+        ------
+        ClusterError
+            EC2 refuses, machines do not come up, or there are some that are not of this order.
+        SettingError
+            The order names an image or a subnet that is not there.
+        """
+        there = self._there(keep)
+        with nullcontext() if keep else self._or_nothing():
+            finish(self._start(there))
+
+    @contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        """End everything when something goes wrong; then, a second Ctrl-C does not come in between."""
+        with handled(interrupt, "SIGTERM", "SIGHUP"):
+            try:
+                yield
+            except BaseException as error:
+                with handled(signal.SIG_IGN, "SIGINT", "SIGTERM", "SIGHUP"):
+                    if second := self._down_at_last():
+                        both = f"{str(error) or type(error).__name__}; moreover, {second}"
+                        ends = "machines may be running: workbench cluster down ends them"
+                        raise ClusterError(f"{both}; {ends}") from error
+                raise
+
+    def _down_at_last(self) -> str:
+        """End everything, in several attempts: one answer that is not AWS's must not leave machines running.
+
+        Returns why that failed, empty if it did not.
+        """
+        why = ""
+        for attempt in range(DOWN_ATTEMPTS):
+            try:
+                time.sleep(fleet.PAUSE if attempt else 0.0)
+                self.fleet.down(self.progress)
+                return ""
+            except ClusterError as error:
+                why = str(error)
+        return why
+
+    def _there(self, keep: bool) -> set[str]:
+        """Which parts are there; raises where machines are not of this order, or some are gone."""
+        found = self.fleet.machines()
+        if any(tags(m).get(LAUNCH) != self.order.launch for m in found):
+            raise ClusterError(
+                f"{self.fleet!r}: {len(found)} are there that are not in this machine's notes; end them first"
+                " (workbench cluster down)"
+            )
+        counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
+        gone = sum(p.count - counts[p.name] for p in self.order.parts if keep or counts[p.name])
+        if gone:
+            why = "go on with fewer workers, or start anew (workbench cluster down, then up)"
+            raise ClusterError(f"{self.fleet!r}: {gone} of {self.order.count} are gone; {why}")
+        return set(counts)
+
+    def _start(self, there: set[str]) -> list[Machine]:
+        self.progress("asking EC2", 0, self.order.count)
+        with spoken():
+            subnet, network = self._place()
+            root = self._root()
+            group = self._group(network)  # there already: open to the caller's present address
+            if not self.fleet.tagged(
+                "describe_key_pairs", "KeyPairs"
+            ):  # the private halves stay on this machine
+                key, marks = self.order.public_key.encode(), tagged(self.order, "key-pair")
+                self.ec2.import_key_pair(
+                    KeyName=self.order.label, PublicKeyMaterial=key, TagSpecifications=marks
+                )
+            fresh = [part for part in self.order.parts if part.name not in there]
+            calls = [requests.start(self.order, part, subnet, group, root) for part in fresh]
+            for call in calls:  # all of them before the first machine
+                self._rehearse(call)
+            for call in calls:
+                self._settled(self.ec2.run_instances, **call)
+        machines = self._await_running()
+        with spoken():
+            self._inspect(machines, group)
+        return machines
+
+    def _place(self) -> tuple[str, str]:
+        """Subnet and network. All machines are in one zone, so that all links are alike."""
+        default = [{"Name": "default-for-az", "Values": ["true"]}]
+        subnet = self.order.wanted.subnet
+        which = {"SubnetIds": [subnet]} if subnet else {"Filters": default}
+        found = self.ec2.describe_subnets(**which)["Subnets"]
+        if not found:
+            why = "has no default one; name one that reaches the internet"
+            raise SettingError(f"subnet: {self.fleet.region} {why}")
+        first = min(found, key=lambda each: str(each["AvailabilityZone"]))
+        return first["SubnetId"], first["VpcId"]
+
+    def _root(self) -> str:
+        """Name of the image's root disk: only who names it can say how large it is to be."""
+        image, disk = self.order.wanted.image, self.order.wanted.disk
+        found = self.ec2.describe_images(ImageIds=[image])["Images"]
+        if not found:
+            raise SettingError(f"image = {image!r}: {self.fleet.region} has no such image")
+        disks = [each["Ebs"] for each in found[0]["BlockDeviceMappings"] if "Ebs" in each]
+        if (needed := max((each.get("VolumeSize", 0) for each in disks), default=0)) > disk:
+            raise SettingError(f"disk = {disk}: this image needs {needed} GB")
+        return str(found[0]["RootDeviceName"])
+
+    def _group(self, network: str) -> str:
+        """The security group, with the rules that it should have and no others."""
+        found = self.fleet.tagged("describe_security_groups", "SecurityGroups")
+        if not found:
+            made = {"GroupName": self.order.label, "Description": "straggler-workbench", "VpcId": network}
+            marks = tagged(self.order, "security-group")
+            found = [self.ec2.create_security_group(**made, TagSpecifications=marks)]
+        group, has = found[0]["GroupId"], found[0].get("IpPermissions", [])
+        wanted = requests.rules(group, self.order.wanted.ssh_from)
+        have, want = set(map(requests.plain, has)), set(map(requests.plain, wanted))
+        if stale := [rule for rule in has if requests.plain(rule) not in want]:
+            self.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=stale)
+        if fresh := [rule for rule in wanted if requests.plain(rule) not in have]:
+            self._settled(self.ec2.authorize_security_group_ingress, GroupId=group, IpPermissions=fresh)
+        return str(group)
+
+    def _rehearse(self, call: dict[str, Any]) -> None:
+        """Ask whether a call would be allowed; nothing is started, and its token stays unused."""
+        words = {name: value for name, value in call.items() if name != "ClientToken"}
+        try:
+            self._settled(self.ec2.run_instances, **words, DryRun=True)
+        except self.ec2.exceptions.ClientError as error:
+            if code(error) != "DryRunOperation":
+                raise
+
+    def _settled(self, ask: Callable[..., Any], **words: Any) -> None:
+        """Ask again while EC2 has not yet heard everywhere of the group and key that it made a moment ago."""
+        end = time.monotonic() + SETTLING
+        while True:
+            try:
+                ask(**words)
+                return
+            except self.ec2.exceptions.ClientError as error:
+                if code(error) not in _UNHEARD or time.monotonic() > end:
+                    raise
+            time.sleep(fleet.PAUSE)
+
+    def _await_running(self) -> list[Machine]:
+        end = time.monotonic() + PATIENCE
+        while True:
+            found = [m for m in self.fleet.machines(ended=True) if tags(m).get(LAUNCH) == self.order.launch]
+            if lost := [m for m in found if state(m) not in ("pending", "running")]:
+                why = lost[0].get("StateReason", {}).get("Message") or "EC2 does not say why"
+                raise ClusterError(
+                    f"{self.fleet!r}: {len(lost)} of {self.order.count} ended while starting ({why})"
+                )
+            running = [m for m in found if state(m) == "running"]
+            self.progress("starting machines", len(running), self.order.count)
+            if len(running) >= self.order.count:
+                return running
+            if time.monotonic() > end:
+                raise ClusterError(
+                    f"{self.fleet!r}: {len(running)} of {self.order.count} are up after {PATIENCE:g} s"
+                )
+            time.sleep(fleet.PAUSE)
+
+    def _inspect(self, machines: list[Machine], group: str) -> None:
+        """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
+        for m in machines:
+            public = part_of(m) != HEAD and m.get("PublicIpAddress")
+            groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}
+            if public or groups != {group} or m["MetadataOptions"]["HttpTokens"] != "required":
+                raise ClusterError(f"{m['InstanceId']}: is not as closed as it was ordered to be")
+        for part in self.order.parts:
+            one = next(m["InstanceId"] for m in machines if part_of(m) == part.name)
+            ends = self._of(one, "instanceInitiatedShutdownBehavior")
+            if ends != "terminate" or not self._of(one, "userData"):
+                raise ClusterError(f"{one}: would not end by itself")
+        burst = [m["InstanceId"] for m in machines if bursts(m["InstanceType"])]
+        for ids in slices(burst, AT_ONCE):
+            answer = self.ec2.describe_instance_credit_specifications(InstanceIds=ids)
+            for each in answer["InstanceCreditSpecifications"]:
+                if (has := each["CpuCredits"]) != STANDARD:
+                    raise ClusterError(f"{each['InstanceId']}: has CpuCredits {has}, not {STANDARD}")
+
+    def _of(self, machine: str, attribute: str) -> Any:
+        answer = self.ec2.describe_instance_attribute(InstanceId=machine, Attribute=attribute)
+        return answer[attribute[0].upper() + attribute[1:]].get("Value")

@@ -1,0 +1,155 @@
+"""Clusters with Slurm's queue: its options, the answers of sbatch, squeue, sacct and scontrol.
+
+Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
+"""
+
+import os
+import re
+from functools import partial
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
+from typing_extensions import override
+
+from workbench.core.base.errors import ClusterError
+from workbench.core.base.settings import setting
+from workbench.mpi.clusters.batch.job import FORGOTTEN, Job, JobSpec, seconds
+from workbench.mpi.clusters.batch.kind import BatchCluster, Name
+from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, call
+
+# For squeue -o: number, state, reason, time left, time used, nodes, cores, their names, start.
+COLUMNS = "%i|%T|%r|%L|%M|%D|%C|%N|%S"
+NUMBER, STATE = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"  # of a job, as Slurm writes them
+# What the script sets. sbatch takes any beginning of an option's name that is clear, so those are refused as well.
+OURS = (
+    *("account", "array", "chdir", "error", "export", "help", "input", "job-name", "nodes", "no-requeue"),
+    *("ntasks", "ntasks-per-node", "output", "parsable", "partition", "requeue", "test-only", "time"),
+    *("version", "wait", "wrap"),
+)
+NEVER = {  # reasons that no waiting takes away -> the field that would
+    "AccountNotAllowed": "account",
+    "BadConstraints": "directives",
+    "DependencyNeverSatisfied": "directives",
+    "InvalidAccount": "account",
+    "InvalidQOS": "directives",
+    "PartitionConfig": "partition, nodes, tasks_per_node or time",
+    "PartitionNodeLimit": "nodes",
+    "PartitionTimeLimit": "time",
+    "QOSNotAllowed": "directives",
+}
+
+
+def check_directive(text: str) -> str:
+    """Return a further line for sbatch, as it is; raise ValueError with a reason for one that cannot be."""
+    if not re.fullmatch(r"--[a-z][a-z0-9-]*([= ][^\x00-\x1f\x7f#]+)?", text):
+        wanted = "write one option of sbatch, in one line that begins with --, e.g. '--qos=high'"
+        raise ValueError(f"{text!r}: {wanted}")
+    name = re.split("[= ]", text[2:])[0]
+    if ours := [own for own in OURS if own.startswith(name)]:
+        why = f"--{ours[0]} is set by the workbench; use the cluster's fields, or leave it"
+        raise ValueError(f"{text!r}: {why}")
+    return text
+
+
+class Slurm(BatchCluster):
+    """A cluster with Slurm's queue. Nodes are taken when a run starts, and not before."""
+
+    kind = "slurm"
+    partition: Name | None = setting(None, "partition; by default Slurm's own choice")
+    directives: tuple[Annotated[str, AfterValidator(check_directive)], ...] = setting(
+        (), "further options of sbatch, e.g. '--qos=high'"
+    )
+
+    system: ClassVar[str] = "Slurm"
+    submit_command: ClassVar[tuple[str, ...]] = ("sbatch", "--parsable")
+    trial_options: ClassVar[tuple[str, ...]] = ("--test-only",)
+    cancel_command: ClassVar[str] = "scancel"
+    refusals: ClassVar[tuple[tuple[str, str], ...]] = (
+        (r"account", "account"),
+        (r"partition", "partition"),
+        (r"time limit|--time|time specification", "time"),
+        (r"node count|node configuration|more processors|too many tasks|cpu count", "nodes"),
+        (
+            r"option|qos|feature|gres|generic resource|constraint|reservation|licen|memory|depend",
+            "directives",
+        ),
+    )
+
+    @override
+    def options(self, spec: JobSpec) -> list[str]:
+        """See `BatchCluster.options`. A job that lost a node is not put into the queue again: its ranks are gone."""
+        values = {"job-name": spec.name, "partition": self.partition, "account": self.account}
+        values |= {"nodes": str(spec.nodes), "ntasks-per-node": str(spec.tasks), "time": self.time}
+        values |= {"output": f"{spec.folder}/log.txt", "open-mode": "append"}
+        found = [f"--{name}={value}" for name, value in values.items() if value is not None]
+        return [f"#SBATCH {line}" for line in (*found, "--no-requeue", *self.directives)]
+
+    @override
+    def number_in(self, output: str) -> str | None:
+        r"""See `BatchCluster.number_in`: sbatch --parsable prints the number, or number;cluster.
+
+        >>> Slurm(folder="/shared", tasks_per_node=8).number_in("sbatch: some notice\n123;alps\n")
+        '123'
+        """
+        found = re.findall(r"^(\d+)(?:;\S+)?\s*$", output, re.MULTILINE)
+        return found[-1] if found else None
+
+    @override
+    def look_up(self, number: str) -> Job:
+        try:
+            found = jobs("-t", "all", "-j", number)
+        except CommandRejected as refused:
+            if "Invalid job id" not in refused.said:
+                raise
+            found = []
+        return found[0] if found else remembered(number)
+
+    @override
+    def listed(self) -> list[Job]:
+        return [job for job in jobs("-u", str(os.getuid()), "-n", self.label) if not job.final]
+
+    @override
+    def node_names(self, job: Job) -> list[str]:
+        """See `BatchCluster.node_names`: n[1-3] is n1, n2, n3. Raises `CommandRejected` for other output."""
+        names = (answer := call("scontrol", "show", "hostnames", job.names)).split() if job.names else []
+        if job.names and not (names and all(re.fullmatch(r"[\w.-]+", name) for name in names)):
+            raise UnknownOutput("scontrol", self.system, answer)
+        return names
+
+
+def jobs(*which: str) -> list[Job]:
+    """Return the jobs that squeue lists, by its own words for which; raise `CommandRejected` for other output."""
+    if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
+        return found
+    raise UnknownOutput("squeue", "Slurm", answer)
+
+
+def queue(text: str) -> list[Job]:
+    """Return the jobs in what `squeue -h -o COLUMNS` printed.
+
+    >>> queue("7|PENDING|Resources|1:00:00|0:00|2|8||N/A")[0].waiting()
+    'job 7 waits in the queue (Resources)'
+    """
+    found = [line.strip().split("|") for line in text.splitlines()]
+    rows = [words for words in found if len(words) == COLUMNS.count("|") + 1]
+    return [
+        _job(*words) for words in rows if re.fullmatch(NUMBER, words[0]) and re.fullmatch(STATE, words[1])
+    ]
+
+
+def _job(number: str, state: str, why: str, left: str, used: str, *more: str) -> Job:
+    nodes, cores = (int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0 for text in more[:2])
+    start = "" if more[3] in ("N/A", "Unknown") else more[3].replace("T", " ")
+    reason = "" if why == "None" else why
+    known = partial(Job, number, state, reason, seconds(left), seconds(used), nodes, cores)
+    return known(more[2], start, NEVER.get(why, ""))
+
+
+def remembered(number: str) -> Job:
+    """Return a job that squeue no longer lists, some minutes after its end: from the accounts where they are kept."""
+    try:
+        words = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
+    except ClusterError:  # no accounts
+        words = []
+    known = words and re.fullmatch(STATE, words[0])  # more words may follow: CANCELLED by 1000
+    return Job(number, words[0] if known else FORGOTTEN)

@@ -1,0 +1,197 @@
+"""Receive messages: from the transport, through the port of the emulated link, into the inbox of the program.
+
+A rank never blocks. It polls, and sleeps in between: the longer, the less there is to do.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from workbench.core.base.errors import QuorumLost
+from workbench.core.contract.protocol import PEER_LOST, Close, Match, Message
+from workbench.core.engine.inbox import Inbox
+from workbench.mpi.engine import polling
+from workbench.mpi.engine.lookahead import ModelArrivals, lookahead_ranks
+from workbench.mpi.engine.ports import Port
+from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
+from workbench.mpi.engine.wire import named
+
+GROWTH = 1.6  # factor from one sleep to the next while nothing comes
+LATE_COPIES = ("sent twice", "of another run", "of another sender")  # refused messages that replace nothing
+
+
+class Mailbox:
+    """All messages to one rank, and the waiting for them."""
+
+    def __init__(self, setup: Setup, context: RankContext, clock: NodeClock) -> None:
+        self.plan, self.rank, self.clock = setup.plan, context.rank, clock
+        self.transport, self.ledger, self.idle = context.transport, context.ledger, context.idle
+        self.idle_at = 0.0  # when to call `idle` next
+        # A message, the time at which it was through the port, when it was sent, and its length.
+        self.inbox = Inbox()
+        self.port: Port | None = None  # real links have their own
+        if clock.emulated:
+            models = ModelArrivals(lookahead_ranks(setup.scheme, setup.plan))
+            self.port = Port(setup.link, self.inbox.late, setup.delays.ties, models)
+        self.polled_at = 0.0  # when this rank polled last
+        self.notified = False  # news of a child came since
+        self.eager = 0.0  # s for which it polls before it sleeps
+        self.broken: QuorumLost | None = None  # why the run cannot be continued
+        self.known_dead: set[int] = set()
+        self.deferred: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
+        self.wakeable = self.transport.wakeup.enabled
+        self.idle_interval = polling.IDLE_EMULATED if clock.emulated else polling.IDLE
+        self.timer_interval = polling.TIMER_EMULATED if clock.emulated else polling.TIMER
+
+    def run_deferred(self) -> None:
+        """Do what is due, in order."""
+        while self.deferred:
+            self.deferred.pop(0)()
+
+    def wait(self, check: Callable[[], Any], interval: polling.PollInterval, until: float = math.inf) -> Any:
+        """Poll until `check` returns something that is not None (that), or until a moment (None)."""
+        answer = check()  # what is here already is taken first
+        return self.poll(check, interval, until) if answer is None else answer
+
+    def poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
+        """Do as `wait`, but poll the transport first."""
+        transport, port = self.transport, self.port
+        wakeable, nap = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
+        eager, awake, woken = self.eager, 0.0, False
+        while True:
+            moved = self.poll_transport(awake)
+            if (answer := check()) is not None:
+                return answer
+            if self.deferred:
+                self.run_deferred()
+                continue
+            now = time.monotonic() if awake else self.polled_at
+            if now >= until:
+                return None
+            if eager:
+                awake, eager = min(now + eager, until), 0.0
+                continue
+            awake = 0.0
+            if wakeable:  # woken, but the message is not (fully) visible yet: poll again soon
+                nap = polling.WAKEABLE.min_s if woken or transport.needs_polling else polling.WAKEABLE.max_s
+            pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
+            if not (wakeable and moved):
+                woken = pause > 0 and transport.wakeup.sleep(pause)
+            nap = interval.min_s if moved else min(nap * GROWTH, interval.max_s)
+
+    def sleep_until(self, until: float) -> None:
+        """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
+        self.wait(lambda: self.find({}, until), self.timer_interval, until)
+
+    def poll_transport(self, awake: float = 0.0) -> bool:
+        """Take in what has come, or comes until `awake`; True if something has."""
+        self.polled_at = now = time.monotonic()
+        if now >= self.idle_at or self.transport.wakeup.control_pending:
+            self.idle_at = self.idle()
+        letters = self.transport.poll(now, awake)
+        if letters and self.port is None:
+            now = time.monotonic()  # nothing comes before it was sent
+        floor = self.inbox.floor
+        for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
+            message = named(Message, (sender, kind, round, number, value))
+            if self.port is not None:
+                self.port.put(message, sent, arrives, floats)
+            elif round < floor.get(kind, 0):
+                self.ledger.received(message, floats, sent, now, now, late=True)
+            else:
+                self.inbox.append((message, now, sent, floats))
+        if len(self.transport.dead) > len(self.known_dead):
+            self._mark_dead()
+        notified, self.notified = self.notified, False
+        if notified and self.broken is not None:
+            raise self.broken
+        return notified or bool(letters)
+
+    def poll_if_stale(self) -> None:
+        """Take in what has come, unless this rank has polled a moment ago."""
+        if time.monotonic() - self.polled_at > polling.POLL_TTL_S:
+            self.poll_transport()
+
+    def _mark_dead(self) -> None:
+        """Notify the program of dead children; a ring ends when anybody dies."""
+        for rank in sorted(self.transport.dead - self.known_dead):
+            self.known_dead.add(rank)
+            parent = int(self.plan.parent[rank])
+            if parent == self.rank:
+                self.notify_lost(rank, None, 0)
+            elif parent < 0 and rank > 0:
+                raise QuorumLost(-1, self.clock.round, [rank])
+
+    def notify_lost(self, rank: int, reason: str | None, round: int) -> None:
+        """Put in a message that a child will not answer: never again, or (with a reason) in one round."""
+        self.notified = True
+        message, now = Message(rank, PEER_LOST, round, 0, reason), time.monotonic()
+        if self.port is not None:
+            self.port.put(message, self.clock.now, self.clock.now, 0)
+        else:
+            self.inbox.append((message, now, now, 0))
+
+    def refused(self, sender: int, round: int, reason: str) -> None:
+        """Replace a message that was refused by the news that there is none, or end a ring's run."""
+        self.ledger.refused(sender, round, reason)
+        if reason in LATE_COPIES:
+            return
+        round = self.clock.round if round < 0 else round
+        if int(self.plan.parent[sender]) == self.rank:
+            self.notify_lost(sender, reason, round)
+        elif self.plan.committers != (0,):  # a ring needs everybody's
+            self.broken, self.notified = QuorumLost(-1, round, [sender], {sender: reason}), True
+
+    def _take_in(self, port: Port, until: float = math.inf) -> bool:
+        """Move one message from the port to the inbox, or drop it; False if none is through (by some moment)."""
+        got = port.next(min(time.monotonic(), until))
+        if got is None:
+            return False
+        (_, _, message, sent, floats), begun, end, late = got
+        self.ledger.received(message, floats, sent, begun, end, late)
+        if not late:
+            self.inbox.append((message, end, sent, floats))
+        return True
+
+    def find(self, match: Match, until: float = math.inf) -> int | None:
+        """Return the place of the first message in the inbox that matches; takes in what is through until then."""
+        place = self.inbox.find(match) if self.inbox else None
+        while place is None and self.port and self._take_in(self.port, until):
+            place = self.inbox.find(match)
+        return place
+
+    def newer(self, match: Match) -> int | None:
+        """Do as `find`, after all that is through was taken in."""
+        while self.port and self._take_in(self.port):
+            pass
+        return self.inbox.find(match) if self.inbox else None
+
+    def overdue(self, check: Callable[[], int | None], port: Port, end: float) -> int | None:
+        """Wait for what was to come by a moment that is over, and does not because the machine is late.
+
+        Whoever sends ahead has sent before its answer is due, unless it, or this node, was delayed by its machine.
+        """
+        self.poll(lambda: check() if port.awaits(self.transport.dead) else -1, self.idle_interval, end)
+        return check()
+
+    def take(self, place: int) -> tuple[Message, float]:
+        """Take a message out of the inbox, and count it if it came over a real link."""
+        message, through, sent, floats = self.inbox.pop(place)
+        if self.port is None:
+            self.ledger.received(message, floats, sent, through, through)
+        return message, through
+
+    def close(self, effect: Close) -> None:
+        """Drop the messages that are no longer wanted."""
+        now = self.clock.now
+        for message, through, sent, floats in self.inbox.close(*effect):  # they were received, for nothing
+            if self.port is None:
+                self.ledger.received(message, floats, sent, through, through)
+            self.ledger.add("stale", message.round)
+            self.ledger.log(message.round, message.src, "drop", now, now, now, self.rank, 0, 1)
+        if self.port is not None and (cut := self.port.cut(now)) is not None:
+            (_, _, message, sent, floats), begun, end, _ = cut
+            self.ledger.received(message, floats, sent, begun, end, late=True)

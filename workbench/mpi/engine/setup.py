@@ -1,0 +1,96 @@
+"""What a rank needs for a run and of its process, and the node's clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from workbench.core.contract.delays import DelayStream
+from workbench.core.contract.faults import Fault
+from workbench.core.contract.links import Link
+from workbench.core.contract.plan import Plan
+from workbench.core.contract.protocol import AllReduce
+from workbench.core.contract.scheme import Scheme
+from workbench.mpi.engine.learner import Learner
+from workbench.mpi.engine.ledger import Ledger
+
+if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
+    from workbench.mpi.engine.transport import Transport
+
+Emulate = Literal["all", "delays", "nothing"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a rank needs for a run besides its own place in it."""
+
+    scheme: Scheme
+    plan: Plan
+    rounds: int
+    floats: int
+    delays: DelayStream
+    link: Link
+    emulate: Emulate = "all"
+    decode_rate: float | None = None
+    first: int = 0  # round to begin with
+    record: bool = True  # keep events
+    faults: Sequence[Fault] = ()
+
+
+class NodeClock:
+    """A node's time and round. Without emulated links the time is the machine's."""
+
+    slack = 0.05  # s by which a node's clock may be behind the machine's
+
+    def __init__(self, emulated: bool, first: int) -> None:
+        self.emulated, self.round = emulated, first
+        self.zero = self.now = time.monotonic()  # the run's beginning, and the node's time, s
+
+    def start(self, zero: float) -> None:
+        """Set the time to the run's beginning."""
+        self.zero = self.now = zero
+
+    def elapsed(self) -> float:
+        """Return the node's time since the run's beginning, s."""
+        return self.now - self.zero
+
+    def sending_time(self) -> float:
+        """Return the time of what the node does now."""
+        return self.now if self.emulated else time.monotonic()
+
+    def advance(self, moment: float) -> None:
+        """Move the node's time forward to `moment`; it stays at most `slack` behind the machine's."""
+        now = time.monotonic()
+        self.now = max(self.now, moment, now - self.slack) if self.emulated else now
+
+    def reach_round(self, round: int) -> None:
+        """Note that the node has work of a round."""
+        self.round = max(self.round, round)
+
+
+class RankContext(Protocol):
+    """What an engine needs of the process that it runs in."""
+
+    rank: int
+    transport: Transport
+    learner: Learner
+    ledger: Ledger
+
+    @property
+    def reduce(self) -> Callable[[Any, AllReduce], Any] | None:
+        """The MPI library's all-reduce; None where there is none."""
+
+    @property
+    def arrived(self) -> Callable[[list[tuple[int, int, int]]], None]:
+        """Record the answers that the program took."""
+
+    def idle(self) -> float:
+        """Return when to call it again; called while the node waits. May end the run."""
+
+    def committed(self, round: int, residual: float) -> None:
+        """Record that the node has committed a round."""
+
+    def crash(self, how: str) -> None:
+        """Die as a faulty process does."""

@@ -1,0 +1,66 @@
+"""Adaptive selection in a real run: rank 0 judges while others compute, and changes the scheme between rounds."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from workbench.core.contract.adaptive import AdaptiveController, Change
+from workbench.core.contract.plan import MASTER
+from workbench.core.engine.timeline import SchemeChanged
+from workbench.mpi.engine.control import Control
+from workbench.mpi.engine.ledger import Ledger
+from workbench.mpi.engine.mailbox import Mailbox
+from workbench.mpi.engine.polling import IDLE_EMULATED
+from workbench.mpi.engine.setup import Setup
+from workbench.mpi.launch.task import Task
+
+
+def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
+    """Let a worker send rank 0 a control message after each computation: how long it took."""
+
+    def done(round: int, seconds: float, samples: int) -> None:
+        message = {"what": "took", "round": round, "seconds": seconds, "samples": samples}
+        control.send(MASTER, {**message, "run": task.run})
+
+    ledger.done = done
+
+
+class Adaptation:
+    """Rank 0's controller, and what it has decided."""
+
+    def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
+        self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
+        self.change: Change | None = None  # decided, and made after this round
+        mailbox.ledger.came = lambda rank, size, *when: controller.received(rank, size / floats, *when)
+
+    def committed(self, round: int, time: float, offset: float, complete: Callable[[], bool]) -> None:
+        """Judge a round while others compute, or make a change that was decided meanwhile.
+
+        `time`: since this start of ranks, s; `offset`: what the run took before it, s; `complete`: are all alive?
+        """
+        if self.change is not None:
+            self.mailbox.run_deferred()
+            raise SchemeChanged(self.change._replace(round=round + 1, time=time + offset))
+        if complete():
+            self.mailbox.deferred.append(partial(self._judge, round, time))
+
+    def _judge(self, round: int, time: float) -> None:
+        if round + 2 < self.rounds:
+            self.change = self.controller.committed(round, time)
+
+    def resume(self, task: Task) -> float:
+        """Begin after a change of scheme; returns the seconds that it took.
+
+        On emulated links it takes the time of moving the samples, too.
+        """
+        known = task.controller
+        if known is None:
+            return 0.0
+        until = time.monotonic() + (known["pause"] if task.emulate == "all" else 0.0)
+        self.mailbox.wait(lambda: True if time.monotonic() >= until else None, IDLE_EMULATED)
+        gap = 0.0
+        if known["left"] is not None:
+            gap = max(0.0, time.time() - known["left"])
+            self.controller.restart = max(0.0, gap - known["pause"])
+        self.controller.begin()
+        return gap
