@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from workbench.core import schemes
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 NOTEBOOKS = (ROOT / "docs" / "tutorial" / "notebooks.md").read_text()
@@ -16,6 +18,10 @@ MAX_PICTURE_BYTES = 1_500_000
 
 def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
+
+
+def test_readme_counts_the_schemes() -> None:
+    assert f"{len(schemes.names())} schemes" in README
 
 
 def test_notebooks_are_listed() -> None:
