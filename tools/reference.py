@@ -12,6 +12,9 @@ import workbench as wb
 from workbench.core.contract.delays import delay_models
 
 
+BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")  # on the pages of their contracts
+
+
 @dataclass(frozen=True)
 class Section:
     """One page of the reference: public names, each as `module:attribute`; begins with what a module says of itself."""
@@ -67,7 +70,8 @@ def _names(module: str, *names: str) -> tuple[str, ...]:
 
 
 def _package() -> tuple[str, ...]:
-    return _names("workbench", *(n for n in wb.__all__ if not isinstance(getattr(wb, n), ModuleType)))
+    names = (n for n in wb.__all__ if n not in BASES and not isinstance(getattr(wb, n), ModuleType))
+    return _names("workbench", *names)
 
 
 def _of(*classes: type) -> tuple[str, ...]:
