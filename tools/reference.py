@@ -11,7 +11,6 @@ from typing import Any
 import workbench as wb
 from workbench.core.contract.delays import delay_models
 
-
 BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")  # on the pages of their contracts
 
 
