@@ -72,11 +72,11 @@ test-alone: env
 test-all-alone: env
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
-format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the layers
+format: env ## Format the code, fix what can be fixed, strip notebooks, write the tables of docs and the picture of the layers
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(NOTEBOOKS) $(BIN)/nbstripout {} +
-	$(BIN)/python tools/schemes_table.py
+	$(BIN)/python -m tools.reference_tables
 	$(BIN)/python tools/layers.py --draw >/dev/null
 
 lock: env ## Remake requirements.lock with the newest versions that pyproject.toml allows

@@ -14,8 +14,9 @@ from workbench.lab.figures.page import Figure
 MOST = 4  # jobs of one file that are shown
 HEAD = """# Recorded stragglers
 
-Who was late when, in recordings that were at hand when this site was built. `wb.traces.load(name)` loads them,
-`wb.diagnose` names who makes their steps long: see [recordings](docs/recordings.md). Nothing of others is passed on.
+Recordings that were at hand when this site was built. `wb.traces.load(name)` loads them.
+`wb.diagnose` names who makes their steps long ([how](docs/how-to/diagnose-stragglers.md)).
+Nothing of others is shipped.
 A file that is put into the folder that `wb.traces.home()` names, or one that WORKBENCH_RECORDINGS names, has its card
 in the next build.
 

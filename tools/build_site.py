@@ -35,6 +35,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as th
 }
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 BOOK = "reproduction.html"
+GROUPS = (
+    "tutorial",
+    "how-to",
+    "reference",
+    "explanation",
+    "evidence",
+)  # folders of docs, in the sidebar's order
 INTERACTIVE = "<p><em>Interactive: needs a running kernel.</em></p>"
 
 
@@ -70,18 +77,32 @@ def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None
 
 
 def contents(source: Path) -> str:
-    """Table of contents, under the README: every page that lies in docs."""
-    docs = sorted(path.relative_to(source).with_suffix("").as_posix() for path in source.glob("docs/*.md"))
+    """Return the table of contents, which follows the README: five groups by need, in the order of `GROUPS`."""
+    hub = (source / "docs" / "README.md").read_text(encoding="utf-8")
+    inside = {group: _in_order_of(hub, source, group) for group in GROUPS}
     parts = {
-        "Use": ["notebooks", "lectures", "book", "atlas"],
-        "Read": docs,
-        "Reference": [f"reference/{section.file}" for section in sections()],
-        "Why": ["decisions", "changelog"],
+        "Tutorial": ["docs/README", *inside["tutorial"], "notebooks", "lectures"],
+        "How-to": inside["how-to"],
+        "Reference": [
+            *inside["reference"],
+            *(f"reference/{section.file}" for section in sections()),
+            "docs/glossary",
+            "docs/moving-from-1.0",
+            "changelog",
+        ],
+        "Explanation": ["docs/architecture", *inside["explanation"], "decisions"],
+        "Evidence": [*inside["evidence"], "book", "atlas"],
     }
     return "\n" + "\n".join(
         f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
         for caption, names in parts.items()
     )
+
+
+def _in_order_of(hub: str, source: Path, group: str) -> list[str]:
+    """Pages of a folder of docs, in the order in which the hub links them."""
+    paths = sorted(source.glob(f"docs/{group}/*.md"), key=lambda path: hub.find(f"({group}/{path.name})"))
+    return [path.relative_to(source).with_suffix("").as_posix() for path in paths]
 
 
 def page_of(section: Section) -> str:

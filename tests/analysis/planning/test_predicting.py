@@ -177,5 +177,5 @@ def test_predicted_intervals_hold_fresh_runs(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", OTHERS, "markov"])
 def test_predicted_intervals_hold_90_percent_of_many_runs(kind: str) -> None:
-    """At least four in five, over three measurements; docs/planning.md says how far single ones are from the mean."""
+    """At least four in five, over three measurements; docs/evidence/planner.md has single ones."""
     assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8

@@ -170,7 +170,7 @@ class AllReduce(NamedTuple):
 class Commit(NamedTuple):
     """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
 
-    `round`: which it completes; `residual`: squared distance |b - 1|^2 of the decoding vector b from all ones,
+    `round`: which it completes; `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from all ones,
     nan where the node cannot know it.
 
     >>> Commit(gradient=None, round=3).residual

@@ -1,4 +1,4 @@
-"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0004.
+"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0007-ranks.md.
 
 Open MPI 5 with ULFM goes on after a rank has died. Ranks poll and nap, so nothing here makes MPI calls wait politely:
 with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank, or hundreds of threads fight for the

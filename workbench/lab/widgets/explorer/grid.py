@@ -12,7 +12,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 from workbench.lab.widgets.assets import FOLDER
 
 DIGITS = 5  # that are shown of a number
-_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
+_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0018
     "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
     "showIndex": False,
     "scrollX": True,

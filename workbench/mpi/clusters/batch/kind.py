@@ -92,7 +92,9 @@ class BatchCluster(Cluster):
     time: Time = setting("1:00:00", "a job's longest life: 90 (minutes), 1:30:00")
     account: Name | None = setting(None, "account that pays; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
-    python: Word = setting("", "the cluster's Python that has the workbench; by default the one that submits")
+    python: Word = setting(
+        "", "the job's Python; it needs straggler-workbench[mpi]; by default the one that submits"
+    )
     login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
     identity: Word | None = setting(None, "file of the private key that opens login")
     config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")

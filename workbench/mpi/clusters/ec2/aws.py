@@ -17,8 +17,8 @@ _HINTS = {
     "MaxSpotInstanceCountExceeded": "the account's quota of spot machines is smaller than the fleet",
     "InsufficientInstanceCapacity": "this zone has no room now: name a subnet in another one, or take another type",
     "Unsupported": "this zone does not have that type: name a subnet in another one, or take another type",
-    "UnauthorizedOperation": "docs/ec2.md lists the permissions that are needed",
-    "InvalidAMIID.NotFound": "an image belongs to one region; docs/ec2.md says how to make one",
+    "UnauthorizedOperation": "docs/how-to/ec2.md lists the permissions that are needed",
+    "InvalidAMIID.NotFound": "an image belongs to one region; docs/how-to/ec2-image.md says how to make one",
     "ExpiredToken": "log in to AWS again",
     "RequestExpired": "log in to AWS again, and check this machine's clock",
 }

