@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 from dataclasses import replace
@@ -442,3 +443,4 @@ def test_names_of_rows_are_shown_where_there_are_any(tmp_path: Path) -> None:
     runs = wb.runs(tmp_path)
     assert "seed" in str(runs.diff(0, 1)).split()
     assert {"count", "mean", "max"} <= set(str(runs.table.describe()).split())
+    assert runs.table.equals(pickle.loads(pickle.dumps(runs.table)))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analysis.planning.quantities import INEXACT, quantity_of
-from workbench.core.base.results import Results
+from workbench.core.base.results import results
 from workbench.core.base.settings import unknown_name
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
@@ -154,7 +154,7 @@ class Advice:
                 raise unknown_name("traces", name, known)
             measured = float(np.diff(trace.columns["time"]).mean())
             rows.append((name, known[name], measured, measured / known[name]))
-        return Results(rows, columns=["name", "predicted", "measured", "ratio"])
+        return results(rows, columns=["name", "predicted", "measured", "ratio"])
 
     @property
     def favourite(self) -> Choice:
@@ -201,7 +201,7 @@ class Advice:
         """
         numbers = [each.name for each in fields(Choice) if each.name not in ("experiment", "exact", "parts")]
         shown = ("step", "exact", *numbers, "dominant")
-        return Results(
+        return results(
             {"scheme": c.scheme, "settings": settings_of(c.experiment), **{n: getattr(c, n) for n in shown}}
             for c in self.choices
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.analysis.tables.table import Runs
+from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
     """
     import pandas as pd
 
-    from workbench.core.base.results import Results
-
     done = runs.done
     if of not in done or not pd.api.types.is_numeric_dtype(done[of]):
         raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
@@ -53,7 +52,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
         if name != "seed" and (count := len(np.unique(groups))) > 1:
             share = _explained(values, groups)
             rows.append({"setting": name, "share": share, "groups": count, "n": len(values)})
-    found = Results(rows, columns=["setting", "share", "groups", "n"])
+    found = results(rows, columns=["setting", "share", "groups", "n"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -16,6 +16,7 @@ from workbench.analysis.tables.rows import Place, places
 from workbench.core.base.bar import Bar
 from workbench.core.base.intervals import band
 from workbench.core.base.plugins import registered
+from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, check_kind, path_of, unknown_name
 from workbench.core.trace.trace import Trace
 
@@ -111,8 +112,6 @@ class Runs:
         """
         import pandas as pd
 
-        from workbench.core.base.results import Results
-
         done = self.done
         differing = [name for name in self._differing(done) if name != "seed"]
         names = [by] if isinstance(by, str) else list(by if by is not None else differing)
@@ -124,7 +123,7 @@ class Runs:
                 raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
             groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
             rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
-        found = Results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
+        found = results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
 
@@ -267,10 +266,8 @@ class LazyRuns:
 
     def runs(self) -> Runs:
         """The table of what is read by now."""
-        from workbench.core.base.results import Results
-
         lines, target, metric = self._lines, self.target, self.metric
-        table = Results(lines, columns=None if lines else [*_FIRST, "folder"])
+        table = results(lines, columns=None if lines else [*_FIRST, "folder"])
         known = target is None or "time" not in table or metric in table
         if not known and len(lines) == len(self):
             raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])

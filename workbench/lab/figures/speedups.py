@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.core.base.arguments import kinds_checked
+from workbench.core.base.results import results
 from workbench.core.base.settings import SettingError, check_kind, unknown_name
 from workbench.core.base.types import Array
 from workbench.core.trace.trace import Trace
@@ -52,9 +53,7 @@ def speedups(
     place = reference_of(series, seconds) if reference is None else position(series, reference)
     base = float("nan") if place is None else seconds[place]
     labels, factors = [s.label for s in series], [ratio(t, base) for t in seconds]
-    from workbench.core.base.results import Results
-
-    return Results({"scheme": labels, "seconds": seconds, "speedup": factors})
+    return results({"scheme": labels, "seconds": seconds, "speedup": factors})
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
