@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs" / "start.md").read_text()
 PICTURES = re.compile(r'!\[[^\]]*\]\(([^)]+)\)|(?:src|srcset)="([^"]+)"')
-MOST = 1_500_000  # bytes of a picture
+MAX_PICTURE_BYTES = 1_500_000  # bytes of a picture
 
 
 def test_readme_is_short() -> None:
@@ -42,9 +42,9 @@ def test_readme_lists_every_notebook() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
 def test_readme_commands_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    said = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
-    assert set(said) >= {"run", "test", "help", "lab", "lectures"}
-    assert set(said) <= targets
+    text = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
+    assert set(text) >= {"run", "test", "help", "lab", "lectures"}
+    assert set(text) <= targets
 
 
 def test_readme_pictures_exist_light_and_dark() -> None:
@@ -53,7 +53,7 @@ def test_readme_pictures_exist_light_and_dark() -> None:
         f"{name}-{theme}" for name in ("live", "explorer", "lecture") for theme in ("light", "dark")
     }
     for path in found:
-        assert (ROOT / path).stat().st_size < MOST, path
+        assert (ROOT / path).stat().st_size < MAX_PICTURE_BYTES, path
     assert b"acTL" in (ROOT / "docs/images/live-light.png").read_bytes()[:200]  # it moves
 
 

@@ -13,7 +13,8 @@ from workbench_lectures.lecture import Script
 from workbench.lab.widgets.forms.fields import Field
 
 SCRIPTS = scripts()
-FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts
+# a draw costs whole figures or forecasts
+FEW_EXAMPLES = settings(max_examples=max(4, settings().max_examples // 12))
 
 
 def values(line: Field) -> st.SearchStrategy[Any]:
