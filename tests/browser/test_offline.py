@@ -102,7 +102,7 @@ def test_offline_lecture_works_from_a_folder(
     student.answer_all()
     page.reload()
     expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
-    label = next(line.label for line in student.knobs.lines() if line.name == slider)
+    label = next(line.label for line in student.knobs.entries() if line.name == slider)
     assert page.get_by_label(label, exact=True).first.input_value() == f"{value:g}"
     page.locator(".wb-plot[data-drawn]").first.wait_for()
     page.screenshot(path=screens / f"offline-{name}.png", full_page=True)
@@ -217,7 +217,7 @@ def test_offline_lecture_computes_what_python_does(
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
     """Sliders anywhere; logarithmic ones anywhere on their scale."""
     found: dict[str, Any] = {}
-    for line in script.knobs.lines():
+    for line in script.knobs.entries():
         low, high = line.low or 0.0, line.high or 0.0
         if line.kind == "choice":
             found[line.name] = drawn.choice(line.choices)

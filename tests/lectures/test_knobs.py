@@ -83,11 +83,11 @@ def test_desk_refuses_an_invalid_move() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_knobs_have_label_help_and_range(name: str) -> None:
-    for line in SCRIPTS[name].knobs.lines():
+    for line in SCRIPTS[name].knobs.entries():
         assert line.label
         assert line.help
         assert line.kind == "choice" or (line.low is not None and line.high is not None)
-        assert len(line.words) == len(line.choices)
+        assert len(line.labels) == len(line.choices)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -77,7 +77,7 @@ def test_lecture_views_share_one_desk(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_lecture_state_survives_a_new_kernel(name: str) -> None:
     first = SCRIPTS[name]()
-    line = first.script.knobs.lines()[0]
+    line = first.script.knobs.entries()[0]
     assert first.memory.kept == ""  # nothing to remember yet
     first.desk.move(**{line.name: line.choices[-1] if line.kind == "choice" else line.low})
     question, exercise = first.quiz.questions[0], first.quiz.exercises[0]

@@ -30,7 +30,7 @@ def values(line: Field) -> st.SearchStrategy[Any]:
 
 def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
     """Return settings of sliders anywhere in their ranges."""
-    lines = script.knobs.lines()
+    lines = script.knobs.entries()
     return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
         lambda chosen: script.knobs(**chosen).fit()
     )

@@ -127,8 +127,8 @@ def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) ->
             worst_correlation="lag",
         )
         monkeypatch.setattr(card_of, "fitted_models", lambda _, delay_model=delay_model: [delay_model])
-        (line,) = [line for line in str(recording(times).card()).splitlines() if "law fits" in line]
-        assert line.startswith(f"a {kind} law fits")
+        (line,) = [line for line in str(recording(times).card()).splitlines() if "delay model fits" in line]
+        assert line.startswith(f"a {kind} delay model fits")
         for name, value in delay_model.delays.model_dump(exclude={"kind"}).items():
             assert (f"{name} = " in line) == (value is not None)
 

@@ -45,9 +45,9 @@ FIRST = {
     "half of a pair": 'boot(); word(b\'{"error": "\\\\ud800"}\')',
 }
 LATER = {
-    "said is a number": b'{"said": 5}',
-    "said is short": b'{"said": ["x"]}',
-    "said is text": b'{"said": ["x", "y", "z"]}',
+    "progress is a number": b'{"progress": 5}',
+    "progress is short": b'{"progress": ["x"]}',
+    "progress is text": b'{"progress": ["x", "y", "z"]}',
     "no field": b"{}",
     "nesting": b"[" * 10**5,
     "no JSON": b"hello",

@@ -40,7 +40,7 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
     """
     found: dict[str, Sequence[Any]] = {}
     first = script.knobs()
-    for line in script.knobs.lines():
+    for line in script.knobs.entries():
         if line.name not in names:
             continue
         if line.name in script.places:
@@ -134,7 +134,7 @@ def race(script: Script[Any]) -> dict[str, Any]:
     told = speeds(speedups(traces, target, y), target) if target is not None else ""
     return {
         "curves": curves_of(runs), "columns": columns, "metrics": metrics, "titles": dict(AXES), "x": x, "y": y,
-        "looks": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
+        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
     }  # fmt: skip
 
 

@@ -99,7 +99,7 @@ def define_all() -> None:
 
 
 def choices(form: Any) -> tuple[str, ...]:
-    found: tuple[str, ...] = form.lines[0].choices
+    found: tuple[str, ...] = form.entries[0].choices
     return found
 
 

@@ -64,7 +64,7 @@ def test_form_sends_complete_lines_to_the_page() -> None:
         "unit",
         "kind",
         "choices",
-        "words",
+        "labels",
         "low",
         "high",
         "log",

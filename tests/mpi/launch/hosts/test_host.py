@@ -45,7 +45,7 @@ def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> N
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
         output.close()
         told = [read_message(heard) for _ in range(steps + 2)]
-        assert [word["said"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
+        assert [word["progress"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
         assert told[steps] == ({"done": steps}, data)
         assert "name" in told[-1][0]
         with pytest.raises(EOFError):

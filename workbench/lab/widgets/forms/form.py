@@ -113,7 +113,7 @@ class ChoiceForm(Form):
 
     >>> from workbench.core.contract.delays import delay_models
     >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
-    >>> form.chosen, [line.name for line in form.lines]
+    >>> form.chosen, [line.name for line in form.entries]
     ('pareto', ['kind', 'fixed', 'shift', 'shape'])
     """
 

@@ -76,7 +76,7 @@ class LivePlot(Drawn):
     styles = t.Dict().tag(sync=True)  # theme -> plotly layout
 
     def __init__(self, runs: Sequence[Run] = (), **traits: Any) -> None:
-        super().__init__(looks={"light": look("light"), "dark": look("dark")}, **traits)
+        super().__init__(styles={"light": look("light"), "dark": look("dark")}, **traits)
         self.runs: list[Run] = []
         self._sent: list[_Sent] = []
         self._lock = RLock()
