@@ -32,9 +32,9 @@ def test_notebooks_are_listed() -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial/start.md"])
 def test_readme_commands_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    said = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
-    assert set(said) >= {"run", "help", "lab", "lectures"}
-    assert set(said) <= targets
+    text = re.findall(r"(?:^    |`)make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
+    assert set(text) >= {"run", "help", "lab", "lectures"}
+    assert set(text) <= targets
 
 
 def test_readme_picture_exists_light_and_dark() -> None:

@@ -236,8 +236,8 @@ def note(wrong: list[str], address: str) -> None:
 @pytest.mark.browser
 @pytest.mark.xdist_group("site")
 def test_whole_site_is_built(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tools.build_site", "--output", str(tmp_path)]
-    subprocess.run(words, cwd=build_site.ROOT, check=True)
+    texts = [sys.executable, "-m", "tools.build_site", "--output", str(tmp_path)]
+    subprocess.run(texts, cwd=build_site.ROOT, check=True)
     html = tmp_path / "html"
     assert asked_of_a_network(html) == []
     first = (html / "notebooks" / "01-quickstart.html").read_text()

@@ -136,8 +136,8 @@ def run_notebook(path: Path, cache: Path) -> Path:
     """Execute one notebook, unless what it depends on is as it was."""
     parameters = PARAMETERS.get(path.stem, {})
     notebook = with_stills(nbformat.read(path, as_version=4))
-    words = [nbformat.writes(notebook), json.dumps(parameters), sources()]
-    target = cache / f"{path.stem}-{sha256(chr(0).join(words).encode()).hexdigest()[:16]}.ipynb"
+    texts = [nbformat.writes(notebook), json.dumps(parameters), sources()]
+    target = cache / f"{path.stem}-{sha256(chr(0).join(texts).encode()).hexdigest()[:16]}.ipynb"
     if not target.is_file():
         work = cache / "work" / path.stem
         shutil.rmtree(work, ignore_errors=True)
@@ -218,16 +218,16 @@ def as_html(output: Any) -> Any:
 
 def run_book(folder: Path) -> dict[str, Path]:
     """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are kept."""
-    words = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
-    subprocess.run(words, cwd=ROOT, check=True)
+    texts = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
+    subprocess.run(texts, cwd=ROOT, check=True)
     return {f"notebooks/papers/{path.name}": path for path in (folder / "papers").glob("*.ipynb")}
 
 
 def sphinx(source: Path, html: Path) -> None:
     """Every warning is an error."""
     shutil.rmtree(html, ignore_errors=True)
-    words = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
-    subprocess.run([sys.executable, "-m", "sphinx", *words, str(source), str(html)], check=True)
+    texts = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
+    subprocess.run([sys.executable, "-m", "sphinx", *texts, str(source), str(html)], check=True)
 
 
 class Links(HTMLParser):
@@ -287,10 +287,10 @@ def build(output: Path, quick: bool) -> Path:
 
 def main() -> None:
     """Build, and say where the pages are."""
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
-    words.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
-    given = words.parse_args()
+    text = argparse.ArgumentParser(description=__doc__)
+    text.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
+    text.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
+    given = text.parse_args()
     print(f"open {build(given.output.resolve(), given.quick) / 'index.html'}")
 
 

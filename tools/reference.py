@@ -120,7 +120,11 @@ def _odds() -> tuple[str, ...]:
 
 def _delays() -> tuple[str, ...]:
     return _names("workbench.core.contract.delays", "DelayModel") + _of(
-        *(law for law in delay_models().values() if law.__module__.startswith("workbench."))
+        *(
+            delay_model
+            for delay_model in delay_models().values()
+            if delay_model.__module__.startswith("workbench.")
+        )
     )
 
 

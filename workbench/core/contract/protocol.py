@@ -1,6 +1,6 @@
 """The contract between a scheme and an engine: effects, messages, plans, nodes.
 
-A scheme is a frozen bag of numbers with two methods: `plan` (data: who holds which parts with which
+A scheme is a frozen set of parameters with two methods: `plan` (data: who holds which parts with which
 coefficients, who talks to whom) and `program` (a generator: what one node does). A program performs no
 input or output; it yields effects and an engine answers them:
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.analysis.planning.laws import (
+from workbench.analysis.planning.delay_fits import (
     FITS,
-    Law,
+    FittedModel,
     assess,
     distance,
     drawn,
     fit_markov,
-    laws_of,
+    fitted_models,
     persistence,
     redrawn,
     refit,
@@ -29,39 +29,39 @@ from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import Delays, Heterogeneous, Markov, Pareto, Replay, ShiftedExponential
 
-FEW = settings(max_examples=15)
+FEW_EXAMPLES = settings(max_examples=15)
 SEEDS = st.integers(0, 2**32 - 1)
 SCALES = st.floats(1e-5, 10.0)
 EC2 = Path(os.environ.get("WORKBENCH_EC2_TRACES", "../shared/data/ec2_traces.csv"))
 
 
-def best(times: Array) -> Law:
-    return laws_of(times)[0]
+def best(times: Array) -> FittedModel:
+    return fitted_models(times)[0]
 
 
-@FEW
+@FEW_EXAMPLES
 @given(shift=SCALES, spread=st.floats(0.3, 3.0), seed=SEEDS)
 def test_refit_recovers_a_shifted_exponential(shift: float, spread: float, seed: int) -> None:
     truth = ShiftedExponential(shift=shift, rate=1 / (spread * shift))
     times = drawn(truth, 60, 20, seed)
-    law = refit(times, "shifted_exponential")
-    assert isinstance(law, ShiftedExponential)
-    assert law.shift == pytest.approx(shift, rel=0.3)
-    assert law.shift + 1 / law.rate == pytest.approx(shift * (1 + spread), rel=0.1)
-    assert 1 / law.rate == pytest.approx(spread * shift, rel=0.2)
+    delay_model = refit(times, "shifted_exponential")
+    assert isinstance(delay_model, ShiftedExponential)
+    assert delay_model.shift == pytest.approx(shift, rel=0.3)
+    assert delay_model.shift + 1 / delay_model.rate == pytest.approx(shift * (1 + spread), rel=0.1)
+    assert 1 / delay_model.rate == pytest.approx(spread * shift, rel=0.2)
     assert best(times).fits
 
 
-@FEW
+@FEW_EXAMPLES
 @given(shift=SCALES, shape=st.floats(1.3, 6.0), seed=SEEDS)
 def test_refit_recovers_a_pareto_tail(shift: float, shape: float, seed: int) -> None:
-    law = refit(drawn(Pareto(shift=shift, shape=shape), 60, 20, seed), "pareto")
-    assert isinstance(law, Pareto)
-    assert law.shift == pytest.approx(shift, rel=0.1)
-    assert law.shape == pytest.approx(shape, rel=0.2)
+    delay_model = refit(drawn(Pareto(shift=shift, shape=shape), 60, 20, seed), "pareto")
+    assert isinstance(delay_model, Pareto)
+    assert delay_model.shift == pytest.approx(shift, rel=0.1)
+    assert delay_model.shape == pytest.approx(shape, rel=0.2)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     shift=SCALES,
     slow=st.floats(0.2, 0.5),
@@ -77,29 +77,32 @@ def test_laws_of_finds_heterogeneous_workers(
         shift=shift, slow=slow, slow_straggles=often, active_straggles=seldom, factor=factor
     )
     times = drawn(truth, 100, 200, seed)
-    law = best(times).delays
-    assert isinstance(law, Heterogeneous)
-    assert law.shift == pytest.approx(shift, rel=1e-6)
-    assert law.factor == pytest.approx(factor, rel=1e-6)
-    assert law.slow == pytest.approx(slow, abs=0.15)
-    assert law.slow_straggles == pytest.approx(often, abs=0.05)
-    assert law.active_straggles == pytest.approx(seldom, abs=0.03)
+    delay_model = best(times).delays
+    assert isinstance(delay_model, Heterogeneous)
+    assert delay_model.shift == pytest.approx(shift, rel=1e-6)
+    assert delay_model.factor == pytest.approx(factor, rel=1e-6)
+    assert delay_model.slow == pytest.approx(slow, abs=0.15)
+    assert delay_model.slow_straggles == pytest.approx(often, abs=0.05)
+    assert delay_model.active_straggles == pytest.approx(seldom, abs=0.03)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     shift=SCALES, enter=st.floats(0.02, 0.3), leave=st.floats(0.1, 0.5), factor=st.floats(3, 20), seed=SEEDS
 )
 def test_refit_recovers_markov_spells(
     shift: float, enter: float, leave: float, factor: float, seed: int
 ) -> None:
-    law = refit(
+    delay_model = refit(
         drawn(Markov(shift=shift, p_slow=enter, p_recover=leave, factor=factor), 200, 60, seed), "markov"
     )
-    assert isinstance(law, Markov)
-    assert (law.shift, law.factor) == (pytest.approx(shift, rel=1e-6), pytest.approx(factor, rel=1e-6))
-    assert law.p_slow == pytest.approx(enter, rel=0.3)
-    assert law.p_recover == pytest.approx(leave, rel=0.3)
+    assert isinstance(delay_model, Markov)
+    assert (delay_model.shift, delay_model.factor) == (
+        pytest.approx(shift, rel=1e-6),
+        pytest.approx(factor, rel=1e-6),
+    )
+    assert delay_model.p_slow == pytest.approx(enter, rel=0.3)
+    assert delay_model.p_recover == pytest.approx(leave, rel=0.3)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_refit_recovers_markov_spells(
         Heterogeneous(shift=1.0, slow=0.3),
         Markov(shift=1.0, p_slow=0.1, p_recover=0.2, factor=6.0),
     ],
-    ids=lambda law: law.kind,
+    ids=lambda delay_model: delay_model.kind,
 )
 def test_laws_of_chooses_the_true_law_despite_jitter(truth: Delays) -> None:
     times = drawn(truth, 120, 40, seed=5) * np.exp(np.random.default_rng(1).normal(0, 0.02, (120, 40)))
@@ -124,7 +127,9 @@ def test_redrawn_share_of_slow_workers_has_a_binomial_spread() -> None:
         often = np.where(np.arange(workers) < workers // 4, 0.9, 0.02)
         times = 1.0 + 9.0 * (np.random.default_rng(1).random((60, workers)) < often)
         drawn = [redrawn(times, "heterogeneous", np.random.default_rng(seed)) for seed in range(40)]
-        return float(np.std([law.slow for law in drawn if isinstance(law, Heterogeneous)]))
+        return float(
+            np.std([delay_model.slow for delay_model in drawn if isinstance(delay_model, Heterogeneous)])
+        )
 
     assert spread(12) == pytest.approx(2 * spread(48), rel=0.3)
 
@@ -212,7 +217,7 @@ def test_resampled_draws_rounds_in_blocks(rounds: int, seed: int) -> None:
 @pytest.mark.parametrize("times", [np.ones(4), np.ones((1, 1)), np.array([[1.0, np.nan]]), np.zeros((3, 3))])
 def test_laws_of_refuses_values_that_are_not_times(times: Array) -> None:
     with pytest.raises(SettingError, match=r"^times: "):
-        laws_of(times)
+        fitted_models(times)
 
 
 def test_refit_refuses_an_unknown_kind() -> None:
@@ -247,7 +252,7 @@ def test_slow_for_good_are_workers_without_a_transition() -> None:
     """A Markov chain reveals nothing then: the states of its next workers differ."""
     times = np.where(np.arange(12) < 3, 5.0, 1.0) * np.random.default_rng(0).uniform(0.97, 1.03, (40, 12))
     assert fit_markov(times) is None
-    assert laws_of(times)[0].delays.kind == "heterogeneous"
+    assert fitted_models(times)[0].delays.kind == "heterogeneous"
     assert slow_for_good(times).round().tolist() == [1.0] * 3 + [0.0] * 9
 
 

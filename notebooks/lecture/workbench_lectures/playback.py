@@ -23,10 +23,10 @@ from workbench.core.running.start import start_all
 from workbench.core.trace.trace import Trace
 
 Clock = Callable[[], float]
-SAMPLED = 40  # rounds of a forecast that says how long the film will be
+FORECAST_ROUNDS = 40  # rounds of a forecast that says how long the film will be
 
 
-class Film:
+class Playback:
     """When it began (s, as the clock counts), its pace in virtual seconds a second, and where it was stopped, if so."""
 
     def __init__(
@@ -46,12 +46,12 @@ class Film:
         self.stopped = self.now
 
 
-class Filmed(Run):
+class PlaybackRun(Run):
     """A run of which only those rounds are shown that the film has got to."""
 
-    def __init__(self, run: Run, film: Film, limit: int | None = None) -> None:
+    def __init__(self, run: Run, playback: Playback, limit: int | None = None) -> None:
         super().__init__(run.experiment, run.engine)
-        self.run, self.film = run, film
+        self.run, self.playback = run, playback
         self.limit = limit  # rounds that were shown when it was stopped
         self._known: Array = np.zeros(0)  # when the rounds end that are known so far
 
@@ -75,7 +75,7 @@ class Filmed(Run):
         return f"round {shown} of {self.experiment.rounds}, {last}"
 
     @note.setter
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """It is made from what is shown."""
 
     @override
@@ -86,7 +86,7 @@ class Filmed(Run):
 
     def _count(self, times: Array, first: int) -> int:
         """How many of the rounds from `first` on are shown."""
-        count = int(np.searchsorted(times, self.film.now, side="right"))
+        count = int(np.searchsorted(times, self.playback.now, side="right"))
         return count if self.limit is None else min(count, max(0, self.limit - first))
 
     def _times(self) -> Array:
@@ -99,8 +99,8 @@ class Filmed(Run):
 
     def stop(self) -> None:
         """Stop the film, for all of its runs; what was shown stays."""
-        if self.film.stopped is None:
-            self.film.stop()
+        if self.playback.stopped is None:
+            self.playback.stop()
         if self.limit is None:
             self.limit = self._shown()
         self.run.stop()
@@ -117,10 +117,12 @@ class Filmed(Run):
 def length(experiments: Sequence[Experiment]) -> float:
     """Virtual seconds that the slowest of some experiments is expected to take."""
     living = [e.replace(faults=()) if e.faults else e for e in experiments]  # a forecast knows no deaths
-    return max(forecast(e, rounds=min(e.rounds, SAMPLED)).mean * e.rounds for e in living)
+    return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
 
 
-def shoot(experiments: Sequence[Experiment], film: Film, limits: Sequence[int | None] = ()) -> list[Filmed]:
+def play(
+    experiments: Sequence[Experiment], playback: Playback, limits: Sequence[int | None] = ()
+) -> list[PlaybackRun]:
     """Start runs on the virtual clock, to be shown as the film says; `limits`: of those that were stopped."""
     runs = start_all(experiments)
-    return [Filmed(run, film, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]
+    return [PlaybackRun(run, playback, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from workbench_lectures.film import Film, Filmed, length, shoot
+from workbench_lectures.playback import Playback, PlaybackRun, length, play
 
 import workbench as wb
 from tests.support.lecture_clock import ENTRIES, SMALL, Clock
@@ -13,9 +13,9 @@ from workbench.core.running.run import Run, recorded
 TRACES = wb.compare(ENTRIES)
 
 
-def settled(film: Film) -> list[Filmed]:
+def settled(film: Playback) -> list[PlaybackRun]:
     """Films of runs that are over behind the scenes."""
-    runs = shoot(ENTRIES, film)
+    runs = play(ENTRIES, film)
     for run in runs:
         assert run.wait(60)
     return runs
@@ -24,7 +24,7 @@ def settled(film: Film) -> list[Filmed]:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.55, 1.0])
 def test_film_shows_rounds_at_their_times(share: float) -> None:
     clock = Clock()
-    runs = settled(Film(pace=0.5, began=clock.now, clock=clock))
+    runs = settled(Playback(pace=0.5, began=clock.now, clock=clock))
     end = max(trace.columns["time"][-1] for trace in TRACES)
     clock.now += share * end / 0.5 + 1e-9
     for run, trace in zip(runs, TRACES, strict=True):
@@ -39,7 +39,7 @@ def test_film_shows_rounds_at_their_times(share: float) -> None:
 
 def test_film_stop_ends_all_runs() -> None:
     clock = Clock()
-    runs = settled(Film(pace=1.0, began=clock.now, clock=clock))
+    runs = settled(Playback(pace=1.0, began=clock.now, clock=clock))
     clock.now += float(TRACES[0].columns["time"][10])
     before = [len(run.rows()["round"]) for run in runs]
     for run in runs:  # as the plot does; time passes meanwhile
@@ -52,10 +52,10 @@ def test_film_stop_ends_all_runs() -> None:
 def test_film_made_again_continues_at_the_clock() -> None:
     clock = Clock()
     began = clock.now
-    first = settled(Film(0.3, began, clock=clock))
+    first = settled(Playback(0.3, began, clock=clock))
     clock.now += 0.4 * float(TRACES[0].columns["time"][-1]) / 0.3
     shown = [run.rows() for run in first]
-    again = settled(Film(0.3, began, clock=clock))
+    again = settled(Playback(0.3, began, clock=clock))
     for run, rows in zip(again, shown, strict=True):
         assert len(rows["round"]) > 3
         for name, column in run.rows().items():
@@ -71,7 +71,7 @@ def test_film_that_was_stopped_runs_until_its_stop() -> None:
     inner.done = 2  # type: ignore[attr-defined]
     inner._begin("going on")
     at = float(TRACES[0].columns["time"][20])
-    film = Filmed(inner, Film(1.0, 0.0, stopped=at, clock=Clock()), limit=6)
+    film = PlaybackRun(inner, Playback(1.0, 0.0, stopped=at, clock=Clock()), limit=6)
     assert film.state == "running"
     inner.done = 9  # type: ignore[attr-defined]
     assert film.state == "stopped"
@@ -83,7 +83,7 @@ def test_film_that_was_stopped_runs_until_its_stop() -> None:
 
 def test_film_reports_a_failed_run() -> None:
     dies = wb.Experiment(scheme="UMW", faults=[{"worker": 3, "round": 2}], **SMALL)
-    (run,) = shoot([dies], Film(1.0, 0.0, clock=Clock()))
+    (run,) = play([dies], Playback(1.0, 0.0, clock=Clock()))
     run.wait(60)
     assert run.state == "failed"
     assert "lost worker 3" in run.note
@@ -96,7 +96,7 @@ def test_film_length_is_that_of_the_slowest_scheme() -> None:
 
 def test_film_of_recorded_runs() -> None:
     clock = Clock()
-    run = Filmed(recorded(TRACES[1]), Film(1.0, clock.now, clock=clock))
+    run = PlaybackRun(recorded(TRACES[1]), Playback(1.0, clock.now, clock=clock))
     assert run.state == "running"
     clock.now += 1e6
     assert run.state == "finished"

@@ -1,6 +1,6 @@
-"""Does the doctor name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
+"""Does the diagnosis name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
 
-    python benchmarks/doctor.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
+    python benchmarks/diagnosis.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
                                 [neighbour-healthy] [drawn] [--count 100] [--keep DIR] [--exchange]
 
 What is real: the processes, their messages, what they wait for, what they write down. What is injected: a worker's
@@ -8,17 +8,17 @@ tasks take 20 ms and more; "rank" makes one worker's last 20 % longer, "host" th
 ranks of this machine that are called two hosts); "link" makes one worker's messages take 50 % longer, which else take
 10 ms and more. Ranks keep the clock of the emulated cluster (`emulate="all"`), so that what else this machine is doing
 is not taken for a fault; "raw-rank", "raw-host" and "raw-healthy" take the machine's own clock: there, who is late by
-what nobody has injected counts against the doctor. "neighbour" is real altogether: four workers that compute for
+what nobody has injected counts against the diagnosis. "neighbour" is real altogether: four workers that compute for
 some tens of milliseconds, two on each of two cores, and a busy process beside those of one core; it says something
 only where nothing else keeps the cores busy. Each host stays on its core. A virtual core
 shares a real one with others that nobody here sees, and may be a fifth slower than the next for seconds, which the
-doctor tells from waiting for a processor: both are counted, and who is named without a fault counts against it, for
+diagnosis tells from waiting for a processor: both are counted, and who is named without a fault counts against it, for
 whichever. A loop of this program, on both cores before and after each run, says how quick they were then: no rank's
 time is in that. `--exchange`: the two hosts, and the neighbour with its own, change cores every tenth of a second, so
 that a slow core falls upon both alike.
 Stars and all-reduces (the MPI library's own, or with links an explicit ring) take turns. Healthy runs are the same
 without a fault. `--keep` leaves the run folders there, each with what this machine did meanwhile (NAME.load.json), and
-judges those that are there already: a change of the doctor needs no new runs.
+judges those that are there already: a change of the diagnosis needs no new runs.
 "drawn" needs no processes: times are drawn from six laws, healthy ones and with one worker four times slower in a part
 of the steps. It prints the share of recordings in which anybody is named, or that worker, at the level of a recording
 with hosts.
@@ -43,7 +43,7 @@ from tests.support.injected_faults import (
     traced,
 )
 from workbench.analysis.recordings.attribution import p_values
-from workbench.analysis.recordings.diagnosis import CHANCE, Culprit
+from workbench.analysis.recordings.diagnosis import FALSE_ALARM_LEVEL, Culprit
 from workbench.analysis.recordings.run_model import SLOWER, WAITING
 from workbench.core.base.text import read_json
 from workbench.core.base.types import Array
@@ -55,11 +55,11 @@ def slower(one: Culprit, load: Path) -> str:
     """Why somebody was named; of a slower core, by how much, and what the probes say of its core and the other."""
     if one.what != SLOWER:
         return f"{one.who} ({one.what})"
-    words = f"{one.who} ({one.what}: {one.more:.0%} longer for the same work"
+    text = f"{one.who} ({one.what}: {one.more:.0%} longer for the same work"
     probes = read_json(load).get("probes") if load.is_file() else None
     second = one.who in {f"host {PLACES[-1]}", *(f"worker {i + 1}" for i in (2, 3))}
-    said = [f"{(each[second] / each[not second] - 1):+.0%}" for each in probes or ()]
-    return f"{words}{'; a loop before and after it: ' + ', '.join(said) if said else ''})"
+    text = [f"{(each[second] / each[not second] - 1):+.0%}" for each in probes or ()]
+    return f"{text}{'; a loop before and after it: ' + ', '.join(text) if text else ''})"
 
 
 def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
@@ -150,18 +150,18 @@ def drawn(count: int, seed: int) -> None:
         *SLOW_PARTS,
         sep=" | ",
     )
-    for law, size in product(DRAWN, SIZES):
+    for delay_model, size in product(DRAWN, SIZES):
         found = dict.fromkeys(["healthy", *SLOW_PARTS], 0)
         for number in range(count):
             rng = np.random.default_rng([seed, number, *size])
-            times, who = DRAWN[law](size, rng), number % size[1]
-            found["healthy"] += bool((p_values(times, rng) <= CHANCE).any())
+            times, who = DRAWN[delay_model](size, rng), number % size[1]
+            found["healthy"] += bool((p_values(times, rng) <= FALSE_ALARM_LEVEL).any())
             for part, (first, last) in SLOW_PARTS.items():
                 slow = times.copy()
                 slow[round(first * size[0]) : round(last * size[0]), who] *= 4
-                found[part] += bool(p_values(slow, rng)[who] <= CHANCE / 2)
+                found[part] += bool(p_values(slow, rng)[who] <= FALSE_ALARM_LEVEL / 2)
         shares = " | ".join(f"{value / count:.0%}" for value in found.values())
-        print(f"{law} | {size[0]} x {size[1]} | {shares}", flush=True)
+        print(f"{delay_model} | {size[0]} x {size[1]} | {shares}", flush=True)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
-"""What a plan that keeps steering is behind the best fixed choice in hindsight: seconds for the same rounds.
+"""How far an adaptive run is behind the best fixed choice in hindsight: seconds for the same rounds.
 
-    python benchmarks/steering.py [--rounds 300] [--seeds 10] [--workers 10] [--data FOLDER] [--only REGEX] [--real N]
+    python benchmarks/adaptive_selection.py [--rounds 300] [--seeds 10] [--workers 10] [--data FOLDER] [--only REGEX]
+    [--real N]
 
 Every scheme here commits the full gradient, so the same rounds are the same models and the same loss. Regret is the
 time of the run with `adaptive = True` over that of the quickest of the very candidates that it may change to
@@ -8,8 +9,8 @@ time of the run with `adaptive = True` over that of the quickest of the very can
 less 1; below 0 it was quicker than all of them. The fixed ones begin with their own samples in place, the run with
 those of the code that it begins with. Recordings (FOLDER: files that `wb.traces.load` reads) are replayed in recorded
 order ("recorded") and by blocks ("blocks"): bursts stay in both. Laws with change points are made here. `--real 3`:
-three runs on real processes in which steering pays, and three in which nothing may change, beside the same runs with
-the plan fixed.
+three runs on real processes in which a change of scheme pays, and three in which nothing may change, beside the same
+runs with the plan fixed.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def recorded(
         recording = wb.traces.load(file)
         for name in recording.names:
             for how in ("recorded", "blocks"):
-                law = recording.job(name).delays(how, samples=samples / workers)
-                yield f"{name}, {how}", law.model_dump(), {}
+                delay_model = recording.job(name).delays(how, samples=samples / workers)
+                yield f"{name}, {how}", delay_model.model_dump(), {}
 
 
 def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
@@ -94,8 +95,8 @@ def regret(e: wb.Experiment) -> tuple[float, int, str]:
     stream = DelayStream(e.delays, e.seed, e.workers, e.rounds)
     times = {str(way): fixed(e, way, stream) for way in e.adaptive_controller().configurations}
     best = min(times, key=lambda way: times[way])
-    line = timeline(e, Coefficients(e.plan), events=False)  # what is learnt is the same for all
-    return line.times[-1] / times[best] - 1, len(line.changes), best
+    simulated = timeline(e, Coefficients(e.plan), events=False)  # what is learnt is the same for all
+    return simulated.times[-1] / times[best] - 1, len(simulated.changes), best
 
 
 def show(name: str, found: list[tuple[float, int, str]]) -> None:

@@ -1,10 +1,10 @@
 """Fit delay models to measured times.
 
-Times of one task are an array (rounds, workers). A law is fitted in units of that task: with one sample standing for
-it, `law.compute(draw, 1)` gives such times again. How well a law fits is judged by drawing from it what the engines
-draw, so nothing here repeats a delay model's formulas: by the Kolmogorov distance (where times may be off by SLACK, or
-no law with atoms could ever fit a measurement), by its tail, and by whether who was slow stays slow, alone or with
-all the others.
+Times of one task are an array (rounds, workers). A delay model is fitted in units of that task: with one sample
+standing for it, `delay_model.compute(draw, 1)` gives such times again. How well a delay model fits is judged by
+drawing from it what the engines draw, so nothing here repeats a delay model's formulas: by the Kolmogorov distance
+(where times may be off by MAX_FIT_ERROR, or no delay model with atoms could ever fit a measurement), by its tail, and
+by whether who was slow stays slow, alone or with all the others.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from workbench.core.contract.delays import (
     resampled,
 )
 
-SLACK = 0.05  # share of a time by which a law may be off, in the Kolmogorov distance
-DISTANCE, GAP, TAIL = 0.1, 0.3, 1.5  # beyond these a law does not fit
-TAIL_AT = 0.99
-DRAWN, LEAST = 40, 1e-3  # times that rounds are drawn again for a median's error; the least it is taken for
-APART = 1.3  # a slow state is at least so many times slower
-DRAWN_ROUNDS, DRAWN_WORKERS = 60, 400  # to compare a law with
-_ODD = {
+MAX_FIT_ERROR = 0.05  # share of a time by which a delay model may be off, in the Kolmogorov distance
+MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # beyond these a delay model does not fit
+TAIL_QUANTILE = 0.99
+# times that rounds are drawn again for a median's error; the least it is taken for
+REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
+MIN_SLOW_FACTOR = 1.3  # a slow state is at least so many times slower
+COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400  # to compare a delay model with
+_MISFIT_TEXTS = {
     "lag": "slow workers stay slow for more or fewer rounds than it has it",
     "far": "slow workers stay slow for more or fewer rounds than it has it",
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]
-# Of each load's law (None: recorded times are replayed), or of one for all.
+# Of each load's delay model (None: recorded times are replayed), or of one for all.
 Kinds = Sequence[str | None] | str
 
 
@@ -52,36 +53,40 @@ class Correlations(NamedTuple):
     together: float  # of two workers' times in one round: what holds one up holds up the others
 
 
-class Law(Settings):
+class FittedModel(Settings):
     """A delay model fitted to times of one task, and how well it fits; its one sample stands for the task."""
 
     delays: Delays = setting(..., "the fitted model, in units of the measured task")
     distance: float = setting(..., "Kolmogorov distance from the measured times, which may be off by 5 %")
-    tail: float = setting(..., "the law's 99 % quantile over the measured one")
+    tail: float = setting(..., "the delay model's 99 % quantile over the measured one")
     correlation_gap: float = setting(
-        ..., "by how much the law's correlations differ from the measured ones, at most"
+        ..., "by how much the delay model's correlations differ from the measured ones, at most"
     )
     worst_correlation: str = setting(..., "which of them does: lag, far or together, see `Correlations`")
 
     @property
     def fits(self) -> bool:
         """Is it good enough to forecast with?"""
-        return self.distance <= DISTANCE and self.correlation_gap <= GAP and 1 / TAIL <= self.tail <= TAIL
+        return (
+            self.distance <= MAX_DISTANCE
+            and self.correlation_gap <= MAX_CORRELATION_GAP
+            and 1 / MAX_TAIL_RATIO <= self.tail <= MAX_TAIL_RATIO
+        )
 
     @property
     def complaint(self) -> str:
         """Why it does not fit; empty where it does."""
         reasons = []
-        if self.distance > DISTANCE:
+        if self.distance > MAX_DISTANCE:
             reasons.append(f"its Kolmogorov distance is {self.distance:.2f}")
-        if self.correlation_gap > GAP:
-            reasons.append(_ODD[self.worst_correlation])
-        if not 1 / TAIL <= self.tail <= TAIL:
+        if self.correlation_gap > MAX_CORRELATION_GAP:
+            reasons.append(_MISFIT_TEXTS[self.worst_correlation])
+        if not 1 / MAX_TAIL_RATIO <= self.tail <= MAX_TAIL_RATIO:
             reasons.append(f"its 99 % quantile is {self.tail:.2g} times the measured one")
         return " and ".join(reasons)
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- delay models
 
 
 def fit_constant(times: Array) -> Constant:
@@ -122,7 +127,7 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
     late = straggling(times)
     if late is None or (late[1:] == late[:-1]).all():  # nobody ever turned: who is slow is so for good
         return None
-    enter, leave = ((turned + 0.5) / (turned + kept + 1) for turned, kept in _transitions(late, ends))
+    enter, leave = ((turned + 0.5) / (turned + stayed + 1) for turned, stayed in _transitions(late, ends))
     shift, factor = _levels(times, late)
     return Markov(shift=shift, p_slow=enter, p_recover=leave, factor=factor)
 
@@ -131,10 +136,10 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
     """How often a fast worker turns slow or does not, and a slow one fast; not from one measurement to the next."""
     within = np.setdiff1d(np.arange(1, len(late)), ends)
     changed, before = late[within] != late[within - 1], late[within - 1]
-    turned, kept = (
+    turned, stayed = (
         [int(np.sum(which & state)) for state in (~before, before)] for which in (changed, ~changed)
     )
-    return (turned[0], kept[0]), (turned[1], kept[1])
+    return (turned[0], stayed[0]), (turned[1], stayed[1])
 
 
 FITS: dict[str, tuple[Fit, int]] = {  # kind -> how it is fitted, its number of parameters
@@ -174,7 +179,7 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
     between = (sums[:-1] / left - (sums[-1] - sums[:-1]) / (n - left)) ** 2 * left * (n - left)
     cut = int(np.argmax(between))
     late = np.asarray(np.log(times) > (ordered[cut] + ordered[cut + 1]) / 2)
-    return late if _levels(times, late)[1] >= APART else None
+    return late if _levels(times, late)[1] >= MIN_SLOW_FACTOR else None
 
 
 def slow_for_good(times: Array) -> Array | None:
@@ -229,7 +234,7 @@ def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) ->
     return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
 
 
-# ---------------------------------------------------------------- how well a law fits
+# ---------------------------------------------------------------- how well a delay model fits
 
 
 def persistence(times: Array) -> Correlations:
@@ -246,14 +251,14 @@ def persistence(times: Array) -> Correlations:
     return Correlations(lag / power, later / power, float(pairs.mean()) / power)
 
 
-def drawn(law: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
+def drawn(delay_model: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
     """Times of one sample as the engines draw them: (rounds, workers)."""
-    stream = DelayStream(law, seed, workers)
+    stream = DelayStream(delay_model, seed, workers)
     ones = np.ones(workers)
-    return np.stack([law.compute(stream.draw(r), ones) for r in range(rounds)])
+    return np.stack([delay_model.compute(stream.draw(r), ones) for r in range(rounds)])
 
 
-def distance(times: Array, others: Array, slack: float = SLACK) -> float:
+def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float:
     """Kolmogorov distance of two samples: how far their distributions are apart, where times may be off by `slack`.
 
     >>> distance(np.array([1.0, 1.0, 1.0, 2.0]), np.array([1.02]))
@@ -271,47 +276,47 @@ def distance(times: Array, others: Array, slack: float = SLACK) -> float:
     return max(above(a, b), above(b, a))
 
 
-def assess(times: Array, law: Delays) -> Law:
-    """Say how well a law, in units of the task, fits measured times."""
-    ours = drawn(law, max(DRAWN_ROUNDS, len(times)), DRAWN_WORKERS)
+def assess(times: Array, delay_model: Delays) -> FittedModel:
+    """Say how well a delay model, in units of the task, fits measured times."""
+    ours = drawn(delay_model, max(COMPARED_ROUNDS, len(times)), COMPARED_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
     gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
-    return Law(
-        delays=law,
+    return FittedModel(
+        delays=delay_model,
         distance=distance(times, ours),
-        tail=float(np.quantile(ours, TAIL_AT) / np.quantile(times, TAIL_AT)),
+        tail=float(np.quantile(ours, TAIL_QUANTILE) / np.quantile(times, TAIL_QUANTILE)),
         correlation_gap=max(gaps.values()),
         worst_correlation=max(gaps, key=lambda name: gaps[name]),
     )
 
 
-def laws_of(times: Array) -> list[Law]:
-    """Every law fitted to times of one task, the best first; those that fit before those that do not.
+def fitted_models(times: Array) -> list[FittedModel]:
+    """Every delay model fitted to times of one task, the best first; those that fit before those that do not.
 
     Raises `SettingError` for times that are no times.
     """
     check_times(times)
     found = []
     for fit, parameters in FITS.values():
-        law = fit(times)
-        if law is not None:
-            known = assess(times, law)
+        delay_model = fit(times)
+        if delay_model is not None:
+            known = assess(times, delay_model)
             found.append(
                 (not known.fits, known.distance + known.correlation_gap / 4 + 0.01 * parameters, known)
             )
-    return [law for *_, law in sorted(found, key=lambda each: each[:2])]
+    return [delay_model for *_, delay_model in sorted(found, key=lambda each: each[:2])]
 
 
 def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
-    """The law of one kind, fitted anew; a constant where a two-state law finds no second state.
+    """The delay model of one kind, fitted anew; a constant where a two-state delay model finds no second state.
 
     `ends`: rounds with which another measurement begins: who was slow before them says nothing.
     Raises `SettingError` for a kind that cannot be fitted.
     """
     if kind not in FITS:
         raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
-    law = fit_markov(times, ends) if kind == "markov" else FITS[kind][0](times)
-    return fit_constant(times) if law is None else law
+    delay_model = fit_markov(times, ends) if kind == "markov" else FITS[kind][0](times)
+    return fit_constant(times) if delay_model is None else delay_model
 
 
 def redrawn(
@@ -321,7 +326,7 @@ def redrawn(
     ends: Sequence[int] = (),
     at: Sequence[float] | Array | None = None,
 ) -> Delays:
-    """The law of one kind that new workers may obey, as far as a few that were measured tell.
+    """The delay model of one kind that new workers may obey, as far as a few that were measured tell.
 
     It is fitted to workers drawn again. Where some are slow for good, of whom drawing again would find none that was
     not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share); where
@@ -338,14 +343,14 @@ def redrawn(
     rng, workers = np.random.default_rng(rng), times.shape[1]
     if kind not in ("heterogeneous", "markov"):
         return refit(times[:, rng.integers(0, workers, (workers,))], kind)
-    law, late = refit(times, kind, ends), straggling(times)
-    if late is None or not isinstance(law, Heterogeneous | Markov):
-        return law
+    delay_model, late = refit(times, kind, ends), straggling(times)
+    if late is None or not isinstance(delay_model, Heterogeneous | Markov):
+        return delay_model
     seen: dict[str, tuple[float, float]] = dict(
         zip(("p_slow", "p_recover"), _transitions(late, ends), strict=True)
     )
-    if isinstance(law, Heterogeneous):
-        seen = {"slow": (workers * law.slow, workers * (1 - law.slow))}
+    if isinstance(delay_model, Heterogeneous):
+        seen = {"slow": (workers * delay_model.slow, workers * (1 - delay_model.slow))}
         update: dict[str, float] = {}
     else:  # the order of the rounds, which counts there, says nothing of how long either state takes
         rows = resampled(len(times), rng)
@@ -353,10 +358,10 @@ def redrawn(
         update = dict(zip(("shift", "factor"), _levels(times[rows], late[rows]), strict=True)) if both else {}
     which = zip(seen.items(), rng.random(2) if at is None else at, strict=False)
     update |= {name: float(betaincinv(yes + 0.5, no + 0.5, q)) for (name, (yes, no)), q in which}
-    return law.model_copy(update=update)
+    return delay_model.model_copy(update=update)
 
 
-def every_law(
+def every_model(
     times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
 ) -> tuple[Delays | None, ...]:
     """Of each load's times over their median."""
@@ -385,14 +390,14 @@ def check_times(times: Array) -> None:
         raise SettingError("times: give a table (rounds, workers) of finite seconds above 0")
 
 
-def judged(times: Sequence[Array]) -> tuple[tuple[tuple[Law, ...], ...], Kinds]:
+def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...], Kinds]:
     """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
     relative = [t / np.median(t) for t in times]
-    for law in laws_of(np.concatenate(relative)):
-        each = [assess(t, law.delays) for t in relative]
-        if law.fits and all(one.fits for one in each):
-            return tuple((one,) for one in each), law.delays.kind
-    alone = tuple(tuple(laws_of(t)) for t in relative)
+    for delay_model in fitted_models(np.concatenate(relative)):
+        each = [assess(t, delay_model.delays) for t in relative]
+        if delay_model.fits and all(one.fits for one in each):
+            return tuple((one,) for one in each), delay_model.delays.kind
+    alone = tuple(tuple(fitted_models(t)) for t in relative)
     return alone, [best.delays.kind if best.fits else None for best, *_ in alone]
 
 
@@ -402,6 +407,6 @@ def errors_of(times: Sequence[Array]) -> Array:
     So few rounds hardly tell one load's error: half of its square is that of all loads.
     """
     rng = np.random.default_rng(0)
-    again = [[np.median(t[resampled(len(t), rng)]) for _ in range(DRAWN)] for t in times]
-    own = np.var(np.log(again), axis=1)
-    return np.asarray(np.maximum(np.sqrt((own + own.mean()) / 2), LEAST))
+    again = [[np.median(t[resampled(len(t), rng)]) for _ in range(REDRAWS)] for t in times]
+    variance = np.var(np.log(again), axis=1)
+    return np.asarray(np.maximum(np.sqrt((variance + variance.mean()) / 2), MIN_RELATIVE_ERROR))
