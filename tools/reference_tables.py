@@ -84,12 +84,12 @@ MPI_COLUMNS = {
 }
 # Largest sizes: what is limited, where the constant is, and what a larger one causes.
 LIMITS = (
-    ("workers of an experiment", experiment, "MOST_WORKERS"),
-    ("rounds of an experiment", experiment, "MOST_ROUNDS"),
-    ("rounds that `wb.forecast` samples", forecasting, "MOST"),
-    ("runs of a sweep", sweeps, "MOST"),
-    ("samples of a problem", on_data, "MOST_SAMPLES"),
-    ("features of a problem", on_data, "MOST_FEATURES"),
+    ("workers of an experiment", experiment, "MAX_WORKERS"),
+    ("rounds of an experiment", experiment, "MAX_ROUNDS"),
+    ("rounds that `wb.forecast` samples", forecasting, "MAX_ROUNDS"),
+    ("runs of a sweep", sweeps, "MAX_RUNS"),
+    ("samples of a problem", on_data, "MAX_SAMPLES"),
+    ("features of a problem", on_data, "MAX_FEATURES"),
 )
 
 
