@@ -29,7 +29,7 @@ class TypeMismatch(NamedTuple):
 def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
     """Say what is of the wrong kind; None where nothing is, or where pydantic has to find out.
 
-    >>> find_mismatch(int, "2").words, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
+    >>> find_mismatch(int, "2").text, find_mismatch(int, 2), find_mismatch(tuple[int, ...] | None, [1, 2.0]).where
     ('is text; write 2 without quotes', None, '[1]')
     """
     origin, inner = get_origin(kind), get_args(kind)

@@ -1,6 +1,6 @@
 """Optimisers: from a gradient sum to the next model.
 
-To add one, add a file with a subclass of `Optimiser` that has a `name`; nothing else needs an edit.
+To add an optimiser, add a file with a subclass of `Optimiser` that has a `name`.
 """
 
 from workbench.core.contract.optimisers.base import Optimiser, State, optimiser_class, smoothness_of

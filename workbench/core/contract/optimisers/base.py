@@ -12,7 +12,7 @@ from workbench.core.base.types import Array
 from workbench.core.contract.problem import Problem
 
 State = dict[str, Any]
-Updated = tuple[Array, State]  # the next model, and what to remember
+Updated = tuple[Array, State]  # the next model and state
 
 
 class Optimiser(Family):
@@ -28,39 +28,39 @@ class Optimiser(Family):
     )
 
     def start(self, problem: Problem) -> State:
-        """State of round 0; an automatic step is 1 / (the problem's smoothness)."""
+        """Return the state of round 0; an automatic step is 1 / (the problem's smoothness)."""
         return {}
 
     @abstractmethod
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        """Next model and state; `gradient` is the sum over samples, `t` the round from 0."""
+        """Return the next model and state. `gradient`: sum over samples. `t`: round, from 0."""
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """Grid that `wb.tune` chooses from, around 1 / smoothness; this one alone where nothing is tuned."""
+        """Return the grid that `wb.tune` chooses from, around 1 / smoothness; only itself if nothing is tuned."""
         return [self]
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """The same with so many times its automatic step, which is 1 / smoothness where not said otherwise."""
+        """Return a copy with `times` times the automatic step, which is 1 / smoothness by default."""
         return self
 
     def near(self) -> list[Self]:
-        """What lies between this one and its neighbours on that grid, or beyond its ends."""
+        """Return optimisers between this one and its neighbours on the grid of `candidates`, or beyond its ends."""
         return []
 
     @property
     def summary(self) -> str:
-        """Its step in words, empty where it has none."""
+        """Its step as text, such as "step 0.5"; empty if it has none."""
         return ""
 
 
 def mean_gradient(model: Array, gradient: Array, problem: Problem) -> Array:
-    """Of the objective, from the sum over the samples' losses."""
+    """Return the gradient of the objective, given the sum of the samples' gradients."""
     mean = gradient / problem.samples
-    return mean + problem.l2 * model if problem.l2 else mean  # long models take a while to go through
+    return mean + problem.l2 * model if problem.l2 else mean  # saves one pass over a long model
 
 
 def smoothness_of(problem: Problem, field: str) -> float:
-    """The problem's smoothness, from which an empty field follows; raises `SettingError` where nothing can."""
+    """Return the problem's smoothness, from which an empty field is computed; raises `SettingError` if it cannot be."""
     found = problem.smoothness()
     if found > 0 and isfinite(1 / found) and isfinite(found):
         return found
@@ -76,7 +76,7 @@ def smoothness_of(problem: Problem, field: str) -> float:
 
 
 def optimiser_class(name: str) -> type[Optimiser]:
-    """Class of an optimiser; raises `SettingError` with the nearest name.
+    """Return the class of an optimiser; raises `SettingError` with the most similar name.
 
     >>> optimiser_class("gd").__name__
     'GradientDescent'

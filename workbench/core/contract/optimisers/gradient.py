@@ -1,4 +1,4 @@
-"""Gradient steps: plain, accelerated, shorter and shorter, and scaled coordinate by coordinate."""
+"""Gradient steps: plain, accelerated, with decreasing step, and scaled for each coordinate."""
 
 from itertools import product
 from typing import ClassVar, Self
@@ -12,12 +12,12 @@ from workbench.core.contract.problem import Problem
 
 FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
 OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
-# steps around the best of these, in units of it
+# Steps tried around the best of these, in units of the best.
 NEARBY_STEPS = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))
 
 
 class Stepping(Optimiser):
-    """Base of those with a step, which follows from the problem where none is given."""
+    """Base of optimisers with a step, which is computed from the problem if it is empty."""
 
     step: float | None = setting(None, "step; empty = 1 / smoothness of the objective", gt=0)
 
@@ -29,12 +29,12 @@ class Stepping(Optimiser):
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
-        """The step of round 0."""
+        """Return the step of round 0."""
         return 1.0 / smoothness_of(problem, "step") if self.step is None else self.step
 
 
 class GradientDescent(Stepping):
-    """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone.
+    """Gradient descent: theta -= step * mean gradient. The step is multiplied by `decay` at each milestone.
 
     >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).summary
     'step 0.5'
@@ -48,7 +48,7 @@ class GradientDescent(Stepping):
         return [self.scaled(k, smoothness) for k in FIRST_STEPS]
 
     def near(self) -> list[Self]:
-        """Steps a little smaller and larger."""
+        """Return copies with slightly smaller and larger steps."""
         return [] if self.step is None else [self.replace(step=self.step * k) for k in NEARBY_STEPS]
 
     def start(self, problem: Problem) -> State:
@@ -58,11 +58,11 @@ class GradientDescent(Stepping):
         step = state["step"] * self.decay ** sum(t >= m for m in self.milestones)
         move = mean_gradient(model, gradient, problem)
         move *= step
-        return model - move, state  # in the model's numbers, whatever the gradient's
+        return model - move, state
 
 
 class Nesterov(Stepping):
-    """Nesterov's accelerated gradient, momentum t/(t+3) or a constant.
+    """Nesterov's accelerated gradient, with momentum t/(t+3) or a constant.
 
     >>> Nesterov(momentum=0.9).summary
     'step 1/L'
@@ -75,14 +75,14 @@ class Nesterov(Stepping):
         return {"step": self.first_step(problem), "before": problem.start()}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
+        """Take a gradient step, then extrapolate: the model is the point at which the next gradient is computed."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
         descended = model - state["step"] * mean_gradient(model, gradient, problem)
         return descended + momentum * (descended - state["before"]), {**state, "before": descended}
 
 
 class InverseTime(Optimiser):
-    """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
+    """Gradient descent with step c1/(t + c2), the SGD baseline of paper 1 (section IV-A).
 
     >>> InverseTime(c1=200.0).summary
     'step 200 / (t + 100)'
@@ -90,19 +90,19 @@ class InverseTime(Optimiser):
 
     name: ClassVar[str] = "inverse_time"
     c1: float | None = setting(
-        None, "numerator; empty = c2 / smoothness, so that the first step is GD's", gt=0
+        None, "numerator; empty = c2 / smoothness, so that the first step is that of gd", gt=0
     )
     c2: float = setting(100.0, "offset in rounds", gt=0)
 
     def candidates(self, smoothness: float) -> list[Self]:
-        """First steps around 1 / smoothness, each with a slow and a fast decline."""
+        """Return optimisers with first steps around 1 / smoothness, each with a slow and a fast decrease."""
         return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(FIRST_STEPS, OFFSET_ROUNDS)]
 
     def scaled(self, times: float, smoothness: float) -> Self:
         return self.replace(c1=times * self.c2 / smoothness)
 
     def near(self) -> list[Self]:
-        """First steps a little smaller and larger."""
+        """Return copies with slightly smaller and larger first steps."""
         return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEARBY_STEPS]
 
     @property
@@ -117,7 +117,9 @@ class InverseTime(Optimiser):
 
 
 class AMSGrad(Optimiser):
-    """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
+    """AMSGrad: steps scaled for each coordinate (paper 3, equations (8a) to (8c)).
+
+    The state has the averages h and v of the gradient and of its square, and vhat, the running maximum of v.
 
     >>> AMSGrad(rate=0.001).summary
     'rate 0.001'
@@ -125,12 +127,12 @@ class AMSGrad(Optimiser):
 
     name: ClassVar[str] = "amsgrad"
     rate: float = setting(0.01, "learning rate", gt=0)
-    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
-    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
-    eps: float = setting(1e-8, "added under the root", gt=0)
+    beta1: float = setting(0.9, "decay rate of the average gradient", ge=0, lt=1)
+    beta2: float = setting(0.999, "decay rate of the average squared gradient", ge=0, lt=1)
+    eps: float = setting(1e-8, "constant added under the square root", gt=0)
 
     def scaled(self, times: float, smoothness: float) -> Self:
-        """With so many times the default learning rate, which knows nothing of the problem."""
+        """Return a copy with `times` times the default learning rate, which does not depend on the problem."""
         return self.replace(rate=times * type(self)().rate)
 
     @property
