@@ -37,7 +37,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ),
         (
             {"engine": "mpi", "folder": 3},
-            "folder = 3: is no path; give the name of a file or folder, in quotes",
+            "folder = 3: is not a path; give the name of a file or folder, in quotes",
         ),
         ({"engine": "mpi", "events": "no"}, "events = 'no': is neither true nor false"),
         ({"engine": "mpi", "gradients": None}, "gradients = None: is neither true nor false"),
@@ -96,7 +96,7 @@ def test_functions_refuse_what_is_not_a_path(
     monkeypatch.chdir(tmp_path)
     for path in NO_PATHS:
         with pytest.raises(
-            wb.SettingError, match=r"^(folder|path) = .*(is no path; give the|take at most 255)"
+            wb.SettingError, match=r"^(folder|path) = .*(is not a path; give the|take at most 255)"
         ):
             CALLS[name](path)
     assert list(tmp_path.iterdir()) == []
