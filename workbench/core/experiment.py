@@ -457,7 +457,7 @@ def put(fields: dict[str, Any], name: str, value: Any) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             owner = ".".join(outer[:depth])
-            why = f"{owner} has no fields of its own; set {owner} itself"
+            why = f"{owner} has no fields; set {owner} itself"
             raise SettingError(f"{name} = {value!r:.60}: {why}")
     place[last] = value
     delays = fields.get("delays")

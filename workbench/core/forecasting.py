@@ -149,9 +149,8 @@ def _forecast(e: Experiment, rounds: int | None, seed: int | None, sharing: Shar
         draws = draws if sharing is None else sharing.shared(draws)
         odds = scheme.round_times(draws, workers)
         late = (draws.seconds.max(axis=1) > odds.seconds).any()
-        if (
-            sharing is not None and odds.state is None and late
-        ):  # else `state` includes the workers still busy
+        # If there is a state, it includes the workers that are still busy.
+        if sharing is not None and odds.state is None and late:
             batches = [sharing.round_times(drawn, lambda draws: scheme.round_times(draws, workers), total)]
             break
         batches.append(odds if sharing is None else sharing.passed_on(odds))

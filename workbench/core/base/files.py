@@ -154,7 +154,7 @@ def _check_own(path: Path, strictly: bool) -> None:
             raise _not_own(path, f"belongs to another user ({status.st_uid})")
     for above in (*path.absolute().parents, *path.resolve().parents):
         if above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-            raise _not_own(path, f"lies in {above}, where anybody may replace it")
+            raise _not_own(path, f"is in {above}, where any user may replace it")
 
 
 def _not_own(path: Path, why: str) -> SettingError:

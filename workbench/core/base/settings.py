@@ -180,7 +180,7 @@ def _one_sentence(cls: type[BaseModel]) -> Iterator[None]:
     except ValidationError as error:
         raise SettingError(sentence(error, cls)) from None
     except RecursionError:
-        why = "its lists and fields lie too deep in one another; write them flatter"
+        why = "its lists and fields are nested too deeply; use fewer levels"
         raise SettingError(f"{cls.__name__}: {why}") from None
 
 

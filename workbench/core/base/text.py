@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from yaml import YAMLError as YAMLError  # for others
+from yaml import YAMLError as YAMLError  # imported from here by other modules
 
 from workbench.core.base import reading
 from workbench.core.base.arguments import fits
@@ -38,7 +38,7 @@ class Loader(yaml.SafeLoader):
         first: Any = self.peek_event()  # type: ignore[no-untyped-call]
         alias = first if isinstance(first, yaml.AliasEvent) else None
         if self._depth == MAX_DEPTH:
-            raise self._refusal(first, f"lies {MAX_DEPTH} levels deep; write it flatter")
+            raise self._refusal(first, f"is {MAX_DEPTH} levels deep; use fewer levels")
         self._depth += 1
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
@@ -49,7 +49,7 @@ class Loader(yaml.SafeLoader):
         else:
             self._repeated += self._sizes[id(node)]
             if self._repeated > MAX_ALIASED_VALUES:
-                why = f"the aliases up to *{alias.anchor} stand for more than {MAX_ALIASED_VALUES} values"
+                why = f"the aliases up to *{alias.anchor} expand to more than {MAX_ALIASED_VALUES} values"
                 raise self._refusal(alias, f"{why}; write them out")
         return node
 
@@ -59,7 +59,7 @@ class Loader(yaml.SafeLoader):
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             name = "" if key.tag.endswith(":merge") else str(self.construct_object(key, deep=True))
             if name and name in seen:
-                raise self._refusal(node, f"{name!r} stands twice in the fields")
+                raise self._refusal(node, f"{name!r} occurs twice in the fields")
             seen.add(name)
         return super().construct_mapping(node, deep)
 

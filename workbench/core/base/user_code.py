@@ -68,9 +68,9 @@ def _places() -> set[Path]:
 
 
 def name_of(value: Any, field: str) -> str:
-    """Return the name of a function or class for settings, which contain only text; `thing_of` resolves it.
+    """Return the name of a function or class for settings, which contain only text. `thing_of` resolves it.
 
-    A definition of a notebook cell is registered by its bare name; running the cell again replaces it. Raises
+    A definition of a notebook cell is registered by its bare name. Running the cell again replaces it. Raises
     `SettingError` for a value without a name.
 
     >>> name_of(name_of, "problem_args.loss")

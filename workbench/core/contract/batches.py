@@ -76,7 +76,7 @@ class BatchSampler:
 
 
 class Batched:
-    """A problem whose gradients are those of a job's mini-batch, scaled to stand for all samples.
+    """Problem whose gradients are those of a job's mini-batch, scaled up to the size of the data set.
 
     Losses, metrics and smoothness are those of the whole data set. `at(job)` takes gradients of the job's batch.
     """

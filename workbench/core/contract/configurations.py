@@ -86,9 +86,9 @@ def _cut(has: NDArray[np.bool_], bounds: NDArray[np.int64], finer: NDArray[np.in
 def reason_fixed(scheme: Scheme, plan: Plan) -> str:
     """Return the reason why a run of a scheme cannot change to another scheme between rounds; empty if it can."""
     if scheme.self_paced or scheme.delayed or plan.versions > 1:
-        return "its rounds reach into one another, so there is no moment between them"
+        return "its rounds overlap, so there is no time between them"
     if scheme.data_dependent or scheme.numeric:
-        return "what it does hangs on earlier rounds' numbers, which no other scheme has"
+        return "its decisions depend on values of earlier rounds, which no other scheme has"
     if scheme.clock_driven:
         return "its workers stop by the clock, so their times are not seen"
     if plan.committers != (MASTER,):

@@ -68,8 +68,9 @@ class Message(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Compute the gradient of `work` at `model`; pre-empted, with answer None, by a message that matches `unless`.
+    """Compute the gradient of `work` at `model`.
 
+    `unless`: a message that matches it pre-empts the computation, whose answer is then None.
     `model`: a model, or a tuple of models with one for each row of the work's coefficients. With a tuple, the delays
     treat the work as one task, whatever its parts.
     `batch`: use only that many samples, drawn for this rank and draw; their sum is scaled up to represent the work.
@@ -120,9 +121,9 @@ class Send(NamedTuple):
 class Recv(NamedTuple):
     """Wait for the oldest message whose kind is in `match` and whose round is at least match[kind].
 
-    `until`: absolute time, s, at which the wait ends; a past time polls. A message that arrives exactly then is still
-    received. None: wait without a limit; the engine raises an error if no message can come. `latest`: take the newest
-    message instead, and drop older ones.
+    `until`: absolute time, s, at which the wait ends. A message that arrives exactly then is still received, and a past
+    time polls. With None the wait has no limit, but the engine raises an error if no message can come. `latest`: take
+    the newest message instead, and drop older ones.
 
     >>> Recv({"coded": 3}, until=1.5).latest
     False
@@ -169,7 +170,7 @@ class AllReduce(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Commit a gradient estimate; the engine updates the model and the trace.
+    """Commit a gradient estimate, from which the engine updates the model and the trace.
 
     `round`: round that the commit completes. `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from
     all ones; nan if it is unknown at the node.
@@ -210,7 +211,7 @@ Program = Generator[Effect, Any, None]
 
 
 def _no_constant(work: Work) -> Any:
-    raise RunError("scheme: it needs the constant part of a gradient, which this engine does not tell")
+    raise RunError("scheme: it needs the constant part of a gradient, which this engine does not compute")
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ class Node:
     floats: int  # model size p
     model: Any  # the model of the first round
     clock: Callable[[], float]
-    smoothness: Callable[[Work], float] = lambda work: 1.0  # of the mean loss over some work, from the data
+    smoothness: Callable[[Work], float] = lambda work: 1.0  # smoothness of the mean loss over some work
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; computed before the run
     l2: float = 0.0  # regularisation; the optimiser applies it, unless a worker has its own model
     first: int = 0  # first round: above 0 if the run is resumed

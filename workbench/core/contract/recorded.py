@@ -215,9 +215,11 @@ def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: boo
         found = plain
     missing = (found if from_file or name == "worker" else given).isna().to_numpy()
     if name == "worker":
-        refuse(frame, missing, None, f"{given.name} is empty: whose time is it? Leave the row out, or say it")
+        refuse(frame, missing, None, f"{given.name} is empty; fill it in, or leave the row out")
     elif missing.any() and not missing.all():
-        refuse(frame, missing, None, f"{given.name} is empty; say it in every row, or leave the column out")
+        refuse(
+            frame, missing, None, f"{given.name} is empty; fill it in for every row, or leave the column out"
+        )
     elif found.isna().any():
         return found.fillna(COMPUTE_PHASE if name == "phase" else "")
     return found
@@ -259,9 +261,9 @@ def _amounts(frame: pd.DataFrame, given: pd.Series[Any], name: str) -> pd.Series
         refuse(frame, wrong, given, why)
     elif name == "samples":
         wrong = ~empty & ~(np.isfinite(found) & (found > 0))
-        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty where nobody knows")
+        refuse(frame, wrong, given, "a time is for more than 0 samples; leave it empty if unknown")
     else:
-        why = "a processor's seconds are finite and at least 0; leave them empty where nobody knows them"
+        why = "a processor's seconds are finite and at least 0; leave them empty if unknown"
         refuse(frame, wrong & ~empty, given, why)
     return pd.Series(found, given.index, dtype=np.float64, name=given.name)
 

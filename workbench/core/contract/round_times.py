@@ -28,7 +28,7 @@ MAX_TIMES_PER_BATCH = 2_000_000  # drawn times in memory at once
 
 def _not_available(*_: Any) -> Any:
     raise RunError(
-        "round_times: a scheme asks for single draws or parts of loads, of which these times tell nothing"
+        "round_times: a scheme asks for single draws or parts of loads, which these times do not have"
     )
 
 

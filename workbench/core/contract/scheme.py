@@ -106,9 +106,7 @@ class Scheme(Family):
         if plan.blocks is not None:
             why = f"{self.name} encodes the data themselves, so it has no single samples; leave it empty"
         elif plan.batch is not None:
-            why = (
-                f"scheme_args.worker_batch = {plan.batch} already says what a worker takes; give one of both"
-            )
+            why = f"scheme_args.worker_batch = {plan.batch} already sets what a worker takes; give only one of them"
         elif sampler.strata < least:
             why = f"{self.name} cuts the data into {least} parts, each of which needs a sample; take {least} or more"
         else:
