@@ -85,3 +85,7 @@ class ProblemArgs(Family):
     @abstractmethod
     def build(self, plan: Plan) -> Problem:
         """Open the data and make the problem."""
+
+    def tested(self, problem: Problem) -> Problem:
+        """Return what was built with the metrics of held-out samples, if there are any."""
+        return problem
