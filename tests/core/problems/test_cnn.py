@@ -55,11 +55,11 @@ def test_cnn_without_pytorch_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "fields"),
     [({"features": 100}, "problem_args.features = 100"), ({"test": -1}, "problem_args.test = -1")],
 )
-def test_cnn_refuses_bad_arguments(args: dict[str, Any], words: str) -> None:
-    with pytest.raises(wb.SettingError, match=words):
+def test_cnn_refuses_bad_arguments(args: dict[str, Any], fields: str) -> None:
+    with pytest.raises(wb.SettingError, match=fields):
         cnn(problem_args={**ARGS, **args})
 
 
@@ -147,8 +147,8 @@ def dots(tmp_path: Path) -> Path:
 def test_cnn_learns(dots: Path, precision: str) -> None:
     args = {
         "data": str(dots),
-        "samples": 150,
-        "held_out": 50,
+        "samples": 200,
+        "test": 50,
         "device": "cpu",
         "precision": precision,
         "scale": False,

@@ -6,12 +6,12 @@
 """
 
 from .cache import hashes, trust
-from .dataset import PREPARED, DataSet, catalogue, load, reopen
+from .dataset import PREPARED_PREFIX, DataSet, catalogue, load, reopen
 from .options import DataError, check_test, held_out_count
 from .sources import SourceInfo
 from .table import held_out
 
 __all__ = [
-    "PREPARED", "DataError", "DataSet", "SourceInfo", "catalogue", "check_test", "hashes", "held_out",
+    "PREPARED_PREFIX", "DataError", "DataSet", "SourceInfo", "catalogue", "check_test", "hashes", "held_out",
     "held_out_count", "load", "reopen", "trust",
 ]  # fmt: skip
