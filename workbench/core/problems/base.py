@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationInfo
@@ -60,6 +60,10 @@ class ProblemArgs(Family):
     def declared_samples(self) -> int | None:
         """Number of samples if it can be told without opening data, else None."""
         return self.count()
+
+    def fewer(self, samples: int) -> Self:
+        """Return arguments with so many training samples, about."""
+        return self.replace(samples=samples)
 
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
