@@ -87,8 +87,8 @@ def profile(
 @TRUST
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
-    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
-    picture: Path | None, output: Path | None, trust: bool,
+    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None,
+    replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
@@ -105,8 +105,8 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance, schemes=schemes or None,
-        machines=machines, replay=replay, seed=seed, progress=True,
+        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)

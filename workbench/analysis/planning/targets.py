@@ -88,7 +88,7 @@ def reference(
     tuned: bool = True,
     metric: str = "loss",
 ) -> Target:
-    """Follow exact schemes: which value of a metric is the target, with which step it is reached, and in how many rounds.
+    """Follow exact schemes: which value of a metric is the target, with which step and how soon it is reached.
 
     `wanted`: the target itself; None: what the best step comes to in `rounds` rounds, less `tolerance` of the way.
     `tuned`: choose the step; else the experiment's own is taken.
