@@ -118,7 +118,8 @@ def until(true):
         time.sleep(0.02)
 
 cluster, folder = {cluster!r}, {folder!r}
-names = {{"scheme": "Half", "delays": {{"kind": "pauses", "mean": 2e-3}}, "problem": "quadratic", "optimiser": "slowly"}}
+names = {{"scheme": "Half", "delays": {{"kind": "pauses", "mean": 2e-3}}}}
+names |= {{"problem": "quadratic", "optimiser": "slowly"}}
 e = wb.Experiment(workers=4, rounds=300, **names)
 mine = wb.start(e, engine="mpi", cluster=cluster, folder=folder, checkpoint_every=0.05)
 until(lambda: len(mine.rows()["round"]) >= 5 or mine.wait(0))
