@@ -23,6 +23,7 @@ import numpy as np
 from workbench.analysis.planning.profile import scaled
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
+from workbench.core.contract.batches import BatchSampler, key_of
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.timeline import Timeline
@@ -32,7 +33,7 @@ from workbench.core.forecasting import forecast
 from workbench.core.problems.base import Problem, Request
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
-from workbench.core.trace.learning import Commits, learn
+from workbench.core.trace.learning import Commits, evaluated, learn
 
 LONGER = 3  # an inexact scheme may take so many times the rounds of an exact one
 SOON = 1.5  # most of them take at most so many
@@ -49,6 +50,7 @@ OWN = tuple(
 TRIED = 2  # seeds on which a step is chosen
 MISSED = 0.1  # share of the seeds that may miss the loss
 RETRIES = 3  # with smaller steps, where more do
+LEAST_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
 REFERENCE = "UMW"
 
 
@@ -136,8 +138,8 @@ def _exact(
     e: Experiment, problem: Problem, times: Sequence[float | None], smoothness: float, rounds: int
 ) -> tuple[float, Array]:
     """Loss before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
-    own = e.build_optimiser()
-    runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes) for k in times]
+    own, every = e.build_optimiser(), e.evaluation_interval
+    runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes, every) for k in times]
     learnt = learn(problem, runs)
     return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
 
@@ -149,28 +151,41 @@ def _first(losses: Array, loss: float) -> Array:
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
-    """The same experiment on so few samples that so many rounds of them stay within the effort."""
+    """The same experiment on so few samples that so many rounds of them stay within the effort.
+
+    With mini-batches an epoch has some of them, all of one size, so that every part has samples in each.
+    """
     samples, floats = e.shape()
-    few = min(samples, max(int(effort / max(rounds * floats, 1)), 4 * e.workers))
-    return reduced(e, few)
+    few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
+    if e.batch is not None:
+        few = e.batch * max(few // e.batch, LEAST_BATCHES)
+    return reduced(e, min(samples, few))
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """The same experiment on fewer samples, whose workers take as long as for all."""
+    """The same experiment on fewer samples, whose workers take as long as for all; a mini-batch has as many as before."""
     all_ = e.shape()[0]
     if samples == all_:
         return e
-    delays = scaled(e.delays, all_ / samples)
-    return e.replace(delays=delays, problem_args={**e.problem_args, "samples": samples})
+    batch = e.batch and min(e.batch, samples)
+    share = BatchSampler(samples, batch, e.seed).share if batch else 1.0
+    delays = scaled(e.delays, all_ * e.share / (samples * share))
+    return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, "samples": samples})
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
-        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * CALL
+        each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
+        each += e.workers * CALL
         return float(steps * rounds * scheme.epochs_per_round * each)
-    return float(rounds * (steps * samples * floats + e.workers * EVENT))
+    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * EVENT))
+
+
+def _gone_through(e: Experiment, samples: int) -> float:
+    """Samples that a round goes through: with mini-batches, one of these and a share of an evaluation."""
+    return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
@@ -242,20 +257,20 @@ class Trials:
                 if not np.isnan(seconds).all():
                     break
         else:
-            tried, seconds = self._tried(small, self._soon)
+            tried, seconds = self._tried(small, self._soon(small[0]))
             if np.isnan(seconds).all():
                 tried, seconds = self._tried(small, self.aim.longest)
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
-    @property
-    def _soon(self) -> int:
-        """Rounds that are followed at first."""
-        return min(round(SOON * self.aim.rounds), self.aim.longest)
+    def _soon(self, e: Experiment) -> int:
+        """Rounds that are followed at first: up to one after which the loss is evaluated in any case."""
+        every = e.evaluation_interval
+        return min(-(-round(SOON * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
         lines = [_line(e, longest) for e in small]
-        tried, rounds = self._steps(small[0], [c for c, _ in lines])
+        tried, rounds = self._steps(small, [c for c, _ in lines])
         ends = [[_end(line, r) for r, (_, line) in zip(row, lines, strict=True)] for row in rounds]
         return tried, np.mean(ends, axis=1)
 
@@ -265,26 +280,37 @@ class Trials:
         Of one whose messages carry no numbers. NaN where it does not come there.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
-        for longest in (self._soon, self.aim.longest):
-            steps, rounds = self._steps(small[0], [_line(e, longest)[0] for e in small])
+        for longest in (self._soon(small[0]), self.aim.longest):
+            steps, rounds = self._steps(small, [_line(e, longest)[0] for e in small])
             if not np.isnan(rounds).any(axis=1).all():
                 break
         return steps, rounds
 
-    def _steps(self, e: Experiment, commits: Sequence[Coefficients]) -> tuple[list[float], Array]:
+    def _steps(
+        self, small: Sequence[Experiment], commits: Sequence[Coefficients]
+    ) -> tuple[list[float], Array]:
         assert self.centre is not None
+        e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in AROUND]
         if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
             tried += [k * delayed_step(lag) for k in tried]
-        return tried, self._reached(e, tried, commits)
+        return tried, self._reached(small, tried, commits)
 
     def _reached(
-        self, e: Experiment, steps: Sequence[float | None], commits: Sequence[Coefficients]
+        self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
     ) -> Array:
-        """Rounds to the target with each step on each of the commits, all in one pass over the data a round."""
-        runs = [Commits(self._optimiser(e, k), c.weights, e.plan.sizes) for k in steps for c in commits]
-        losses = np.array([run.loss for run in learn(e.build_problem(), runs)])
-        return _first(losses, self._loss).reshape(len(steps), len(commits))
+        """Rounds to the target with each step on each of the commits, all in one pass over the data a round.
+
+        Seeds with batches of their own share none.
+        """
+        found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
+        for key, problem in {key_of(p): p for p in problems}.items():
+            members = [i for i, p in enumerate(problems) if key_of(p) == key]
+            tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
+            runs = [Commits(own, c.weights, e.plan.sizes, e.evaluation_interval) for own, e, c in tried]
+            losses = np.array([run.loss for run in learn(problem, runs)])
+            found[:, members] = _first(losses, self._loss).reshape(len(steps), len(members))
+        return found
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
         """Rounds to the target and pace under every seed."""
@@ -292,15 +318,16 @@ class Trials:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
             return np.array([r for r, _ in found]), np.array(pace)
-        rounds = self._linear(small, times, self._soon)
+        soon = self._soon(small[0])
+        rounds = self._linear(small, times, soon)
         late = np.flatnonzero(np.isnan(rounds)).tolist()
-        if late and self.aim.longest > self._soon:
+        if late and self.aim.longest > soon:
             rounds[late] = self._linear([small[i] for i in late], times, self.aim.longest)
         return rounds, np.ones(len(small))
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Rounds under every seed."""
-        return self._reached(small[0], [times], [_line(e, longest)[0] for e in small])[0]
+        return self._reached(small, [times], [_line(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
@@ -309,6 +336,8 @@ class Trials:
         found = [float("nan")] * 2
 
         def watch(line: Timeline) -> None:
+            if not evaluated(len(line.times) - 1, self.aim.longest, e.evaluation_interval):
+                return
             (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
             if at.loss <= self._loss:
                 found[:] = float(len(line.times)), line.times[-1]
@@ -326,7 +355,7 @@ class _Over(Exception):
 
 def _line(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
     """What a scheme commits in so many rounds, and when."""
-    commits = Coefficients(e.plan)
+    commits = Coefficients(e.plan, e.sampler)
     return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
 
 

@@ -83,7 +83,9 @@ class RunRecorder:
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
         self.round = first  # rounds that are done
-        self.steps: NDArray[np.int64] | None = None  # of each worker those that they are made of, see `Node.step`
+        self.steps: NDArray[np.int64] | None = (
+            None  # of each worker those that they are made of, see `Node.step`
+        )
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
         """One more round is done. Raises `RunError` where it cannot be written down."""
