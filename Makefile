@@ -5,7 +5,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, 1 + (os.cpu_count() or 
 BIN := .venv/bin
 STAMP := .venv/stamp
 NOTEBOOKS := find notebooks -name '*.ipynb' -not -path '*/.*' -exec
-SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py doctor.py textbook_master.py bare_star.py torch_ddp.py),$(sort $(wildcard benchmarks/*.py)))
+SCRIPTS := $(filter-out $(addprefix benchmarks/,faults.py diagnosis.py textbook_master.py bare_star.py torch_ddp.py),$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
 .PHONY: faults help env run lab lectures site wheel lint test test-all format lock bench clean
@@ -44,6 +44,7 @@ lint: env ## Check format, style, types, the order of the layers, dead code, tha
 	$(BIN)/lint-imports --no-logo --no-cache
 	! grep -rnE --include=*.py '^ *(import workbench( |$$)|from workbench import)' workbench # public names: for users only
 	$(BIN)/python tools/dead_code.py
+	$(BIN)/python tools/coined_names.py
 	$(NOTEBOOKS) $(BIN)/nbstripout --verify {} +
 
 # The workers share the cores: one thread each for the linear algebra. What one of them compiles, the others read.
@@ -72,11 +73,11 @@ test-alone: env
 test-all-alone: env
 	HYPOTHESIS_PROFILE=all $(PYTEST) -n $(WORKERS) $(GROUPS)
 
-format: env ## Format the code, mend what can be mended, strip notebooks, renew the table of schemes and the picture of the layers
+format: env ## Format the code, fix what can be fixed, strip notebooks, write the tables of docs and the picture of the layers
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(NOTEBOOKS) $(BIN)/nbstripout {} +
-	$(BIN)/python tools/schemes_table.py
+	$(BIN)/python -m tools.reference_tables
 	$(BIN)/python tools/layers.py --draw >/dev/null
 
 lock: env ## Remake requirements.lock with the newest versions that pyproject.toml allows

@@ -111,8 +111,8 @@ def bare_star(e: wb.Experiment) -> float:
         files = [f"{folder}/data.npy", f"{folder}/seconds.npy"]
         for file, numbers in zip(files, (np.ones((e.workers, FEATURES)), seconds), strict=True):
             np.save(file, numbers)
-        words = baseline("bare_star.py", e.workers, STARS[e.workers], *files)
-    return float(words[0]) / float(wb.run(e, events=False).columns["time"][-1])
+        text = baseline("bare_star.py", e.workers, STARS[e.workers], *files)
+    return float(text[0]) / float(wb.run(e, events=False).columns["time"][-1])
 
 
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
@@ -202,8 +202,8 @@ def our_rate(workers: int, rounds: int) -> tuple[float, float]:
 
 def their_rate(workers: int, rounds: int, what: str) -> tuple[float, float]:
     """The same of the baseline."""
-    words = baseline("textbook_master.py", workers, STARS[workers], FEATURES, rounds, what, blocks=True)
-    rate, used = (float(word) for word in words)
+    text = baseline("textbook_master.py", workers, STARS[workers], FEATURES, rounds, what, blocks=True)
+    rate, used = (float(word) for word in text)
     return rate, used
 
 
@@ -286,9 +286,9 @@ def messages(rounds: int) -> None:
     for floats in (5000, 340_000):
         turns = [[costs(kind(floats), floats) for kind in kinds] for _ in range(rounds)]
         best = 1e6 * np.min(turns, axis=0)
-        for (write, read, check), words in zip(best, kinds.values(), strict=True):
+        for (write, read, check), text in zip(best, kinds.values(), strict=True):
             print(
-                f"  p={floats:6d} {words:25s} {write:7.1f} + {read:7.1f}, of which {check:7.1f} each to check"
+                f"  p={floats:6d} {text:25s} {write:7.1f} + {read:7.1f}, of which {check:7.1f} each to check"
             )
 
 

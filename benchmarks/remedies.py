@@ -1,8 +1,8 @@
-"""Does what the doctor recommends save what it promises? On recorded steps held out in time, and on real MPI runs.
+"""Does what the diagnosis recommends save what it promises? On recorded steps held out in time, and on real MPI runs.
 
     python benchmarks/remedies.py [held] [real] [--count 5]
 
-"held": of every recording the doctor sees the first half of the steps; what it promises, with its 90 % band, then
+"held": of every recording the diagnosis sees the first half of the steps; what it promises, with its 90 % band, then
 runs on the virtual clock over the second half, and so does waiting for all. Recordings are the public ones that are at
 hand (`wb.traces.at_hand()`) and, by seeds, ones made of the delay laws. "real": four real workers of which one takes
 twice as long; who is to be left out is left out, in a real run of the other three.
@@ -40,10 +40,10 @@ def recordings(count: int) -> Iterator[Recording]:
     for file in at_hand().values():
         found = load(file)
         yield from (found.job(name) for name in found.names)
-    for law in LAWS:
+    for delay_model in LAWS:
         for seed in range(count):
-            e = wb.Experiment(scheme="UMW", workers=10, rounds=200, delays=law, seed=seed)
-            rows = load(wb.run(e)).frame.assign(recording=f"{law['kind']} {seed}")
+            e = wb.Experiment(scheme="UMW", workers=10, rounds=200, delays=delay_model, seed=seed)
+            rows = load(wb.run(e)).frame.assign(recording=f"{delay_model['kind']} {seed}")
             yield Recording.of_rows(rows, "made")
 
 
@@ -67,8 +67,8 @@ def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out:
         scheme=scheme, scheme_args=args, workers=n, rounds=job.steps, problem_args={"samples": n * EACH}
     )
     load_of = e.built_scheme.loads(n, n * EACH).max() / EACH * len(columns) / n
-    law = Replay(path=str(file), as_recorded=True, scale=float(load_of))
-    return float(wb.run(e.replace(delays=law), events=False, numeric=False).columns["time"][-1])
+    delay_model = Replay(path=str(file), as_recorded=True, scale=float(load_of))
+    return float(wb.run(e.replace(delays=delay_model), events=False, numeric=False).columns["time"][-1])
 
 
 def out_of(one: Mitigation, job: Recording) -> Any:
@@ -106,18 +106,18 @@ def real(count: int) -> None:
     inside = 0
     for seed in range(count):
         victim = seed % 4
-        law: dict[str, Any] = {"kind": INJECTED, "victims": [victim], "task_factor": 2.0}
+        delay_model: dict[str, Any] = {"kind": INJECTED, "victims": [victim], "task_factor": 2.0}
         e = wb.Experiment(
-            scheme="UMW", workers=4, rounds=30, seed=seed, problem="least_squares", delays=law,
+            scheme="UMW", workers=4, rounds=30, seed=seed, problem="least_squares", delays=delay_model,
             problem_args={"samples": 48, "features": 20}, optimiser_args={"step": 1e-4},
         )  # fmt: skip
         before = wb.run(e, engine="mpi")
         best = next(iter(wb.diagnose(before).mitigations or ()), None)
         if best is None or best.what != f"leaving worker {victim + 1} out":
-            print(f"worker {victim + 1} of 4 is slow, but the doctor says: {best}")
+            print(f"worker {victim + 1} of 4 is slow, but the diagnosis says: {best}")
             continue
-        law = {"kind": INJECTED, "task": 0.02 * 4 / 3}
-        after = wb.run(e.replace(workers=3, delays=law, seed=seed + 1000), engine="mpi")
+        delay_model = {"kind": INJECTED, "task": 0.02 * 4 / 3}
+        after = wb.run(e.replace(workers=3, delays=delay_model, seed=seed + 1000), engine="mpi")
         saved = 1 - after.columns["time"][-1] / before.columns["time"][-1]
         inside += best.low <= saved <= best.high
         print(f"real: {best}: saved {saved:.0%}", flush=True)

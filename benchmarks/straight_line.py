@@ -66,8 +66,8 @@ def events(rounds: int) -> dict[str, float]:
             continue  # its slices are not events of their own
         arithmetic = Coefficients(e.plan)
         start = time.perf_counter()
-        line = timeline(e, arithmetic, events=True)
-        found[e.scheme] = line.handled / (time.perf_counter() - start)
+        simulated = timeline(e, arithmetic, events=True)
+        found[e.scheme] = simulated.handled / (time.perf_counter() - start)
     return found
 
 

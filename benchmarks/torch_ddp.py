@@ -117,13 +117,13 @@ def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[li
         free.bind(("127.0.0.1", 0))
         port, out = free.getsockname()[1], Path(folder) / "ends.json"
         free.close()
-        words = [sys.executable, str(HERE), "--train", str(out), "--rounds", str(rounds)]
-        words += ["--sleepy"] * sleepy + (["--death", str(death)] if death is not None else [])
+        texts = [sys.executable, str(HERE), "--train", str(out), "--rounds", str(rounds)]
+        texts += ["--sleepy"] * sleepy + (["--death", str(death)] if death is not None else [])
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
         each = {**os.environ, **ONE_THREAD, **where}
         quiet = subprocess.DEVNULL if death is not None else None
         ranks = [
-            subprocess.Popen(words, env={**each, "DDP_RANK": str(r)}, stderr=quiet) for r in range(RANKS)
+            subprocess.Popen(texts, env={**each, "DDP_RANK": str(r)}, stderr=quiet) for r in range(RANKS)
         ]
         codes = [process.wait() for process in ranks]
         return steps(json.loads(out.read_text())), codes

@@ -281,10 +281,10 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
     for i in range(SOME, MANY):
         shutil.copytree(root / "many" / f"{i % SOME:05d}", root / "many" / f"{i:05d}")
     ways = {"read for the first time": None, "read again": None, "read with a target": 0.6}
-    for words, target in ways.items():
+    for text, target in ways.items():
         began = time.monotonic()
         table = wb.runs(root / "many", target=target).table
-        print(f"  {words:46s} {time.monotonic() - began:.1f} s", flush=True)
+        print(f"  {text:46s} {time.monotonic() - began:.1f} s", flush=True)
     (root / "table.ipynb").write_text(
         nbformat.writes(notebook("import workbench as wb\nprint(wb.RunsTable)", "wb.runs('many')"))
     )
@@ -315,7 +315,7 @@ def found_by(page: Page, word: str) -> float:
 def stream(page: Page, server: Server, root: Path, tries: int) -> None:
     """Rounds as a stream, 156 workers, simulated and real."""
     print("rounds as a stream, 156 workers; goal 10 pictures a second")
-    for words, source in STREAMS.items():
+    for text, source in STREAMS.items():
         (root / "stream.ipynb").write_text(nbformat.writes(notebook(source)))
         Lab(page, server, "stream.ipynb").run_all()
         page.wait_for_function(
@@ -324,7 +324,7 @@ def stream(page: Page, server: Server, root: Path, tries: int) -> None:
         time.sleep(5)  # the page is still being set up
         frames, rounds, behind = page.evaluate(DRAWN, max(3, tries // 3))
         came = f"pictures a second, while {rounds:.1f} rounds came; {behind:.0f} rounds behind"
-        print(f"  {words:46s} {frames:.1f} {came}", flush=True)
+        print(f"  {text:46s} {frames:.1f} {came}", flush=True)
         page.get_by_role("button", name="Stop", exact=True).click()
         page.locator(".wb-stream .wb-stop[hidden]").wait_for(state="attached", timeout=PATIENT * 1000)
 

@@ -64,7 +64,7 @@ def remove_user_defined_classes() -> Iterator[None]:
 
 
 # The groups that take longest, and mostly wait, are started first, so that they do not delay the end.
-LONGEST = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
+LONGEST_GROUPS = ("browser", "mpi", "hosts", "site", "pages", "book", "wheel", "additions")
 
 
 def group(item: pytest.Item) -> str:
@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if not item.get_closest_marker("xdist_group"):
                 item.add_marker(pytest.mark.xdist_group(group(item)))
-        items.sort(key=lambda item: (*LONGEST, group(item)).index(group(item)))
+        items.sort(key=lambda item: (*LONGEST_GROUPS, group(item)).index(group(item)))
 
 
 @pytest.hookimpl(wrapper=True)

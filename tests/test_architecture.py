@@ -183,7 +183,7 @@ assert clusters.load("mine").check() == []
 e = wb.Experiment(scheme="UMW", workers=2, rounds=3)
 run = wb.start(e, engine="mpi", cluster="mine")
 assert len(run.result().rounds) == 3
-assert run.pool.words()["job"].isdigit()
+assert run.pool.as_dict()["job"].isdigit()
 POOLS.close()
 """,
     ),
@@ -323,11 +323,11 @@ def linted(container: str) -> list[str]:
 
 
 def test_the_page_lists_every_package_in_the_order_that_is_linted() -> None:
-    said = list(purposes())
-    assert set(said) == set(packages())
+    text = list(purposes())
+    assert set(text) == set(packages())
     assert linted("workbench") == list(LAYERS[:-1])
     for layer in ("core", "mpi", "analysis", "lab"):
-        names = [name.partition(".")[2] for name in said if name.startswith(f"{layer}.")]
+        names = [name.partition(".")[2] for name in text if name.startswith(f"{layer}.")]
         assert names == linted(f"workbench.{layer}")
 
 

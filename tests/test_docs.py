@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 
 import workbench as wb
+from tools import reference_tables
+from workbench.cli.main import cli
 from workbench.core.checking import Checked
+from workbench.core.contract.delays import delay_models
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -27,6 +35,27 @@ SOURCES = [
     path
     for folder in ("workbench", "notebooks", "tests", "benchmarks", "tools")
     for path in sorted((ROOT / folder).rglob("*.py"))
+]
+# Pages that are made from code, or of which somebody else keeps the words.
+OTHERS = {"architecture.md", "glossary.md", "moving-from-1.0.md"}  # and decisions from 45 on
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+MAX_HOW_TO_LINES, MAX_WORDS = 110, 25
+# Pages whose classes are checked, and the names of what is checked, in order.
+OWN = {
+    "own-scheme": ["Pairs"],
+    "own-delay-model": ["Naps", "Naps"],
+    "own-problem": ["Robust"],
+    "own-network": ["Function"],
+    "own-optimiser": ["momentum"],
+}
+LONG = {"choose-a-scheme", "sweeps", "teach"}  # a measurement, kernels, and all lectures translated
+PROSE = [
+    page
+    for page in PAGES
+    if page.parent.name
+    in ("docs", "tutorial", "how-to", "reference", "explanation", "evidence", "decisions", ROOT.name)
+    and page.name not in OTHERS
+    and not re.match(r"00[45]", page.name)
 ]
 TOP = {path.name for path in ROOT.iterdir()}
 # Files that users make, and placeholders for any file.
@@ -94,23 +123,101 @@ def test_docs_links_exist(page: Path) -> None:
     assert missing == []
 
 
-def test_docs_page_on_user_defined_schemes_runs() -> None:
-    text, space, checked = (ROOT / "docs" / "yours.md").read_text(), {"__name__": "own_page"}, []
+@pytest.mark.parametrize("page", HOW_TO, ids=ids(HOW_TO))
+def test_how_to_fits_on_two_screens_and_has_no_statistics(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.splitlines()) <= MAX_HOW_TO_LINES
+    assert not re.search(r"\d{4}-\d\d-\d\d|±", text), "measured figures are evidence"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.stem in LONG), id=page.stem)
+        for page in HOW_TO
+        if page.stem not in OWN
+    ],
+)
+def test_how_to_first_block_works(page: Path, tmp_path: Path) -> None:
+    """The first block is executed as a user would, in an empty folder."""
+    found = re.search(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert found, "no block"
+    kind, block = found.groups()
+    assert kind in ("python", "sh")
+    beside = Path(sys.executable).parent
+    path = f"{beside}{os.pathsep}{os.environ['PATH']}"
+    argv = [sys.executable, "-c", block] if kind == "python" else ["bash", "-euc", block]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr.startswith("Traceback")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_docs_pages_on_user_defined_classes_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, space, checked = (ROOT / "docs" / "how-to" / f"{name}.md").read_text(), {"__name__": "own_page"}, []
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         for node in ast.parse(block).body:
             if isinstance(node, ast.Expr):
-                found = eval(
-                    compile(ast.Expression(node.value), "yours.md", "eval", dont_inherit=True), space
-                )
+                found = eval(compile(ast.Expression(node.value), name, "eval", dont_inherit=True), space)
                 checked += [found] if isinstance(found, Checked) else []
             else:
-                exec(compile(ast.Module([node], []), "yours.md", "exec", dont_inherit=True), space)
-    assert [each.name for each in checked] == ["Pairs", "Naps", "Naps", "Robust", "momentum"]
+                exec(compile(ast.Module([node], []), name, "exec", dont_inherit=True), space)
+    assert [each.name for each in checked] == OWN[name]
     for each in checked:
         assert each.ok, each
-    named = {row.property for each in checked[:1] for row in each.rows}
-    table = text[text.index("| law |") : text.index("A broken law")]
+
+
+def test_contracts_list_every_property_of_a_scheme() -> None:
+    text = (ROOT / "docs" / "reference" / "contracts.md").read_text()
+    table = text[text.index("### Properties") : text.index("## A delay model")]
+    named = {row.property for row in wb.check("UMW", examples=1).rows}
     assert named <= set(re.findall(r"[a-z]+", table))
+
+
+@pytest.mark.parametrize("page", reference_tables.pages(), ids=ids(reference_tables.pages()))
+def test_reference_tables_are_current(page: Path) -> None:
+    text = page.read_text()
+    assert reference_tables.renewed(text) == text, "a table is old; run `make format`"
+
+
+def test_renewed_adds_a_missing_row() -> None:
+    text = (ROOT / "docs" / "reference" / "schemes.md").read_text()
+    row = next(line for line in text.splitlines(keepends=True) if line.startswith("| CR |"))
+    assert reference_tables.renewed(text.replace(row, "")) == text
+
+
+def test_delay_models_have_a_row_each() -> None:
+    ours = {kind for kind, cls in delay_models().items() if cls.__module__.startswith("workbench.")}
+    assert set(reference_tables.DELAYS) == ours
+
+
+def test_commands_are_on_the_hub_or_in_a_how_to() -> None:
+    """Groups are named by one of their commands; `help` is on the page of commands alone."""
+    text = "".join(page.read_text() for page in [ROOT / "docs" / "README.md", *HOW_TO])
+    assert [name for name in cli.list_commands(click.Context(cli)) if f"workbench {name}" not in text] == []
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of prose and of cells of tables; code, links and tables from the code are left out."""
+    text = reference_tables.BLOCK.sub("", text)
+    text = re.sub(r"```.*?```|^    .*?$|<picture>.*?</picture>", "", text, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\s*\n|\n(?=[-*#|] |\d+\. )", text):
+        for cell in block.split("|") if block.lstrip().startswith("|") else [block]:
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", cell))
+            yield from re.split(r"(?<=[.!?:])\s+(?=[A-Z\"*(0-9])", " ".join(plain.split()))
+
+
+@pytest.mark.parametrize("page", PROSE, ids=ids(PROSE))
+def test_docs_sentences_are_short(page: Path) -> None:
+    """At most 25 words, as CONTRIBUTING.md asks for."""
+    word = re.compile(r"[A-Za-z0-9\'’]+(?:[-.][A-Za-z0-9]+)*")
+    long = [each for each in sentences(page.read_text()) if len(word.findall(each)) > MAX_WORDS]
+    assert long == []
 
 
 def test_docs_pages_are_linked() -> None:

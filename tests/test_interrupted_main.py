@@ -51,7 +51,7 @@ def test_main_interrupted_during_import_is_a_sentence(module: str, engine: str) 
 @pytest.mark.xdist_group("mpi")
 def test_main_interrupted_repeatedly_shows_no_traceback(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = [
+    texts = [
         "run",
         "--scheme",
         "UMW",
@@ -67,7 +67,7 @@ def test_main_interrupted_repeatedly_shows_no_traceback(tmp_path: Path) -> None:
     start = "import signal, sys; signal.signal(2, signal.default_int_handler); sys.argv[0] = 'workbench';"
     script = f"{start} from workbench.__main__ import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", script, *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, *texts], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             until = time.monotonic() + PATIENCE

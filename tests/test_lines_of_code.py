@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools import lines_of_code
 
-MAX_LINES = 31_500  # of code, of the package
+MAX_LINES = 31_900  # of code, of the package
 MAX_CORE_LINES = 13_250
 
 

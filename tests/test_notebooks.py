@@ -83,8 +83,8 @@ def test_quickstart_notebook_with_other_parameters(tmp_path: Path, changes: dict
         assert trace.rounds["loss"].iloc[-1] < trace.initial["loss"]
     page = (out / "convergence.html").read_text()
     assert "plotly" in page and '<script src="http' not in page  # noqa: PT018
-    words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
-    assert "All schemes reach a loss" in words
+    text = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
+    assert "All schemes reach a loss" in text
 
 
 def test_quickstart_notebook_starts_with_the_explorers_example() -> None:
@@ -117,10 +117,10 @@ def test_who_is_late_notebook_names_the_slow_worker(tmp_path: Path) -> None:
     file = recording(times).write(tmp_path / "times.csv")
     done = execute(ROOT / "notebooks" / "06-who-is-late.ipynb", tmp_path, recording=str(file), rounds=60)
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
-    words = "".join(output.get("text", "") for output in outputs)
-    assert "worker 1 costs" in words
-    assert "worker 4 costs" in words
-    assert re.search(r"would save (\d+)% of the time \(.*\); it saves \d+%", words)
+    text = "".join(output.get("text", "") for output in outputs)
+    assert "worker 1 costs" in text
+    assert "worker 4 costs" in text
+    assert re.search(r"would save (\d+)% of the time \(.*\); it saves \d+%", text)
     assert sum("application/vnd.plotly.v1+json" in output.get("data", {}) for output in outputs) == 3
 
 
@@ -148,11 +148,11 @@ def yours(tmp_path: Path, **parameters: Any) -> tuple[str, list[wb.Trace]]:
     out = tmp_path / "sweep"
     done = execute(YOURS, tmp_path, **{**FEW, **parameters, "out": str(out)})
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
-    words = "".join(str(o) for o in outputs)
-    assert "Fastest keeps all laws that apply" in words
-    assert "Naps keeps all laws that apply" in words
+    text = "".join(str(o) for o in outputs)
+    assert "Fastest passes all properties that apply" in text
+    assert "Naps passes all properties that apply" in text
     assert any("application/vnd.plotly.v1+json" in o.get("data", {}) for o in outputs[-1:])
-    return words, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
+    return text, [wb.Trace.load(path.parent) for path in sorted(out.glob("*/trace/spec.json"))]
 
 
 def test_user_defined_notebook_cell_without_pytorch(
@@ -175,8 +175,8 @@ def test_user_defined_notebook_without_pytorch(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "torch.py").write_text("raise ImportError('none here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     define(YOURS)
-    words, traces = yours(tmp_path, engine="sim")
-    assert "PyTorch is not installed" in words
+    text, traces = yours(tmp_path, engine="sim")
+    assert "PyTorch is not installed" in text
     assert sorted(trace.experiment.scheme_args["k"] for trace in traces) == [1, 2, 3]
     assert {trace.experiment.problem for trace in traces} == {"softmax"}
 
@@ -187,8 +187,8 @@ def test_user_defined_notebook_without_pytorch(tmp_path: Path, monkeypatch: pyte
 def test_user_defined_notebook_with_a_network_on_real_processes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     define(YOURS)
-    words, traces = yours(tmp_path)
-    assert "PyTorch is not installed" not in words
+    text, traces = yours(tmp_path)
+    assert "PyTorch is not installed" not in text
     assert {trace.experiment.problem for trace in traces} == {"torch"}
     for folder in (tmp_path / "sweep").glob("*/trace"):
         assert {path.name for path in folder.glob("own-*")} == {"own-Fastest.py", "own-Naps.py", "own-net.py"}

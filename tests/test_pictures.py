@@ -1,14 +1,18 @@
-"""The PNG pictures of the README: frames have only the changes, in few colours."""
+"""Pictures of pages are of today's pages, and are written as PNG asks for: what a frame changes, in few colours."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import struct
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import pytest
 
-from tools.pictures import COLOURS, changes, indexed, palette, picture
+from tools.pictures import COLOURS, DRAWN_FROM, HASHES, ROOT, changes, drawn_from, indexed, palette, picture
 
 
 def chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -69,3 +73,22 @@ def test_animation_unchanged_pixels_are_transparent() -> None:
 def test_indexed_maps_extra_colours_to_the_nearest() -> None:
     few = np.array([0xFF000000, 0xFFFFFFFF], np.uint32)
     assert indexed(np.array([[0xFF101010, 0xFFE0E0E0]], np.uint32), few).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("name", DRAWN_FROM)
+def test_picture_is_of_todays_page(name: str) -> None:
+    known = json.loads(HASHES.read_text())
+    assert known.get(name) == drawn_from(name), f"the picture is old; run `python tools/pictures.py {name}`"
+
+
+def test_drawn_from_changes_with_labels_and_not_with_comments(tmp_path: Path) -> None:
+    for place in DRAWN_FROM["lecture"]:
+        target = tmp_path / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / place).is_dir() else shutil.copy)(ROOT / place, target)
+    before = drawn_from("lecture", tmp_path)
+    module = tmp_path / "notebooks/lecture/workbench_lectures/bandwidth.py"
+    module.write_text(module.read_text() + "# a comment\n")
+    assert drawn_from("lecture", tmp_path) == before
+    module.write_text(module.read_text() + "LABEL = 'another word'\n")
+    assert drawn_from("lecture", tmp_path) != before

@@ -145,8 +145,9 @@ def test_quick_site_has_every_page(quick: Path) -> None:
     for section in sections():
         text = (quick / "reference" / f"{section.file}.html").read_text()
         assert all(f'id="{name}"' in text for name, _ in section.things()), section.file
-    for path in (build_site.ROOT / "docs").glob("*.md"):
-        assert (quick / "docs" / f"{path.stem}.html").is_file()
+    for path in (build_site.ROOT / "docs").rglob("*.md"):
+        if "site" not in path.parts:
+            assert (quick / path.relative_to(build_site.ROOT).with_suffix(".html")).is_file()
     for path in (build_site.ROOT / "notebooks").rglob("*.ipynb"):
         assert (quick / path.relative_to(build_site.ROOT).with_suffix(".html")).is_file()
     delays = (quick / "reference" / "delays.html").read_text()
@@ -154,6 +155,13 @@ def test_quick_site_has_every_page(quick: Path) -> None:
     assert "model_config" not in delays and "TypeAlias" not in delays  # noqa: PT018
     assert "<strong>&gt;" not in delays and "<strong>model" not in delays  # no example among the fields  # noqa: PT018
     assert (quick / "searchindex.js").is_file()
+
+
+@pytest.mark.xdist_group("site")
+def test_site_sidebar_has_five_groups(quick: Path) -> None:
+    text = (quick / "docs" / "README.html").read_text()
+    captions = re.findall(r'<p class="caption"[^>]*><span class="caption-text">([^<]+)</span>', text)
+    assert captions == ["Tutorial", "How-to", "Reference", "Explanation", "Evidence"]
 
 
 LOADED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(?:https?:)?//""")
@@ -175,7 +183,7 @@ def test_site_loads_nothing_external(quick: Path) -> None:
 
 SAMPLE = (
     "index",
-    "docs/planning",
+    "docs/reference/schemes",
     "reference/theory",
     "reference/delays",
     "notebooks/01-quickstart",
@@ -228,8 +236,8 @@ def note(wrong: list[str], address: str) -> None:
 @pytest.mark.browser
 @pytest.mark.xdist_group("site")
 def test_whole_site_is_built(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tools.build_site", "--output", str(tmp_path)]
-    subprocess.run(words, cwd=build_site.ROOT, check=True)
+    texts = [sys.executable, "-m", "tools.build_site", "--output", str(tmp_path)]
+    subprocess.run(texts, cwd=build_site.ROOT, check=True)
     html = tmp_path / "html"
     assert asked_of_a_network(html) == []
     first = (html / "notebooks" / "01-quickstart.html").read_text()

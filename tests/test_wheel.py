@@ -45,13 +45,13 @@ class Installed:
             "PYTHONPATH": "",
         }
 
-    def run(self, *words: str) -> str:
-        done = subprocess.run(words, cwd=self.cwd, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    def run(self, *text: str) -> str:
+        done = subprocess.run(text, cwd=self.cwd, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{text}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
         return done.stdout
 
-    def python(self, *words: str) -> str:
-        return self.run(str(self.prefix / "bin" / "python"), *words)
+    def python(self, *text: str) -> str:
+        return self.run(str(self.prefix / "bin" / "python"), *text)
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +106,9 @@ def test_wheel_runs_without_the_checkout(installed: Installed) -> None:
     assert Path(installed.python("-c", where).strip()).is_relative_to(installed.prefix)
 
 
-@pytest.mark.parametrize("words", [(), ("lectures",), ("lab",), ("reproduce",), ("sweep",)], ids=" ".join)
-def test_wheel_help(installed: Installed, words: tuple[str, ...]) -> None:
-    assert "Usage:" in installed.python("-m", "workbench", *words, "--help")
+@pytest.mark.parametrize("text", [(), ("lectures",), ("lab",), ("reproduce",), ("sweep",)], ids=" ".join)
+def test_wheel_help(installed: Installed, text: tuple[str, ...]) -> None:
+    assert "Usage:" in installed.python("-m", "workbench", *text, "--help")
 
 
 def test_wheel_run(installed: Installed) -> None:
@@ -135,9 +135,9 @@ def test_wheel_quickstart(installed: Installed) -> None:
 
 def test_wheel_lab_serves_the_copied_notebooks(installed: Installed) -> None:
     port = free_port()
-    words = [str(installed.prefix / "bin" / "workbench"), "lab", "mine", "--no-browser", "--port", str(port)]
+    texts = [str(installed.prefix / "bin" / "workbench"), "lab", "mine", "--no-browser", "--port", str(port)]
     environment = {**installed.environment, "JUPYTER_TOKEN": "known"}
-    with subprocess.Popen(words, cwd=installed.cwd, env=environment, stderr=subprocess.DEVNULL) as lab:
+    with subprocess.Popen(texts, cwd=installed.cwd, env=environment, stderr=subprocess.DEVNULL) as lab:
         try:
             listing = json.loads(_answer(f"http://127.0.0.1:{port}/api/contents?token=known"))
             page = _answer(f"http://127.0.0.1:{port}/lab?token=known")

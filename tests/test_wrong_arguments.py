@@ -239,17 +239,17 @@ def test_figures_refuse_wrong_arguments(name: str, tmp_path: Path, monkeypatch: 
     figure = getattr(wb.figures, name)
     fields = signature(figure).parameters
     needed = {field: NEEDED.get(field) for field, about in fields.items() if about.default is Parameter.empty}
-    said: list[str] = []
+    text: list[str] = []
     for field in fields:
         for value in WRONG:
             try:
                 figure(**{**needed, field: value})
             except wb.SettingError as error:
-                said.append(str(error))
-    assert said
-    assert not any("\n" in sentence for sentence in said)
+                text.append(str(error))
+    assert text
+    assert not any("\n" in sentence for sentence in text)
     known = {*fields, "plan", "traces", "worker"}  # names of earlier statements are separate
-    for sentence in said:
+    for sentence in text:
         assert sentence.split()[0].partition("[")[0].rstrip(":") in known
 
 

@@ -11,11 +11,12 @@ import workbench as wb
 from workbench.analysis.recordings import Recording, at_hand, known, load
 from workbench.lab.figures.page import Figure
 
-MOST = 4  # jobs of one file that are shown
+MAX_SHOWN_JOBS = 4  # jobs of one file that are shown
 HEAD = """# Recorded stragglers
 
-Who was late when, in recordings that were at hand when this site was built. `wb.traces.load(name)` loads them,
-`wb.diagnose` names who makes their steps long: see [recordings](docs/recordings.md). Nothing of others is passed on.
+Recordings that were at hand when this site was built. `wb.traces.load(name)` loads them.
+`wb.diagnose` names who makes their steps long ([how](docs/how-to/diagnose-stragglers.md)).
+Nothing of others is shipped.
 A file that is put into the folder that `wb.traces.home()` names, or one that WORKBENCH_RECORDINGS names, has its card
 in the next build.
 
@@ -26,13 +27,13 @@ in the next build.
 
 def cards() -> Iterator[Recording]:
     """Public recordings that lie here, a job each; and a run that is made here, so that there is one."""
-    law = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
-    made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=law))
+    delay_model = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
+    made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=delay_model))
     rows = load(made).frame.assign(recording="made-here")
     yield Recording.of_rows(rows, "made-here", title="a run on the virtual clock, made for this page")
     for file in at_hand().values():
         found = load(file)
-        yield from (found.job(name) for name in found.names[:MOST])
+        yield from (found.job(name) for name in found.names[:MAX_SHOWN_JOBS])
 
 
 def card(recording: Recording, static: Path) -> str:
@@ -44,9 +45,9 @@ def card(recording: Recording, static: Path) -> str:
     picture = Figure(drawn["data"], drawn["layout"], skip_invalid=True)
     html = picture.to_html(full_html=False, include_plotlyjs=False)
     kept = recording.replays().round(3).to_html(border=0)
-    words = escape(str(recording.card()))
+    text = escape(str(recording.card()))
     links = f'<p><a href="_static/{file}">Metadata as Croissant</a></p>'
-    body = f"{html}<pre style='white-space: pre-wrap'>{words}</pre><p>What replays keep:</p>{kept}{links}"
+    body = f"{html}<pre style='white-space: pre-wrap'>{text}</pre><p>What replays keep:</p>{kept}{links}"
     told = recording.source.get("title", "")
     return f"\n## {name}\n\n{told}.\n\n```{{raw}} html\n{body}\n```\n"
 

@@ -35,6 +35,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as th
 }
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 BOOK = "reproduction.html"
+GROUPS = (
+    "tutorial",
+    "how-to",
+    "reference",
+    "explanation",
+    "evidence",
+)  # folders of docs, in the sidebar's order
 INTERACTIVE = "<p><em>Interactive: needs a running kernel.</em></p>"
 
 
@@ -70,18 +77,32 @@ def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None
 
 
 def contents(source: Path) -> str:
-    """Table of contents, under the README: every page that lies in docs."""
-    docs = sorted(path.relative_to(source).with_suffix("").as_posix() for path in source.glob("docs/*.md"))
+    """Return the table of contents, which follows the README: five groups by need, in the order of `GROUPS`."""
+    hub = (source / "docs" / "README.md").read_text(encoding="utf-8")
+    inside = {group: _in_order_of(hub, source, group) for group in GROUPS}
     parts = {
-        "Use": ["notebooks", "lectures", "book", "atlas"],
-        "Read": docs,
-        "Reference": [f"reference/{section.file}" for section in sections()],
-        "Why": ["decisions", "changelog"],
+        "Tutorial": ["docs/README", *inside["tutorial"], "notebooks", "lectures"],
+        "How-to": inside["how-to"],
+        "Reference": [
+            *inside["reference"],
+            *(f"reference/{section.file}" for section in sections()),
+            "docs/glossary",
+            "docs/moving-from-1.0",
+            "changelog",
+        ],
+        "Explanation": ["docs/architecture", *inside["explanation"], "decisions"],
+        "Evidence": [*inside["evidence"], "book", "atlas"],
     }
     return "\n" + "\n".join(
         f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
         for caption, names in parts.items()
     )
+
+
+def _in_order_of(hub: str, source: Path, group: str) -> list[str]:
+    """Pages of a folder of docs, in the order in which the hub links them."""
+    paths = sorted(source.glob(f"docs/{group}/*.md"), key=lambda path: hub.find(f"({group}/{path.name})"))
+    return [path.relative_to(source).with_suffix("").as_posix() for path in paths]
 
 
 def page_of(section: Section) -> str:
@@ -115,8 +136,8 @@ def run_notebook(path: Path, cache: Path) -> Path:
     """Execute one notebook, unless what it depends on is as it was."""
     parameters = PARAMETERS.get(path.stem, {})
     notebook = with_stills(nbformat.read(path, as_version=4))
-    words = [nbformat.writes(notebook), json.dumps(parameters), sources()]
-    target = cache / f"{path.stem}-{sha256(chr(0).join(words).encode()).hexdigest()[:16]}.ipynb"
+    texts = [nbformat.writes(notebook), json.dumps(parameters), sources()]
+    target = cache / f"{path.stem}-{sha256(chr(0).join(texts).encode()).hexdigest()[:16]}.ipynb"
     if not target.is_file():
         work = cache / "work" / path.stem
         shutil.rmtree(work, ignore_errors=True)
@@ -197,16 +218,16 @@ def as_html(output: Any) -> Any:
 
 def run_book(folder: Path) -> dict[str, Path]:
     """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are kept."""
-    words = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
-    subprocess.run(words, cwd=ROOT, check=True)
+    texts = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
+    subprocess.run(texts, cwd=ROOT, check=True)
     return {f"notebooks/papers/{path.name}": path for path in (folder / "papers").glob("*.ipynb")}
 
 
 def sphinx(source: Path, html: Path) -> None:
     """Every warning is an error."""
     shutil.rmtree(html, ignore_errors=True)
-    words = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
-    subprocess.run([sys.executable, "-m", "sphinx", *words, str(source), str(html)], check=True)
+    texts = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
+    subprocess.run([sys.executable, "-m", "sphinx", *texts, str(source), str(html)], check=True)
 
 
 class Links(HTMLParser):
@@ -266,10 +287,10 @@ def build(output: Path, quick: bool) -> Path:
 
 def main() -> None:
     """Build, and say where the pages are."""
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
-    words.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
-    given = words.parse_args()
+    text = argparse.ArgumentParser(description=__doc__)
+    text.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
+    text.add_argument("--output", type=Path, default=ROOT / "dist" / "site")
+    given = text.parse_args()
     print(f"open {build(given.output.resolve(), given.quick) / 'index.html'}")
 
 

@@ -137,12 +137,12 @@ def drawn() -> tuple[set[str], set[tuple[str, str]]]:
     return set(boxes), set(re.findall(r'data-from="(\w+)" data-to="(\w+)"', text))
 
 
-def svg(said: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
+def svg(message: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
     """Return the picture: a band for each layer, the highest on top, with its packages in it."""
     width = PER_ROW * (BOX_WIDTH_PX + GAP_PX) + GAP_PX
     parts, top, places = [], 0, {}
     for layer in reversed(LAYERS):
-        names = [key for key in said if key.startswith(f"{layer}.")][::-1]
+        names = [key for key in message if key.startswith(f"{layer}.")][::-1]
         rows = -(-len(names) // PER_ROW)
         height = 30 + rows * (BOX_HEIGHT_PX + GAP_PX)
         places[layer] = (top, top + height)
@@ -151,7 +151,7 @@ def svg(said: Mapping[str, str], links: Iterable[tuple[str, str]]) -> str:
         for i, key in enumerate(names):
             x = GAP_PX + i % PER_ROW * (BOX_WIDTH_PX + GAP_PX)
             y = top + 30 + i // PER_ROW * (BOX_HEIGHT_PX + GAP_PX)
-            parts.append(_box(key, said[key], x, y))
+            parts.append(_box(key, message[key], x, y))
         top += height + BETWEEN_LAYERS_PX
     for i, (a, b) in enumerate(sorted(links)):
         parts.append(_arrow(a, b, places, width - 24 * (i + 1)))
@@ -204,14 +204,14 @@ def printed(found: Mapping[str, Package], order: list[str]) -> str:
 
 def main(draw: bool) -> None:
     """Print, and draw if asked to."""
-    found, said = packages(), purposes()
-    if set(found) != set(said):
+    found, text = packages(), purposes()
+    if set(found) != set(text):
         sys.exit(
-            f"the table of packages in {PAGE.name} and the code differ: {sorted(set(found) ^ set(said))}"
+            f"the table of packages in {PAGE.name} and the code differ: {sorted(set(found) ^ set(text))}"
         )
-    print(printed(found, list(said)))
+    print(printed(found, list(text)))
     if draw:
-        PICTURE.write_text(svg(said, arrows(between_layers(found))))
+        PICTURE.write_text(svg(text, arrows(between_layers(found))))
 
 
 if __name__ == "__main__":

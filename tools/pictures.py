@@ -3,11 +3,15 @@
 python tools/pictures.py [NAME ...]     # explorer, live, lecture; needs Chromium, takes about two minutes
 
 Everything is done twice, light and dark, at 1280 px; the files are docs/images/NAME-light.png and NAME-dark.png.
+docs/images/pictures.json has a hash of what each picture is drawn from, by which a test finds old ones.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
+import json
+import re
 import shutil
 import struct
 import sys
@@ -15,6 +19,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,6 +30,7 @@ from playwright.sync_api import Locator, Page
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for the tests' driver of JupyterLab
 from tests.support.browser.jupyterlab import Lab, Server, browser, jupyter  # noqa: E402
+from workbench.core.base.files import write_json  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 1280
@@ -37,6 +43,12 @@ FRAMES = 60  # at most
 COLOURS = 255  # of a picture; one more is see-through
 
 Pixels = NDArray[np.uint32]  # one number a pixel
+
+HASHES = IMAGES / "pictures.json"  # name of a picture -> hash of what it is drawn from
+WIDGETS = ("workbench/lab/widgets", "workbench/lab/figures", "notebooks/02-explore.ipynb")
+LECTURE = ("notebooks/lecture/workbench_lectures", "notebooks/lecture/3-why-a-tree.ipynb")
+DRAWN_FROM = {"explorer": WIDGETS, "live": WIDGETS, "lecture": LECTURE}
+QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
 
 # Chromium reads its own pictures, so that no library for pictures is needed.
 DECODE = """async (png) => {
@@ -55,7 +67,8 @@ def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
     box = part.bounding_box()
     assert box is not None
     left = min(PAD, box["x"])
-    clip = {"x": box["x"] - left, "y": max(box["y"] - PAD, 0), "width": WIDTH, "height": height}
+    width = min(WIDTH, left + box["width"] + PAD)  # no bar beside it
+    clip = {"x": box["x"] - left, "y": max(box["y"], 0), "width": width, "height": height}
     png = page.screenshot(clip=clip)  # type: ignore[arg-type]
     wide, high, text = reader.evaluate(DECODE, base64.b64encode(png).decode())
     return np.frombuffer(base64.b64decode(text), np.uint32).reshape(high, wide)
@@ -137,14 +150,20 @@ def opened(page: Page, server: Server, dark: bool) -> Locator:
     lab.run_all()
     page.add_style_tag(content=".jp-InputArea, .jp-OutputPrompt { visibility: hidden; }")
     page.locator('[role=figure][aria-label*="Time per round"] .wb-plot[data-drawn]').first.wait_for()
-    page.locator('[role=figure][aria-label*="CR (children"] .wb-plot[data-drawn]').first.wait_for()
     return page.locator(".wb-explorer").first
 
 
 def settled(page: Page) -> None:
     """Wait until nothing moves: no pointer on a figure, all drawn."""
     page.mouse.move(0, 0)
+    to_top(page)
     page.wait_for_timeout(1500)
+
+
+def to_top(page: Page) -> None:
+    """Scroll the explorer to the top: otherwise the lower end of the window is in the picture."""
+    for part in page.locator(".wb-explorer").all():
+        part.evaluate("element => element.scrollIntoView({block: 'start'})")
 
 
 def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
@@ -164,16 +183,17 @@ def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine", exact=True).locator("visible=true").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
+    to_top(page)
     page.wait_for_function(
         "() => Number(document.querySelector('.wb-plot[data-points]')?.dataset.points ?? 0) > 5"
     )
     shots: list[Pixels] = []
     while len(shots) < FRAMES and page.evaluate(FINISHED) < 5:
-        shots.append(shot(page, reader, part, 820))
+        shots.append(shot(page, reader, part, 780))
         time.sleep(EVERY)
     page.locator("table[aria-label='time to the target']").wait_for()
     settled(page)
-    return [*shots, shot(page, reader, part, 820)]
+    return [*shots, shot(page, reader, part, 780)]
 
 
 def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
@@ -184,6 +204,32 @@ def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels
     page.locator('[role=figure][aria-label*="round 0"] .wb-plot[data-drawn]').first.wait_for()
     settled(page)
     return [shot(page, reader, page.locator("body"), 1170)]
+
+
+def drawn_from(name: str, root: Path = ROOT) -> str:
+    """Return the hash of the texts, styles and notebooks that a picture shows; logic without a text does not count."""
+    places = [root / place for place in DRAWN_FROM[name]]
+    files = sorted(file for place in places for file in (place.rglob("*") if place.is_dir() else [place]))
+    digest = sha256()
+    for file in files:
+        if file.suffix in (".py", ".js", ".css", ".yaml", ".ipynb"):
+            digest.update("\0".join(_texts(file)).encode())
+    return digest.hexdigest()
+
+
+def _texts(file: Path) -> list[str]:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".ipynb":
+        return ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
+    if file.suffix == ".js":
+        return sorted(QUOTED.findall(text))
+    if file.suffix != ".py":
+        return [text]
+    tree = ast.parse(text)
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    docstrings = {ast.get_docstring(node, clean=False) for node in named}
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return sorted({value for value in constants if isinstance(value, str)} - docstrings)  # type: ignore[arg-type]
 
 
 TAKERS = {"explorer": explorer, "live": live, "lecture": lecture}
@@ -214,6 +260,8 @@ def main(names: Sequence[str]) -> None:
                     print(
                         f"{path.relative_to(ROOT)}: {len(shots)} frames, {path.stat().st_size / 1e6:.2f} MB"
                     )
+                known = json.loads(HASHES.read_text(encoding="utf-8")) if HASHES.is_file() else {}
+                write_json(HASHES, dict(sorted((known | {each: drawn_from(each)}).items())), indent=2)
 
 
 if __name__ == "__main__":

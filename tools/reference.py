@@ -11,6 +11,8 @@ from typing import Any
 import workbench as wb
 from workbench.core.contract.delays import delay_models
 
+BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")  # on the pages of their contracts
+
 
 @dataclass(frozen=True)
 class Section:
@@ -67,7 +69,8 @@ def _names(module: str, *names: str) -> tuple[str, ...]:
 
 
 def _package() -> tuple[str, ...]:
-    return _names("workbench", *(n for n in wb.__all__ if not isinstance(getattr(wb, n), ModuleType)))
+    names = (n for n in wb.__all__ if n not in BASES and not isinstance(getattr(wb, n), ModuleType))
+    return _names("workbench", *names)
 
 
 def _of(*classes: type) -> tuple[str, ...]:
@@ -117,7 +120,11 @@ def _odds() -> tuple[str, ...]:
 
 def _delays() -> tuple[str, ...]:
     return _names("workbench.core.contract.delays", "DelayModel") + _of(
-        *(law for law in delay_models().values() if law.__module__.startswith("workbench."))
+        *(
+            delay_model
+            for delay_model in delay_models().values()
+            if delay_model.__module__.startswith("workbench.")
+        )
     )
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Turns a plain Debian 12 machine into one that an image can be made of: Python 3.11, and the exact packages of
-# requirements.lock in /opt/workbench. Nothing in it is secret. See "The image" in docs/ec2.md.
+# requirements.lock in /opt/workbench. Nothing in it is secret. See "The image" in docs/how-to/ec2.md.
 # usage: sh image.sh requirements.lock
 set -eu
 lock=${1:?which requirements.lock?}

@@ -119,9 +119,11 @@ def test_the_note_says_what_was_scaled_and_how_late_cr_was() -> None:
     few, divided = scaled(presets["fig8"], Setting(quick=True))
     simulated = {"CR": wb.run(few["CR"], events=False)}
     late = {"CR": wb.run(faster(few["CR"], 0.5), events=False)}
-    words = _scaled_words(Measured("", late, simulated, divided))
-    assert "the (3,2) tree, 1 of 3 children not waited for, least squares on 2000 x 50" in words
-    first, second = (float(text.split()[0]) for text in (words.split("takes ")[1], words.split("took ")[1]))
+    found_text = _scaled_words(Measured("", late, simulated, divided))
+    assert "the (3,2) tree, 1 of 3 children not waited for, least squares on 2000 x 50" in found_text
+    first, second = (
+        float(text.split()[0]) for text in (found_text.split("takes ")[1], found_text.split("took ")[1])
+    )
     assert second == pytest.approx(2 * first, rel=0.02)
     assert set(Measured("", late).specs()) == {"CR, measured"}
     assert Measured("", late).specs()["CR, measured"] == late["CR"].experiment

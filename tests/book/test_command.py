@@ -16,8 +16,8 @@ from workbench.lab.notebooks import execute
 PAPERS = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-def workbench(*words: str) -> None:
-    cli(["reproduce", *words], standalone_mode=False)
+def workbench(*text: str) -> None:
+    cli(["reproduce", *text], standalone_mode=False)
 
 
 def test_reproduce_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,19 +26,19 @@ def test_reproduce_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == names()
 
 
-@pytest.mark.parametrize("words", [(), ("--quick",), ("--fresh", "--download")])
+@pytest.mark.parametrize("text", [(), ("--quick",), ("--fresh", "--download")])
 def test_reproduce_without_a_name_lists_the_entries(
-    words: tuple[str, ...],
+    text: tuple[str, ...],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    workbench(*words)
-    said = capsys.readouterr()
-    assert [line.split()[0] for line in said.out.splitlines()] == names()
-    assert "nothing was started" in said.err
-    assert "workbench reproduce all" in said.err
+    workbench(*text)
+    text = capsys.readouterr()
+    assert [line.split()[0] for line in text.out.splitlines()] == names()
+    assert "nothing was started" in text.err
+    assert "workbench reproduce all" in text.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,17 +78,17 @@ def test_reproduce_notebook_shows_the_entries_of_the_book(
     """Entries that were computed before are taken over, as they are for a user."""
     parameters = {"folder": str(found_before), "measure": False}
     done = execute(path, tmp_path / "out.ipynb", parameters, Path.cwd())
-    words = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
-    assert "what the paper says holds" in words
-    assert "holds only if reworded" in words
+    text = "".join(str(o) for c in done.cells if c.cell_type == "code" for o in c.outputs)
+    assert "what the paper says holds" in text
+    assert "holds only if reworded" in text
     assert len(list((found_before / "kept").glob("mmc-*.json"))) == 3
 
 
 @pytest.mark.slow
 def test_reproduce_all_quick(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every entry is computed, the page and the executed notebooks are written, a second run takes all over."""
-    words = ("all", "--quick", "--no-measure", "--traces", str(traces), "-o", str(tmp_path))
-    workbench(*words)
+    text = ("all", "--quick", "--no-measure", "--traces", str(traces), "-o", str(tmp_path))
+    workbench(*text)
     out = capsys.readouterr().out
     assert "not computed" not in out
     page = (tmp_path / "reproduction.html").read_text()
@@ -97,5 +97,5 @@ def test_reproduce_all_quick(traces: Path, tmp_path: Path, capsys: pytest.Captur
     assert sorted(path.name for path in (tmp_path / "papers").glob("*.ipynb")) == [p.name for p in PAPERS]
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.json")}
     assert len(kept) == len(names())
-    workbench(*words, "--no-notebooks")
+    workbench(*text, "--no-notebooks")
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*.json")} == kept

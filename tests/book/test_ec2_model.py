@@ -23,14 +23,14 @@ from workbench_book.ec2_model import (
 )
 
 import workbench as wb
-from workbench.core.presets.codedreduce import MESSAGE, RATE, SHIFT, presets
+from workbench.core.presets.codedreduce import MESSAGE_S, RATE_SAMPLES_PER_S, SHIFT_S_PER_SAMPLE, presets
 
 SOME = Constants(spread=2.0, latency=2e-3, transfer=5e-3, crowding=0.05)
 
 
 def test_ec2_model_includes_the_presets() -> None:
     """With the paper's own constants the model gives the presets' very rounds (figure 12 has 5000 features)."""
-    same = Constants(SHIFT, 1 / (SHIFT * RATE), 0.0, MESSAGE)
+    same = Constants(SHIFT_S_PER_SAMPLE, 1 / (SHIFT_S_PER_SAMPLE * RATE_SAMPLES_PER_S), 0.0, MESSAGE_S)
     preset = presets["fig12"]
     for e in preset:
         assert wb.forecast(same.experiment(e), 20).mean == pytest.approx(wb.forecast(e, 20).mean, rel=1e-9)
@@ -91,7 +91,7 @@ def test_the_fit_is_better_than_every_start_and_than_the_model_without_crowding(
     found = {crowding: fit(crowding, 8, 60) for crowding in (False, True)}
     off = {c: factor(residuals(("fig8", "fig9a", "fig9c", "fig11b"), each, 8)) for c, each in found.items()}
     starts = [
-        factor(residuals(("fig8", "fig9a", "fig9c", "fig11b"), Constants(SHIFT, *start), 8))
+        factor(residuals(("fig8", "fig9a", "fig9c", "fig11b"), Constants(SHIFT_S_PER_SAMPLE, *start), 8))
         for start in STARTS
     ]
     assert off[True] < min(starts)

@@ -29,8 +29,8 @@ def test_a_result_survives_json(text: str, value: float, published: float | None
         misprints=(Misprint(text, text, text, text, holds),),
         facts={"a": {"b": value}},
     )
-    words = json.dumps(result.to_json())
-    assert Result.from_json(json.loads(words)).to_json() == result.to_json()
+    found_text = json.dumps(result.to_json())
+    assert Result.from_json(json.loads(found_text)).to_json() == result.to_json()
 
 
 def test_every_input_is_in_the_key(traces: Path, tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_every_input_is_in_the_key(traces: Path, tmp_path: Path) -> None:
 def test_find_uses_a_finished_entry_and_rebuilds_a_damaged_one(tmp_path: Path, quick: Setting) -> None:
     first = find(NAME, quick, tmp_path)[0]
     again = find(NAME, quick, tmp_path)[0]
-    assert (first.kept, again.kept) == (False, True)
+    assert (first.reused, again.reused) == (False, True)
     assert again.result == first.result
-    assert not find(NAME, quick, tmp_path, fresh=True)[0].kept
+    assert not find(NAME, quick, tmp_path, fresh=True)[0].reused
     file = place(tmp_path / "kept", get(NAME), key(get(NAME), quick))
     file.write_text(file.read_text()[:100])
-    assert not find(NAME, quick, tmp_path)[0].kept
-    assert find(NAME, quick, tmp_path)[0].kept
+    assert not find(NAME, quick, tmp_path)[0].reused
+    assert find(NAME, quick, tmp_path)[0].reused
 
 
 def test_one_reports_a_failing_entry_and_keeps_nothing(tmp_path: Path, quick: Setting) -> None:
@@ -80,7 +80,7 @@ def test_find_passes_facts_to_the_next_entry(tmp_path: Path, quick: Setting) -> 
     first = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}
     assert list(first) == ["gcada-sweep", "gcada-fig2", "gcada-numbers"]
     again = {each.entry.name: each for each in find("gcada-numbers", quick, tmp_path)}
-    assert all(each.kept for each in again.values())
+    assert all(each.reused for each in again.values())
     assert again["gcada-numbers"].result == first["gcada-numbers"].result
 
 
@@ -98,10 +98,10 @@ def test_steps_bar_never_decreases() -> None:
 
 
 def test_reproduce_writes_a_page_for_one_name(tmp_path: Path, quick: Setting) -> None:
-    said: list[str] = []
-    (outcome,) = reproduce(NAME, quick, tmp_path, progress=False, said=said.append)
+    text: list[str] = []
+    (outcome,) = reproduce(NAME, quick, tmp_path, progress=False, message=text.append)
     assert outcome.entry.name == NAME
-    assert said == [f"written to {tmp_path / (NAME + '.html')}"]
+    assert text == [f"written to {tmp_path / (NAME + '.html')}"]
     assert "12292" in (tmp_path / f"{NAME}.html").read_text()
 
 

@@ -69,9 +69,9 @@ def test_of_column_compares_measurements_with_equal_settings() -> None:
 
 def test_of_result_uses_claims_before_measurements() -> None:
     line = Line("a", None, {"ours": 2.0, "scaled": 1.0, "measured": 1.0})
-    said = Result(lines=[line], claims=[Claim("x", True, "")], columns=[])
-    assert of_result(said).kind == "holds"
-    assert [about for about, _ in all_of(said)] == ["what the paper says", COLUMNS["measured"]]
+    text = Result(lines=[line], claims=[Claim("x", True, "")], columns=[])
+    assert of_result(text).kind == "holds"
+    assert [about for about, _ in all_of(text)] == ["what the paper says", COLUMNS["measured"]]
     silent = Result(lines=[line], columns=[])
     assert all_of(silent) == [(COLUMNS["measured"], of_result(silent))]
     assert of_result(silent).text.startswith("agrees with the virtual clock")

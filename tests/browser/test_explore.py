@@ -264,8 +264,8 @@ def keep_and_delete(me: User, page: Page, root: Path, picture: Callable[[str], P
     page.wait_for_function(
         "() => [...document.querySelectorAll('textarea')].some(t => t.value.startsWith('papermill'))"
     )
-    for words, ending in (("Save figure", "png"), ("Save data", "parquet"), ("Save setting", "yaml")):
-        me.press(words)
+    for text, ending in (("Save figure", "png"), ("Save data", "parquet"), ("Save setting", "yaml")):
+        me.press(text)
         page.wait_for_function(WRITTEN, arg=ending)
     exports = root / "runs" / "exports"
     assert {path.suffix for path in exports.iterdir()} >= {".png", ".parquet", ".yaml", ".sh"}

@@ -219,11 +219,11 @@ def test_lecture_is_usable_by_keyboard(page: Page, noise: Noise, server: Server)
 @pytest.fixture
 def served(tmp_path: Path, cache: Path) -> Iterator[tuple[psutil.Process, str]]:
     """Start `workbench lectures`; return the process and the printed address."""
-    words = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
+    text = command(NOTEBOOKS / "lecture", free_port(), browser=False, token=True, dark=False)
     log = tmp_path / "voila.log"
     with log.open("w") as out, templates(NOTEBOOKS / "lecture") as shared:
         settings = {**os.environ, "WORKBENCH_CACHE": str(cache), "JUPYTER_PATH": shared}
-        server = subprocess.Popen(words, stdout=out, stderr=out, env=settings)
+        server = subprocess.Popen(text, stdout=out, stderr=out, env=settings)
         try:
             while (address := re.search(r"http://\S+token=\w+", log.read_text())) is None:
                 assert server.poll() is None, log.read_text()

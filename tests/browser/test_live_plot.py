@@ -151,7 +151,7 @@ def test_live_plot_target_can_be_typed_and_dragged(
     assert noise.errors == []
 
 
-STEERED = """import workbench as wb
+ADAPTIVE = """import workbench as wb
 slow = {"kind": "changing", "after": {"kind": "constant", "shift": 1e-3}, "at": 40, "worker": 2}
 e = wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=6, rounds=120, delays=slow, adaptive=True)
 run = wb.start(e)
@@ -163,7 +163,7 @@ plot"""
 def test_live_plot_marks_changes_of_scheme(
     page: Page, noise: Noise, server: Server, write: Callable[..., str], picture: Callable[[str], Path]
 ) -> None:
-    name = write(STEERED, "print(len(run.result().changes))")
+    name = write(ADAPTIVE, "print(len(run.result().changes))")
     lab = Lab(page, server, name)
     lab.run_all()
     count = int(lab.answer(1))

@@ -31,7 +31,8 @@ from tests.support.sampled_cases import sampled_cases
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("pages")]  # beside those that need a server
 
 OPENED = sampled_cases("without a server", 2, SCRIPTS)  # the code of all runs below
-FEW, ALL = 8, 1250  # settings of each lecture, the second in slow tests: 10,000 of all lectures
+# settings of each lecture, the second in slow tests: 10,000 of all lectures
+SAMPLED_SETTINGS, SLOW_SETTINGS = 8, 1250
 CLOSE = 1e-12  # share of a number: the last digits may differ
 AT_ONCE = 25  # number of settings whose figures are requested at once
 HEAVY = {  # every place there is a run
@@ -86,8 +87,8 @@ def test_offline_lecture_works_from_a_folder(
     print(f"{name}: first figure after {time.monotonic() - began:.2f} s")
     assert (site / f"{name}.html").stat().st_size + (site / "plotly.js").stat().st_size < 5e6
     student = Student(page, SCRIPTS[name])
-    said = page.get_by_text("sliders stop at places", exact=False)
-    assert (said.count() > 0) == (name in HEAVY)
+    text = page.get_by_text("sliders stop at places", exact=False)
+    assert (text.count() > 0) == (name in HEAVY)
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(OVERFLOW) <= 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
@@ -101,7 +102,7 @@ def test_offline_lecture_works_from_a_folder(
     student.answer_all()
     page.reload()
     expect(page.locator(".wb-score")).to_have_text("3 of 3 right")
-    label = next(line.label for line in student.knobs.lines() if line.name == slider)
+    label = next(line.label for line in student.knobs.entries() if line.name == slider)
     assert page.get_by_label(label, exact=True).first.input_value() == f"{value:g}"
     page.locator(".wb-plot[data-drawn]").first.wait_for()
     page.screenshot(path=screens / f"offline-{name}.png", full_page=True)
@@ -186,7 +187,7 @@ def test_offline_answers_are_judged_as_in_python(shared: tuple[Page, Noise, list
             assert "right" not in infinite
 
 
-@pytest.mark.parametrize("count", [FEW, pytest.param(ALL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [SAMPLED_SETTINGS, pytest.param(SLOW_SETTINGS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_offline_lecture_computes_what_python_does(
     name: str, count: int, shared: tuple[Page, Noise, list[str]]
@@ -216,7 +217,7 @@ def test_offline_lecture_computes_what_python_does(
 def drawn_knobs(script: Script[Any], drawn: random.Random) -> Knobs:
     """Sliders anywhere; logarithmic ones anywhere on their scale."""
     found: dict[str, Any] = {}
-    for line in script.knobs.lines():
+    for line in script.knobs.entries():
         low, high = line.low or 0.0, line.high or 0.0
         if line.kind == "choice":
             found[line.name] = drawn.choice(line.choices)

@@ -76,8 +76,8 @@ def test_runs_table_filters_selects_and_plots(
     assert "UMW" in texts[0]  # for sites and editors without widgets
     page.goto("about:blank")  # their page has not seen a widget, whose style would hide the pictures
     Lab(page, server, "sent.ipynb")
-    for words in ("curves", "forecast of round times"):
-        image = page.get_by_alt_text(words)
+    for text in ("curves", "forecast of round times"):
+        image = page.get_by_alt_text(text)
         image.scroll_into_view_if_needed()
         assert image.is_visible()
         assert image.evaluate("e => e.naturalWidth") > 300

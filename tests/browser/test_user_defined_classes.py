@@ -15,7 +15,7 @@ from tests.support.sampled_cases import sampled_test
 pytestmark = pytest.mark.browser
 
 # Real processes and kernels of the sweep's own are in test_notebooks.py.
-FEWER = {
+FEWER_FIELDS = {
     r"engine: str = \"mpi\"": r"engine: str = \"sim\"",  # as a notebook's file has it
     "workers: int = 6": "workers: int = 4",
     "wait: int = 4": "wait: int = 3",
@@ -29,7 +29,7 @@ def test_user_defined_notebook_runs_in_jupyterlab(
     page: Page, noise: Noise, server: Server, root: Path, picture: Callable[[str], Path]
 ) -> None:
     text = (root / "05-yours.ipynb").read_text()
-    for old, new in {**FEWER, "seeds: int = 2": "seeds: int = 1"}.items():
+    for old, new in {**FEWER_FIELDS, "seeds: int = 2": "seeds: int = 1"}.items():
         assert old in text
         text = text.replace(old, new)
     (root / "05-yours.ipynb").write_text(text)
@@ -40,7 +40,7 @@ def test_user_defined_notebook_runs_in_jupyterlab(
         lab.dark(dark)
         theme = "dark" if dark else "light"
         lab.go_to(CHECKED)
-        expect(page.get_by_text("Fastest keeps all laws that apply")).to_be_visible()
+        expect(page.get_by_text("Fastest passes all properties that apply")).to_be_visible()
         picture(f"yours-check-{theme}")
         lab.go_to(EXPLORER)
         me = User(page)

@@ -15,8 +15,8 @@ from workbench.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["workbench", *map(str, words)])
+def call(monkeypatch: pytest.MonkeyPatch, *text: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["workbench", *map(str, text)])
     try:
         main()
     except SystemExit as end:
@@ -92,7 +92,7 @@ def test_runs_by_group(
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("argv", "error"),
     [
         (["sweep", "nowhere.yaml"], r"nowhere\.yaml: no such file"),
         (["sweep", "."], r"without sweep\.json"),
@@ -108,12 +108,12 @@ def test_batch_errors_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    words: list[str],
+    argv: list[str],
     error: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=2)).save("run")
-    assert call(monkeypatch, *words) == 2
+    assert call(monkeypatch, *argv) == 2
     text = capsys.readouterr().err
     assert re.search(error, text), text
     assert "Traceback" not in text

@@ -15,8 +15,8 @@ from workbench.analysis.planning.measuring import simulated
 from workbench.cli.main import cli, main
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["workbench", *words])
+def call(monkeypatch: pytest.MonkeyPatch, *text: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["workbench", *text])
     try:
         main()
     except SystemExit as end:
@@ -44,7 +44,7 @@ def test_run_command_writes_a_folder(
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("argv", "error"),
     [
         (["run", "nowhere.yaml"], r"nowhere\.yaml: no such file"),
         (["run", "--workers", "5"], r"workers = 5: the \(3,2\) tree has 12"),
@@ -88,9 +88,9 @@ def test_run_command_writes_a_folder(
     ],
 )
 def test_cli_errors_are_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], error: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: list[str], error: str
 ) -> None:
-    assert call(monkeypatch, *words) == 2
+    assert call(monkeypatch, *argv) == 2
     text = capsys.readouterr().err
     assert re.search(error, text), text
     assert "Traceback" not in text
@@ -133,9 +133,9 @@ def test_run_command_with_another_scheme_drops_the_old_parameters(
 ) -> None:
     spec = str(wb.Experiment(rounds=2).write(tmp_path / "spec.yaml"))
     assert call(monkeypatch, "run", spec, "--scheme", "UMW") == 0
-    for change, words in {"rounds.x=3": "no fields of its own", "rounds=[": "not a value in YAML"}.items():
+    for change, text in {"rounds.x=3": "no fields of its own", "rounds=[": "not a value in YAML"}.items():
         assert call(monkeypatch, "run", spec, "--set", change) == 2
-        assert words in capsys.readouterr().err
+        assert text in capsys.readouterr().err
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe")
     assert call(monkeypatch, "run", str(binary)) == 2
@@ -158,8 +158,8 @@ def test_run_command_reports_too_little_memory(
 def test_cli_warnings_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--problem", "least_squares", "--set", "optimiser_args.step=1e6", "--rounds", "100"]
-    assert call(monkeypatch, "run", *SMALL, *words) == 0
+    texts = ["--problem", "least_squares", "--set", "optimiser_args.step=1e6", "--rounds", "100"]
+    assert call(monkeypatch, "run", *SMALL, *texts) == 0
     assert re.match(r"workbench: warning: UMW: the loss is not finite from round \d+ on; .*\n$",
                     capsys.readouterr().err)  # fmt: skip
 
@@ -218,26 +218,26 @@ def test_run_command_prints_infinite_times_in_words(
     spec = wb.Experiment(scheme="UMW", workers=4, rounds=3, link={"latency": 1e308}).write(
         tmp_path / "s.yaml"
     )
-    for words in (["run", str(spec)], ["forecast", str(spec)]):
-        assert call(monkeypatch, *words) == 0
-        said = capsys.readouterr().out
-        assert "more seconds than a number can hold" in said
-        assert not re.search(r"\b(inf|nan)\b", said)
+    for text in (["run", str(spec)], ["forecast", str(spec)]):
+        assert call(monkeypatch, *text) == 0
+        text = capsys.readouterr().out
+        assert "more seconds than a number can hold" in text
+        assert not re.search(r"\b(inf|nan)\b", text)
     assert "more seconds than a number can hold" in repr(wb.run(wb.Experiment.read(spec)))
 
 
 def test_run_command_prints_a_nan_loss_in_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
-    assert call(monkeypatch, "run", *SMALL, *words) == 0
-    said = capsys.readouterr().out
-    assert "the loss is not finite any more" in said
-    assert not re.search(r"\b(inf|nan)\b", said)
+    texts = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
+    assert call(monkeypatch, "run", *SMALL, *texts) == 0
+    text = capsys.readouterr().out
+    assert "the loss is not finite any more" in text
+    assert not re.search(r"\b(inf|nan)\b", text)
 
 
 @pytest.mark.parametrize(
-    ("words", "unwanted"),
+    ("argv", "unwanted"),
     [
         (["--help"], ("workbench_book", "workbench_lectures", "numpy", "workbench.core.experiment")),
         (
@@ -246,11 +246,11 @@ def test_run_command_prints_a_nan_loss_in_words(
         ),
     ],
 )
-def test_cli_imports_only_what_a_command_needs(words: list[str], unwanted: tuple[str, ...]) -> None:
+def test_cli_imports_only_what_a_command_needs(argv: list[str], unwanted: tuple[str, ...]) -> None:
     script = f"""
 import sys
 from workbench.cli.main import main
-sys.argv = ["workbench", *{words!r}]
+sys.argv = ["workbench", *{argv!r}]
 try:
     main()
 finally:
@@ -258,7 +258,7 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
-    if words == ["--help"]:  # and yet it says what each command does
+    if argv == ["--help"]:  # and yet it says what each command does
         assert re.search(r"reproduce +Recompute NAME", done.stdout)
         assert re.search(r"\n  run +Run the experiment of a SPEC file", done.stdout)
 
@@ -274,8 +274,8 @@ def test_cli_runs_code_of_a_file_only_with_trust(tmp_path: Path, monkeypatch: py
     Path("mine.py").write_text(f"{mine}class Half(UMW):\n    name = 'ForeignHalf'\n")
     Path("spec.yaml").write_text("scheme: mine.py:Half\nworkers: 3\nrounds: 3\n")
     simulated(wb.Experiment(scheme="UMW", workers=4), rounds=12, resamples=3).save("lab.json")
-    for words in (["forecast", "spec.yaml"], ["code", "spec.yaml"], ["profile", "--like", "spec.yaml"]):
-        done = CliRunner().invoke(cli, words)
+    for text in (["forecast", "spec.yaml"], ["code", "spec.yaml"], ["profile", "--like", "spec.yaml"]):
+        done = CliRunner().invoke(cli, text)
         assert "names code" in done.output or "names code" in str(done.exception), done.output
         assert not Path("ran").exists()
     Path("problem.yaml").write_text("problem: numpy\nproblem_args: {loss_and_gradient: 'mine.py:Half'}\n")

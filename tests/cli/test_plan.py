@@ -32,8 +32,8 @@ def test_plan_command_prints_table_sentence_and_figure(file: Path, tmp_path: Pat
         optimiser_args={"step": 0.5},
     ).write(spec)
     best, picture = tmp_path / "best.yaml", tmp_path / "plan.html"
-    words = ["plan", str(file), str(spec), "--effort", "0", "-o", str(best), "--picture", str(picture)]
-    done = CliRunner().invoke(cli, words)
+    texts = ["plan", str(file), str(spec), "--effort", "0", "-o", str(best), "--picture", str(picture)]
+    done = CliRunner().invoke(cli, texts)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0].split()[:2] == ["scheme", "time"]
@@ -49,7 +49,7 @@ def test_plan_command_table_marks_inexact_schemes(file: Path, tmp_path: Path) ->
     spec = tmp_path / "spec.yaml"
     problem = {"problem": "logistic", "problem_args": {"samples": 240, "features": 20}}
     wb.Experiment(workers=6, scheme="UMW", rounds=20, **problem).write(spec)
-    words = [
+    texts = [
         "plan",
         str(file),
         str(spec),
@@ -61,7 +61,7 @@ def test_plan_command_table_marks_inexact_schemes(file: Path, tmp_path: Path) ->
         "SGD",
         "--picture",
     ]
-    done = CliRunner().invoke(cli, [*words, str(tmp_path / "plan.html")])
+    done = CliRunner().invoke(cli, [*texts, str(tmp_path / "plan.html")])
     assert done.exit_code == 0, done.output
     rows = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
     assert rows["scheme"].endswith("  step")
@@ -72,7 +72,7 @@ def test_plan_command_table_marks_inexact_schemes(file: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "message"),
     [
         (["plan", "none.json"], "no such file"),
         (["plan", "{file}", "--scheme", "CX"], "scheme = 'CX'"),
@@ -84,13 +84,13 @@ def test_plan_command_table_marks_inexact_schemes(file: Path, tmp_path: Path) ->
     ],
 )
 def test_plan_command_errors_are_one_sentence(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli, [word.format(file=file) for word in words])
+    done = CliRunner().invoke(cli, [word.format(file=file) for word in argv])
     assert done.exit_code != 0
     assert isinstance(done.exception, wb.SettingError)
-    assert said in str(done.exception)
+    assert message in str(done.exception)
     assert "\n" not in str(done.exception)
 
 

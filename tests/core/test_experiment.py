@@ -93,7 +93,7 @@ def test_experiment_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "fields"),
     [
         ({"round": 3}, ["round:", "no such field", "'rounds'"]),
         ({"rounds": 0}, ["rounds = 0", "take 1 or more"]),
@@ -124,16 +124,16 @@ def test_experiment_is_frozen() -> None:
         ),
     ],
 )
-def test_experiment_refuses_a_bad_value(change: dict[str, Any], words: list[str]) -> None:
+def test_experiment_refuses_a_bad_value(change: dict[str, Any], fields: list[str]) -> None:
     with pytest.raises(SettingError) as error:
         wb.Experiment(**{**example(), **change})
     text = str(error.value)
-    assert all(word in text for word in words), text
+    assert all(word in text for word in fields), text
     assert "\n" not in text
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "found_text"),
     [
         ("rounds: [", "not valid YAML"),
         ("- 1", "must hold fields"),
@@ -144,13 +144,13 @@ def test_experiment_refuses_a_bad_value(change: dict[str, Any], words: list[str]
         ("{}", None),
     ],
 )
-def test_experiment_read_names_a_bad_file(tmp_path: Path, text: str, words: str | None) -> None:
+def test_experiment_read_names_a_bad_file(tmp_path: Path, text: str, found_text: str | None) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(text)
-    if words is None:
+    if found_text is None:
         assert wb.Experiment.read(path) == wb.Experiment()
         return
-    with pytest.raises(SettingError, match=words) as error:
+    with pytest.raises(SettingError, match=found_text) as error:
         wb.Experiment.read(path)
     assert "spec.yaml" in str(error.value)
     assert "\n" not in str(error.value)

@@ -26,8 +26,8 @@ COMMON: dict[str, Any] = {
 def test_forecast_agrees_with_the_event_engine(place: int) -> None:
     """Independent seeds: two means of the same thing."""
     e = wb.baselines(3, 2, 1, **COMMON, rounds=400)[place]
-    line = timeline(e, Coefficients(e.plan), events=False)
-    per_round = np.diff(line.times, prepend=0.0)
+    simulated = timeline(e, Coefficients(e.plan), events=False)
+    per_round = np.diff(simulated.times, prepend=0.0)
     f = wb.forecast(e, rounds=4000, seed=1)
     error = np.hypot(f.error, per_round.std() / np.sqrt(len(per_round)))
     assert abs(f.mean - per_round.mean()) < 4 * error

@@ -27,8 +27,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 OWN: dict[str, Any] = {
     "scheme": "mine.py:Half",
-    "delays": {"kind": "mine.py:Naps"},
-    "problem": "mine.py:BowlArgs",
+    "delays": {"kind": "mine.py:Pauses"},
+    "problem": "mine.py:QuadraticArgs",
     "optimiser": "mine.py:Slowly",
     "workers": 4,
     "rounds": 6,
@@ -58,9 +58,9 @@ def test_user_defined_scheme_is_ranked_by_plan(mine: Path) -> None:
     like = wb.Experiment(scheme="UMW", workers=4, delays={"kind": "exponential", "mean": 1e-3})
     profile = simulated(like, 30, 0)
     for names in (["UMW", "Half"], ["UMW", "mine.py:Half"]):
-        advice = wb.plan(profile, "bowl", {"columns": 5}, schemes=names, rounds=10, effort=0)
+        advice = wb.plan(profile, "quadratic", {"columns": 5}, schemes=names, rounds=10, effort=0)
         assert sorted(choice.scheme for choice in advice.choices) == sorted(names)
-    everything = wb.plan(profile, "bowl", {"columns": 5}, rounds=10, effort=0)
+    everything = wb.plan(profile, "quadratic", {"columns": 5}, rounds=10, effort=0)
     assert "Half" in {choice.scheme for choice in everything.choices}
 
 
@@ -69,13 +69,13 @@ def test_user_defined_classes_in_yaml_command_line_and_sweep(
 ) -> None:
     spec = wb.Experiment(**OWN).write(tmp_path / "spec.yaml")
     assert "scheme: mine.py:Half" in spec.read_text()
-    assert "kind: mine.py:Naps" in spec.read_text()  # and so it is found in another process
+    assert "kind: mine.py:Pauses" in spec.read_text()  # and so it is found in another process
     assert wb.Experiment.read(spec) == wb.Experiment(**OWN)
-    for words in (
+    for text in (
         ["run", str(spec), "-o", "one"],
         ["run", str(spec), "--rounds", "4", "--set", "seed=3", "-o", "two"],
     ):
-        monkeypatch.setattr(sys, "argv", ["workbench", *words])
+        monkeypatch.setattr(sys, "argv", ["workbench", *text])
         with suppress(SystemExit):
             main()
         assert "written to" in capsys.readouterr().out

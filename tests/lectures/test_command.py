@@ -15,10 +15,10 @@ from workbench.lab import notebooks
 
 
 def test_lectures_command_listens_on_loopback_with_a_token() -> None:
-    words = command(Path("lectures"), 8866, browser=False, token=True, dark=False)
-    assert "--Voila.ip=127.0.0.1" in words
-    assert "--token" in words
-    assert {"--no-browser", "--theme=light", "--port=8866"} <= set(words)
+    text = command(Path("lectures"), 8866, browser=False, token=True, dark=False)
+    assert "--Voila.ip=127.0.0.1" in text
+    assert "--token" in text
+    assert {"--no-browser", "--theme=light", "--port=8866"} <= set(text)
     open_to_all = command(Path("lectures"), 0, browser=True, token=False, dark=True)
     assert not {"--token", "--no-browser"} & set(open_to_all)
     assert {"--theme=dark", "--Voila.ip=127.0.0.1"} <= set(open_to_all)
@@ -26,13 +26,13 @@ def test_lectures_command_listens_on_loopback_with_a_token() -> None:
 
 def test_lectures_command_serves_the_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda words, **_: called.append(words) or 0)
+    monkeypatch.setattr(cli_lectures.subprocess, "call", lambda fields, **_: called.append(fields) or 0)
     assert CliRunner().invoke(lectures, ["--no-browser", "--port", "0"]).exit_code == 0
-    (words,) = called
-    (folder,) = [Path(word) for word in words if word.endswith("lecture")]
+    (text,) = called
+    (folder,) = [Path(word) for word in text if word.endswith("lecture")]
     assert sorted(path.stem for path in folder.glob("*.ipynb")) == list(scripts())
-    assert "workbench.mpi.launch.processes" in words  # it ends with the process that ends the command
-    (port,) = [word for word in words if word.startswith("--port=")]
+    assert "workbench.mpi.launch.processes" in text  # it ends with the process that ends the command
+    (port,) = [word for word in text if word.startswith("--port=")]
     assert int(port.removeprefix("--port=")) > 0  # else Voila would print 0
 
 

@@ -98,8 +98,8 @@ def test_contest_codes_are_those_with_redundancy() -> None:
 
 def test_contest_skips_missing_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(contest.recorded(tmp_path, tmp_path)) == []
-    words = capsys.readouterr().out
-    assert all(f"{column}: left out" in words for column in RECORDED)
+    text = capsys.readouterr().out
+    assert all(f"{column}: left out" in text for column in RECORDED)
 
 
 @pytest.mark.parametrize(("level", "cost"), [(1, 1), (2, 3), (4, 4)])

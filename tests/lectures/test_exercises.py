@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.exercises import Exercise, read_number
 
-from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, settings_of
 from workbench.core import theory
 
 ALL = [pytest.param(name, i, id=f"{name}-{i + 1}") for name in SCRIPTS for i in range(3)]
@@ -32,7 +32,7 @@ def wrong_ones(exercise: Exercise[Any], answer: float) -> list[float]:
 
 
 @pytest.mark.parametrize(("name", "i"), ALL)
-@FEW
+@FEW_EXAMPLES
 @given(st.data())
 def test_exercise_accepts_only_the_right_answer(name: str, i: int, data: st.DataObject) -> None:
     script = SCRIPTS[name]
@@ -54,7 +54,7 @@ def test_exercise_accepts_only_the_right_answer(name: str, i: int, data: st.Data
 
 
 @pytest.mark.parametrize(("name", "i"), ALL)
-@FEW
+@FEW_EXAMPLES
 @given(st.data())
 def test_exercise_hints_do_not_reveal_the_answer(name: str, i: int, data: st.DataObject) -> None:
     script = SCRIPTS[name]
@@ -65,11 +65,11 @@ def test_exercise_hints_do_not_reveal_the_answer(name: str, i: int, data: st.Dat
         return
     likely = [wrong(knobs) for wrong, _ in exercise.slips]
     for given_ in [-17.5, *(value for value in likely if isinstance(value, float | int))]:
-        said = exercise.judge(knobs, repr(float(given_)))
-        if said.verdict == "right":  # for these sliders the slip is the answer
+        text = exercise.judge(knobs, repr(float(given_)))
+        if text.verdict == "right":  # for these sliders the slip is the answer
             continue
-        numbers = re.findall(r"(?<![\w.])-?\d+\.\d+", said.words)
-        assert not any(abs(float(n) - answer) < 5e-3 * abs(answer) for n in numbers), said.words
+        numbers = re.findall(r"(?<![\w.])-?\d+\.\d+", text.words)
+        assert not any(abs(float(n) - answer) < 5e-3 * abs(answer) for n in numbers), text.words
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -77,10 +77,10 @@ def test_exercise_recognises_likely_mistakes(name: str) -> None:
     script = SCRIPTS[name]
     knobs = script.knobs().fit()
     for exercise in script.exercises:
-        for wrong, words in exercise.slips:
+        for wrong, text in exercise.slips:
             if exercise.judge(knobs, str(wrong(knobs))).verdict == "right":
                 continue
-            assert words in exercise.judge(knobs, str(wrong(knobs))).words
+            assert text in exercise.judge(knobs, str(wrong(knobs))).words
         if exercise.choices is None:
             assert exercise.hint(knobs) in exercise.judge(knobs, "-123456").words
 
@@ -114,8 +114,8 @@ def test_read_number_accepts_common_spellings(text: str, value: float | None) ->
 
 def test_exercise_escapes_typed_text() -> None:
     exercise, knobs = stragglers.EXERCISES[0], stragglers.Stragglers(workers=4)
-    said = exercise.judge(knobs, "<img src=x>")
-    assert said.words == "“&lt;img src=x&gt;” is not a finite number; write one such as 0.25 or 4/15"
+    text = exercise.judge(knobs, "<img src=x>")
+    assert text.words == "“&lt;img src=x&gt;” is not a finite number; write one such as 0.25 or 4/15"
 
 
 # ---------------------------------------------------------------- the papers' own numbers

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from workbench_lectures import approximate, asking_less, bandwidth, by_hand, communication, stragglers
 from workbench_lectures.knobs import Knobs
 
-from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, settings_of
 from workbench.core import theory
 from workbench.core.base.errors import PrecisionWarning
 from workbench.lab.figures import scheme_style
@@ -29,7 +29,7 @@ MOVES = [
 
 def ends(knobs: Knobs, name: str) -> list[Any]:
     """Return the ends of a slider, or all choices of a menu."""
-    line = next(line for line in knobs.lines() if line.name == name)
+    line = next(line for line in knobs.entries() if line.name == name)
     if line.kind == "choice":
         return list(line.choices)
     assert line.low is not None
@@ -39,7 +39,7 @@ def ends(knobs: Knobs, name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "part"), PARTS)
-@FEW
+@FEW_EXAMPLES
 @given(st.data())
 def test_figures_are_drawn_for_any_sliders(name: str, part: str, data: st.DataObject) -> None:
     script = SCRIPTS[name]
@@ -134,7 +134,7 @@ def test_figure_tails_have_equal_means_for_one_worker() -> None:
     for tail in (0.3, 0.5):  # finite variance, so that a sample's mean says something
         light = stragglers.Stragglers(tail=tail)
         heavy = light.replace(distribution="pareto")
-        least = stragglers.LEAST * stragglers.SAMPLES
+        least = stragglers.MIN_S_PER_SAMPLE * stragglers.SAMPLES
         u = rng.random(400_000)
         assert (least * u ** (-1 / (1 + 1 / tail))).mean() == pytest.approx(least * (1 + tail), rel=0.02)
         assert heavy.mean(5, 5) > light.mean(5, 5)

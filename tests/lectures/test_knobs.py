@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workbench_lectures.knobs import Desk, Knobs
+from workbench_lectures.knobs import Knobs, SliderHost
 
-from tests.support.lecture_settings import FEW, SCRIPTS, settings_of
+from tests.support.lecture_settings import FEW_EXAMPLES, SCRIPTS, settings_of
 from tests.support.widget_messages import types
 from workbench.core.base.settings import SettingError, setting
 
@@ -30,14 +30,14 @@ class Pair(Knobs):
 
 
 def test_knobs_lines_are_made_from_fields() -> None:
-    most, some, pace = Pair.lines()
+    most, some, pace = Pair.entries()
     assert (most.label, some.label, pace.label) == ("most n", "some", "pace")
     assert (most.low, most.high, most.log) == (1, 9, False)
     assert (pace.low, pace.high, pace.log, pace.unit) == (0.1, 10.0, True, "s")
 
 
 def test_desk_panels_follow_typed_values() -> None:
-    desk, told = Desk(Pair()), []
+    desk, told = SliderHost(Pair()), []
     first, second = desk.panel(["most", "some"]), desk.panel(["some", "pace"])
     desk.on_move(["some"], lambda: told.append(desk.knobs.some))
     types(first, some="4")
@@ -53,7 +53,7 @@ def test_desk_panels_follow_typed_values() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "12", "many", "2.5"])
 def test_desk_marks_invalid_values_and_changes_nothing(text: str) -> None:
-    desk = Desk(Pair())
+    desk = SliderHost(Pair())
     panel = desk.panel(["most", "some"])
     types(panel, most=text)
     assert desk.knobs == Pair()
@@ -65,7 +65,7 @@ def test_desk_marks_invalid_values_and_changes_nothing(text: str) -> None:
 
 
 def test_desk_keeps_a_partly_typed_number() -> None:
-    desk = Desk(Pair())
+    desk = SliderHost(Pair())
     panel = desk.panel(["pace"])
     types(panel, pace="1.50")
     assert panel.values["pace"] == "1.50"
@@ -73,7 +73,7 @@ def test_desk_keeps_a_partly_typed_number() -> None:
 
 
 def test_desk_refuses_an_invalid_move() -> None:
-    desk = Desk(Pair())
+    desk = SliderHost(Pair())
     with pytest.raises(SettingError, match="most = 99"):
         desk.move(most=99)
     with pytest.raises(SettingError, match="no such field"):
@@ -83,20 +83,20 @@ def test_desk_refuses_an_invalid_move() -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_knobs_have_label_help_and_range(name: str) -> None:
-    for line in SCRIPTS[name].knobs.lines():
+    for line in SCRIPTS[name].knobs.entries():
         assert line.label
         assert line.help
         assert line.kind == "choice" or (line.low is not None and line.high is not None)
-        assert len(line.words) == len(line.choices)
+        assert len(line.labels) == len(line.choices)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-@FEW
+@FEW_EXAMPLES
 @given(st.data())
 def test_knobs_fit_is_idempotent(name: str, data: st.DataObject) -> None:
     knobs = data.draw(settings_of(SCRIPTS[name]))
     assert knobs.fit() == knobs
-    desk = Desk(knobs)
+    desk = SliderHost(knobs)
     panel = desk.panel(type(knobs).model_fields)
     assert panel.complaints() == {}
     assert type(knobs)(**panel.shown()) == knobs

@@ -64,12 +64,12 @@ def test_lecture_views_share_one_desk(name: str) -> None:
     lecture = SCRIPTS[name]()
     views = [lecture.show(part) for part in lecture.script.parts]
     assert lecture.show(next(iter(lecture.script.parts))) is views[0]
-    line = views[0].panel.lines[0]
+    line = views[0].panel.entries[0]
     before = [view.plot.serial for view in views]
     value = line.choices[-1] if line.kind == "choice" else str(int(line.high or 0))
     types(views[0].panel, **{line.name: value})
     for view, serial in zip(views, before, strict=True):
-        moved = line.name in {other.name for other in view.panel.lines}
+        moved = line.name in {other.name for other in view.panel.entries}
         assert (view.plot.serial > serial) == moved
         assert view.message.value == ""
 
@@ -77,7 +77,7 @@ def test_lecture_views_share_one_desk(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_lecture_state_survives_a_new_kernel(name: str) -> None:
     first = SCRIPTS[name]()
-    line = first.script.knobs.lines()[0]
+    line = first.script.knobs.entries()[0]
     assert first.memory.kept == ""  # nothing to remember yet
     first.desk.move(**{line.name: line.choices[-1] if line.kind == "choice" else line.low})
     question, exercise = first.quiz.questions[0], first.quiz.exercises[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workbench_lectures.knobs import Desk, Knobs
+from workbench_lectures.knobs import Knobs, SliderHost
 from workbench_lectures.race import Race
 
 import workbench as wb
@@ -22,8 +22,8 @@ def entries(knobs: Rounds) -> list[wb.Experiment]:
     return [wb.Experiment(scheme=name, **{**SMALL, "rounds": knobs.rounds}) for name in ("UMW", "SGD")]
 
 
-def race_of(clock: Clock, **knobs: int) -> tuple[Race, Desk[Rounds]]:
-    desk = Desk(Rounds(**knobs))
+def race_of(clock: Clock, **knobs: int) -> tuple[Race, SliderHost[Rounds]]:
+    desk = SliderHost(Rounds(**knobs))
     return Race(desk, entries, ["rounds"], clock=clock), desk
 
 
@@ -62,7 +62,7 @@ def test_race_shows_all_schemes_then_compares() -> None:
 
 def test_race_is_stopped_from_the_page() -> None:
     clock, told = Clock(), []
-    desk = Desk(Rounds())
+    desk = SliderHost(Rounds())
     race = Race(desk, entries, clock=clock, changed=lambda: told.append(race.kept()))
     race.start()
     settle(race)
@@ -70,7 +70,7 @@ def test_race_is_stopped_from_the_page() -> None:
     receives(race.plot, {"kind": "stop"})
     assert race.plot.wait(60)
     assert told[0]["film"]["stopped"] is None
-    assert told[-1]["film"]["stopped"] == pytest.approx(4.0 * race.film.pace)  # type: ignore[union-attr]
+    assert told[-1]["film"]["stopped"] == pytest.approx(4.0 * race.playback.pace)  # type: ignore[union-attr]
     assert [line["state"] for line in race.plot.status] == ["stopped", "stopped"]
 
 
@@ -109,7 +109,7 @@ def test_race_refuses_an_invalid_setting() -> None:
     def broken(_: Rounds) -> list[wb.Experiment]:
         return [wb.Experiment(scheme="UMW", workers=0)]
 
-    race = Race(Desk(Rounds()), broken, clock=Clock())
+    race = Race(SliderHost(Rounds()), broken, clock=Clock())
     race.button.click()
     assert "workers = 0" in race.message.value
     assert race.plot.runs == []
@@ -121,7 +121,7 @@ def test_race_names_a_failing_scheme() -> None:
         return [wb.Experiment(scheme="UMW", **SMALL, **fault), wb.Experiment(scheme="SGD", **SMALL)]
 
     clock = Clock()
-    race = Race(Desk(Rounds()), deadly, clock=clock)
+    race = Race(SliderHost(Rounds()), deadly, clock=clock)
     race.start()
     settle(race)
     clock.now += 1e6

@@ -43,18 +43,18 @@ def simulated(e: wb.Experiment) -> tuple[Timeline, Coefficients]:
     return timeline(e, coefficients, events=True), coefficients
 
 
-def came(line: Timeline, workers: int) -> NDArray[np.bool_]:
+def came(timeline: Timeline, workers: int) -> NDArray[np.bool_]:
     """Return which workers' answers the master used, (rounds, workers)."""
-    table = np.zeros((len(line.times), workers), dtype=bool)
-    for row in line.events:
+    table = np.zeros((len(timeline.times), workers), dtype=bool)
+    for row in timeline.events:
         if row[2] == "send" and row[6] == 0:
             table[row[0], row[1] - 1] = True
     return table
 
 
-def missed(e: wb.Experiment, line: Timeline) -> NDArray[np.bool_]:
+def missed(e: wb.Experiment, timeline: Timeline) -> NDArray[np.bool_]:
     """Return which parts no answer held, (rounds, parts)."""
-    scheme, answers = e.built_scheme, came(line, e.workers)
+    scheme, answers = e.built_scheme, came(timeline, e.workers)
     return np.array([~scheme.encoding(e.plan, r)[1:][a].any(axis=0) for r, a in enumerate(answers)])
 
 

@@ -27,7 +27,7 @@ from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.records import read_arrivals
 from workbench.mpi.clusters.warm import POOLS
 from workbench.mpi.launch import mpiexec
-from workbench.mpi.launch.poolfolder import PREFIX, SHARED
+from workbench.mpi.launch.poolfolder import PREFIX, SHARED_MEMORY_FOLDER
 from workbench.mpi.running.real import RealRun, resume, start_real
 from workbench.mpi.running.replay import replay_arrivals
 
@@ -362,10 +362,10 @@ def leftovers() -> int:
     """Count our processes that exist after all pools were closed."""
     POOLS.close()
     time.sleep(0.5)
-    words = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
-    return sum("workbench.mpi.launch" in each and f"/{MINE}" in each for each in words)
+    texts = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
+    return sum("workbench.mpi.launch" in each and f"/{MINE}" in each for each in texts)
 
 
 def memory_left() -> int:
     """Count the folders of shared memory of our ranks that still exist."""
-    return len(list(SHARED.glob(f"{PREFIX}{MINE}*"))) if SHARED.exists() else 0
+    return len(list(SHARED_MEMORY_FOLDER.glob(f"{PREFIX}{MINE}*"))) if SHARED_MEMORY_FOLDER.exists() else 0

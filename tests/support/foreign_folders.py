@@ -136,8 +136,11 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
     if place == "delays.kind":
         return {**spec, "delays": {"kind": name}}
     if place == "delays.before.kind":
-        law = {"kind": "exponential", "mean": 1.0}
-        return {**spec, "delays": {"kind": "changing", "before": {"kind": name}, "after": law, "at": 1}}
+        delay_model = {"kind": "exponential", "mean": 1.0}
+        return {
+            **spec,
+            "delays": {"kind": "changing", "before": {"kind": name}, "after": delay_model, "at": 1},
+        }
     if place == "delays.path":
         return {**spec, "delays": {"kind": "replay", "path": name}}
     args = {**spec.get(top, {}), inner: name}
@@ -159,9 +162,9 @@ def finished(root: Path, spec: dict[str, Any]) -> Path:
     shutil.copytree(HERE / "plain", folder)
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "own-Half.py").write_text((HERE / "evil.py").read_text())
-    words = json.loads((folder / "run.json").read_text())
+    fields = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(
-        json.dumps({**words, "engine": "evil_module:Half", "own": {"Half": "x"}})
+        json.dumps({**fields, "engine": "evil_module:Half", "own": {"Half": "x"}})
     )
     forged(folder)
     (folder / "about.json").write_text(
@@ -185,12 +188,12 @@ def real(root: Path, name: str, spec: dict[str, Any], cluster: Any, ended: bool)
     }
     task |= {"patience": 600.0, "vandals": {"module": "evil_module:Net"}, "homes": ["evil_module"]}
     (folder / "task.json").write_text(json.dumps(task))
-    there = {"folder": str(HERE), "words": {}, "bases": {}}
-    words = {"cluster": cluster, "pool": str(HERE), "supervisor": 2**30, "job": "--help", "there": there}
-    (folder / "owner.json").write_text(json.dumps(words))
+    there = {"folder": str(HERE), "fields": {}, "bases": {}}
+    fields = {"cluster": cluster, "pool": str(HERE), "supervisor": 2**30, "job": "--help", "there": there}
+    (folder / "owner.json").write_text(json.dumps(fields))
     (folder / "changes.json").write_text(json.dumps({"changes": []}))
     if ended:
-        words = {
+        fields = {
             "state": "stopped",
             "error": None,
             "first": 0,
@@ -198,7 +201,7 @@ def real(root: Path, name: str, spec: dict[str, Any], cluster: Any, ended: bool)
             "committers": [0],
             "emulate": "all",
         }
-        (folder / "ended.json").write_text(json.dumps(words))
+        (folder / "ended.json").write_text(json.dumps(fields))
     return folder
 
 
@@ -239,8 +242,8 @@ def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
         (folder / state / "status.json").write_text(json.dumps(status))
         (folder / state / "run.ipynb").write_text("{}")
     finished(folder / "done", spec).rename(folder / "done" / "trace")
-    words = {"sweep": plan, "runs": ["failed", "done", "running"], "notebook": "evil.ipynb", "jobs": 1}
-    (folder / "sweep.json").write_text(json.dumps(words))
+    fields = {"sweep": plan, "runs": ["failed", "done", "running"], "notebook": "evil.ipynb", "jobs": 1}
+    (folder / "sweep.json").write_text(json.dumps(fields))
     return folder
 
 
@@ -284,9 +287,9 @@ def readers(root: Path, profile: Path) -> dict[str, Callable[[], object]]:
     return found
 
 
-def cli(*words: str) -> None:
+def cli(*text: str) -> None:
     """Call the command line in this process."""
-    sys.argv = ["workbench", *words]
+    sys.argv = ["workbench", *text]
     with redirect_stderr(StringIO()), suppress(SystemExit):
         command()
 
@@ -370,9 +373,9 @@ def written(root: Path, spec: dict[str, Any], cluster: str, held: Any) -> Path:
     real(root, "way", {**SMALL, "problem_args": DATA}, held, ended=False)
     real(root, "over", spec, held, ended=True)
     swept(root, spec, cluster)
-    words = json.loads((HERE / "profile.json").read_text())
-    words["laws"][0][0]["delays"] = spec.get("delays", {"kind": "evil.py:Even"})
-    (root / "profile.json").write_text(json.dumps(words))
+    fields = json.loads((HERE / "profile.json").read_text())
+    fields["delay_models"][0][0]["delays"] = spec.get("delays", {"kind": "evil.py:Even"})
+    (root / "profile.json").write_text(json.dumps(fields))
     return root / "profile.json"
 
 

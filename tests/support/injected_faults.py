@@ -86,17 +86,17 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
     raw, kind = kind.startswith("raw-"), kind.removeprefix("raw-")
     wanted = {"rank": f"worker {victim + 1}", "link": f"the link of worker {victim + 1}"}
     wanted |= dict.fromkeys(("host", "neighbour"), f"host {PLACES[1 + 2 * host]}")
-    law: dict[str, Any] = {"kind": f"{Path(__file__).resolve()}:Injected"}
-    law["victims"] = [2 * host, 2 * host + 1] if kind == "host" else [victim]
-    law |= {"message": 0.01, "message_factor": 1.5} if kind == "link" else {"task_factor": 1.2}
+    delay_model: dict[str, Any] = {"kind": f"{Path(__file__).resolve()}:Injected"}
+    delay_model["victims"] = [2 * host, 2 * host + 1] if kind == "host" else [victim]
+    delay_model |= {"message": 0.01, "message_factor": 1.5} if kind == "link" else {"task_factor": 1.2}
     ring = number % 2 == 1
     sizes: dict[str, Any] = {"samples": 40, "features": 20}
     args = {"algorithm": "ring"} if ring and kind == "link" else {}
     if kind == "neighbour":
-        law, ring, args = {"kind": "constant"}, False, {}
+        delay_model, ring, args = {"kind": "constant"}, False, {}
         sizes = {"loss_and_gradient": f"{Path(__file__).resolve()}:{toil.__name__}", "data": "diabetes"}
     if healthy:
-        law |= {"victims": []} if "victims" in law else {}
+        delay_model |= {"victims": []} if "victims" in delay_model else {}
     e = wb.Experiment(
         scheme="RAR" if ring else "UMW",
         scheme_args=args,
@@ -105,7 +105,7 @@ def case(kind: str, number: int, seed: int, healthy: bool = False) -> Case:
         seed=int(rng.integers(2**31)),
         problem="numpy" if kind == "neighbour" else "least_squares",
         problem_args=sizes,
-        delays=law,
+        delays=delay_model,
         optimiser_args={"step": 1e-4},
     )
     emulate: Emulate = "nothing" if kind == "neighbour" else "delays" if raw else "all"

@@ -13,7 +13,8 @@ from workbench_lectures.lecture import Script
 from workbench.lab.widgets.forms.fields import Field
 
 SCRIPTS = scripts()
-FEW = settings(max_examples=max(4, settings().max_examples // 12))  # a draw costs whole figures or forecasts
+# a draw costs whole figures or forecasts
+FEW_EXAMPLES = settings(max_examples=max(4, settings().max_examples // 12))
 
 
 def values(line: Field) -> st.SearchStrategy[Any]:
@@ -29,7 +30,7 @@ def values(line: Field) -> st.SearchStrategy[Any]:
 
 def settings_of(script: Script[Any]) -> st.SearchStrategy[Knobs]:
     """Return settings of sliders anywhere in their ranges."""
-    lines = script.knobs.lines()
+    lines = script.knobs.entries()
     return st.fixed_dictionaries({line.name: values(line) for line in lines}).map(
         lambda chosen: script.knobs(**chosen).fit()
     )

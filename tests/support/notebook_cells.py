@@ -161,12 +161,12 @@ print("good", flush=True)
 """
 
 
-def program(body: str, cell: str = CELL, **words: object) -> str:
+def program(body: str, cell: str = CELL, **fields: object) -> str:
     """Return a program whose notebook begins with that cell."""
-    return (HEAD + body).format(cell=cell, **words)
+    return (HEAD + body).format(cell=cell, **fields)
 
 
-def good(text: str, timeout: float = 400, cwd: Path | None = None) -> None:
+def assert_script_passes(text: str, timeout: float = 400, cwd: Path | None = None) -> None:
     """Run a program that prints `good` at its end."""
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, cwd=cwd

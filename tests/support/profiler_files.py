@@ -34,8 +34,8 @@ def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> li
     return found
 
 
-def write(path: Path, some: list[Any], **words: Any) -> Path:
-    text = json.dumps({"schemaVersion": 1, "traceEvents": some, **words}).encode()
+def write(path: Path, some: list[Any], **fields: Any) -> Path:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": some, **fields}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
@@ -57,8 +57,8 @@ def four(folder: Path, *more: Event) -> Path:
     return folder
 
 
-def refused(path: Path, *words: str) -> None:
+def refused(path: Path, *text: str) -> None:
     with pytest.raises(SettingError) as found:
         wb.traces.load(path)
-    assert all(word in str(found.value) for word in words), str(found.value)
+    assert all(word in str(found.value) for word in text), str(found.value)
     assert "\n" not in str(found.value)

@@ -24,10 +24,10 @@ MAIN = (
 )
 
 
-def start(folder: Path, plan: Path | None = None, *words: str) -> subprocess.Popen[str]:
+def start(folder: Path, plan: Path | None = None, *text: str) -> subprocess.Popen[str]:
     """Start a sweep as a user does."""
     command = [sys.executable, "-c", MAIN]
-    command += ["sweep", str(plan or folder), "-o", str(folder), *words]
+    command += ["sweep", str(plan or folder), "-o", str(folder), *text]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

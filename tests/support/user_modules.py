@@ -32,7 +32,7 @@ class Half(UMW):
 
 def module_of(path: Path, text: str = FILE) -> ModuleType:
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(f"{user_code.LOOSE}{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{user_code.LOOSE_MODULE_PREFIX}{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

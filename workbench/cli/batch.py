@@ -44,7 +44,7 @@ def sweep(
     background: bool,
     trust: bool,
 ) -> None:
-    """Run all experiments of a SWEEP file, or go on with the sweep in a folder: what is missing or failed.
+    """Run all experiments of a SWEEP file, or resume the sweep in a folder: what is missing or failed.
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
@@ -80,9 +80,9 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
     from workbench.lab.batch.background import attach
     from workbench.lab.batch.run import read_folder
 
-    sweep, said = attach(folder), ""
+    sweep, shown = attach(folder), ""
     while not once and not sweep.wait(2.0):
-        said = _said(str(sweep.progress()), said)
+        shown = _shown_text(str(sweep.progress()), shown)
     click.echo(sweep)
     search = read_folder(folder).search
     of, target = of or (search.of if search else "time"), target or (search.target if search else None)
@@ -96,10 +96,10 @@ def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -
         click.echo(decided.to_string(index=False, float_format=lambda x: f"{x:.3g}"))
 
 
-def _said(words: str, before: str) -> str:
-    if words != before:
-        click.echo(words)
-    return words
+def _shown_text(text: str, before: str) -> str:
+    if text != before:
+        click.echo(text)
+    return text
 
 
 @click.command()

@@ -110,12 +110,12 @@ def lines(status: Status) -> list[str]:
         free = "" if h.free is None else f"{h.free:.1f}"
         rows.append((h.host, h.state, str(h.ranks), "" if h.cores is None else str(h.cores), free, h.note))
     count = len(status.hosts)
-    words = [f"{count} host{'s' * (count != 1)}", f"{status.ranks} rank{'s' * (status.ranks != 1)}"]
+    texts = [f"{count} host{'s' * (count != 1)}", f"{status.ranks} rank{'s' * (status.ranks != 1)}"]
     if status.hours is not None:
-        words.append(f"{status.hours:.2f} host-hours")
+        texts.append(f"{status.hours:.2f} host-hours")
     if status.cost is not None:
-        words.append(f"{status.cost:.2f} $ so far")
-    return [*aligned(rows, "<<>>><"), ", ".join(words), *([status.note] if status.note else [])]
+        texts.append(f"{status.cost:.2f} $ so far")
+    return [*aligned(rows, "<<>>><"), ", ".join(texts), *([status.note] if status.note else [])]
 
 
 def _shown(what: str, work: Callable[[ProgressCallback], T], status: int = 1) -> T:
@@ -126,12 +126,12 @@ def _shown(what: str, work: Callable[[ProgressCallback], T], status: int = 1) ->
     try:
         with Bar(what, "", 0, True) as bar:
 
-            def said(doing: str, done: int, total: int) -> None:
+            def progress(doing: str, done: int, total: int) -> None:
                 bar.bar.total = total or None
                 bar.note(doing)
                 bar.update(done)
 
-            return work(said)
+            return work(progress)
     except ClusterError as error:
         click.echo(f"workbench: {error}", err=True)
         raise SystemExit(status) from None

@@ -17,7 +17,9 @@ from workbench.analysis.recordings.sources import runs
     "--unit",
     help="Of the times in a table: s, ms, us, ns, min or h.  [default: as their column says, else s]",
 )
-@option("--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, laws that fit.")
+@option(
+    "--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, delay models that fit."
+)
 @option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
 @option("--trust", is_flag=True, help="Run the code that a run folder names; asked for once.")
 def diagnose(

@@ -11,7 +11,7 @@ from workbench.core.base.settings import check_writable
 from workbench.lab.notebooks import copy_notebooks
 from workbench.mpi.launch.processes import die_with_parent_argv
 
-FIRST = "01-quickstart.ipynb"
+FIRST_NOTEBOOK = "01-quickstart.ipynb"
 _PORT = click.IntRange(1, 65535)
 
 
@@ -26,9 +26,9 @@ def lab(folder: Path, port: int, browser: bool) -> None:
     """
     check_writable(folder, "folder", folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written, kept = copy_notebooks(folder)
+    written, unchanged = copy_notebooks(folder)
     click.echo(f"{folder}: {len(written)} files copied" if written else f"{folder}: nothing new to copy")
-    for name in kept:
+    for name in unchanged:
         click.echo(f"  kept {name}: it is not as it was copied; rename it to get the new one")
     raise SystemExit(subprocess.call(die_with_parent_argv("TERM", *command(port, browser)), cwd=folder))
 
@@ -41,6 +41,6 @@ def command(port: int, browser: bool) -> list[str]:
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     return [
         sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        f"--LabApp.default_url=/lab/tree/{FIRST}",
+        f"--LabApp.default_url=/lab/tree/{FIRST_NOTEBOOK}",
         *(["--allow-root"] if root else []), *([] if browser else ["--no-browser"]),
     ]  # fmt: skip

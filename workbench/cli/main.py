@@ -54,8 +54,8 @@ def main() -> None:
         _sorry(f"not enough memory ({more}); take fewer workers, rounds, samples or runs")
 
 
-def _sorry(words: str) -> None:
-    click.echo(f"workbench: {words}", err=True)
+def _sorry(text: str) -> None:
+    click.echo(f"workbench: {text}", err=True)
     sys.exit(2)
 
 
@@ -99,8 +99,8 @@ def _every() -> dict[str, EntryPoint]:
 def _help(point: EntryPoint) -> str:
     """What the function that makes a command says of it, read from its source; else whose it is."""
     functions = (node for node in ast.parse(_source(point.module)).body if isinstance(node, ast.FunctionDef))
-    words = next((ast.get_docstring(node) for node in functions if node.name == point.attr), None)
-    return words or f"of {owner(point)}"
+    text = next((ast.get_docstring(node) for node in functions if node.name == point.attr), None)
+    return text or f"of {owner(point)}"
 
 
 def _source(module: str) -> str:

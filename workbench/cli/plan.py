@@ -11,7 +11,7 @@ from click import option
 from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measuring import profile as measure
 from workbench.analysis.planning.profile import ClusterProfile
-from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.cli.show import TRUST
 from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import check_ending, check_writable
@@ -20,7 +20,7 @@ from workbench.core.experiment import Description, Experiment
 if TYPE_CHECKING:
     from workbench.analysis.planning.advice import Advice, Choice
 
-SHOWN = 8  # choices in the table
+MAX_SHOWN_CHOICES = 8  # choices in the table
 _FILE = click.Path(path_type=Path)
 _PICTURES = (".html", ".png", ".svg", ".pdf")
 
@@ -75,7 +75,7 @@ def profile(
     type=click.Choice(["same", "new"]),
     help="Those that were measured, each in its place, or others of their kind.  [default: same for as many]",
 )
-@option("--replay", is_flag=True, help="Take their recorded times in place of fitted laws.")
+@option("--replay", is_flag=True, help="Take their recorded times in place of fitted delay models.")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @option(
     "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
@@ -87,10 +87,10 @@ def plan(
     schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
     picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
-    """Rank all schemes and their numbers on the cluster of PROFILE, for the problem of SPEC.
+    """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
-    Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's numbers, or another
-    optimiser than gd.
+    Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's parameters, or
+    another optimiser than gd.
     """
     from workbench.analysis.planning.planner import plan as choose
 
@@ -116,7 +116,7 @@ def plan(
 
 
 def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """What a SPEC says of problem, optimiser, workers, rounds and mini-batches; scheme, delays and link are the planner's.
+    """What a SPEC says of problem, optimiser, workers, rounds, batch; scheme, delays and link are the planner's.
 
     A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
     """
@@ -125,30 +125,22 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     e = Experiment.read(spec, trust)
     if isinstance(e, Description):
         raise e.error
-    names = (
-        "problem",
-        "problem_args",
-        "optimiser",
-        "optimiser_args",
-        "workers",
-        "rounds",
-        "batch",
-        "evaluate_every",
-    )
-    said = {name: getattr(e, name) for name in names if name in e.model_fields_set}
+    names = ["problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds"]
+    names += ["batch", "evaluate_every"]
+    given = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
-        said.pop("optimiser", None)
-    return said
+        given.pop("optimiser", None)
+    return given
 
 
 def described(found: ClusterProfile) -> list[str]:
     """A profile in a few lines."""
     lines = []
     for place, each in enumerate(found.recorded):
-        best = found.laws[place][0]
-        law = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}{'' if best.fits else ', poor'}"
+        best = found.delay_models[place][0]
+        text = f"{best.delays.kind.replace('_', ' ')}, distance {best.distance:.2f}{'' if best.fits else ', poor'}"
         size = f"{each.samples:6.0f} samples x {each.floats:6d}"
-        lines.append(f"{size}: {quantity_of(each.typical):>8} a task   ({law})")
+        lines.append(f"{size}: {quantity_of(each.typical):>8} a task   ({text})")
     work, link = found.fitted.work, link_text(found.fitted.port)
     costs = f"{work.per_number:.3g} s a parameter + {work.per_sample:.3g} s a sample"
     costs += f" + {work.per_cell:.3g} s a parameter and sample"
@@ -159,10 +151,10 @@ def described(found: ClusterProfile) -> list[str]:
 def table(advice: Advice) -> list[str]:
     """The best of every scheme, in columns, and what is not ranked."""
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
-    shown = advice.schemes[:SHOWN]
+    shown = advice.schemes[:MAX_SHOWN_CHOICES]
     lines = [head, *(_row(choice) for choice in shown)]
     if not all(choice.exact for choice in shown):
-        lines.append(f"{INEXACT}: inexact, it commits estimates of the gradient; rounds are simulated")
+        lines.append(f"{INEXACT_MARK}: inexact, it commits estimates of the gradient; rounds are simulated")
     reasons: dict[str, list[str]] = {}
     for each in advice.refusals:
         reasons.setdefault(each.reason, []).append(each.name)
@@ -171,8 +163,8 @@ def table(advice: Advice) -> list[str]:
 
 def _row(choice: Choice) -> str:
     times = (choice.seconds, choice.low, choice.high, choice.per_round)
-    words = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
-    return f"{choice.marked[:42]:42} {words} {choice.rounds:7.0f} {choice.sure:5.0%}  {choice.step}"
+    cells = " ".join(f"{quantity_of(seconds):>9}" for seconds in times)
+    return f"{choice.marked[:42]:42} {cells} {choice.rounds:7.0f} {choice.sure:5.0%}  {choice.step}"
 
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:

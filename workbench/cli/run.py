@@ -71,7 +71,7 @@ def run(
     if output is not None:
         check_writable(output, "output")  # now, not after the run
     base = Experiment.read(spec, trust=True).model_dump(exclude_unset=True) if spec else {}
-    for name in ("scheme", "problem", "optimiser"):  # another one has other numbers
+    for name in ("scheme", "problem", "optimiser"):  # another one has other parameters
         if options.get(name) not in (None, base.get(name)):
             base.pop(f"{name}_args", None)
     base.update({name: value for name, value in options.items() if value is not None})
@@ -130,7 +130,7 @@ def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float 
 @_FOLDER
 @TRUST
 def resume(folder: Path, trust: bool) -> None:
-    """Go on with a real run that broke off or was stopped, from its last checkpoint."""
+    """Resume a real run that broke off or was stopped, from its last checkpoint."""
     _report(go_on(folder, trust=trust), stop=True)
 
 

@@ -16,7 +16,7 @@ from workbench.core.contract.delays import delay_models
 from workbench.core.contract.faults import Fault
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast as expect
-from workbench.core.presets.codedreduce import presets as published
+from workbench.core.presets.codedreduce import presets as all_presets
 
 _SETS = click.IntRange(1, 10**6)
 TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as mine.py:Half.")
@@ -65,12 +65,12 @@ def code(spec: Path, sets: int, trust: bool) -> None:
 def presets(name: str | None, output: Path | None) -> None:
     """List the published experiments, or write one's SPEC files."""
     if name is None:
-        for preset in published.values():
+        for preset in all_presets.values():
             click.echo(f"{preset.name:8} {preset.title}")
         return
 
     folder = output or Path(name)
-    chosen = published[name]
+    chosen = all_presets[name]
     check_writable(folder, "output", folder)
     for experiment in chosen:
         click.echo(experiment.write(folder / f"{experiment.scheme}.yaml"))
@@ -79,7 +79,7 @@ def presets(name: str | None, output: Path | None) -> None:
 @click.command()
 @click.argument("name", required=False)
 def schemes(name: str | None) -> None:
-    """List the schemes, or the numbers of one."""
+    """List the schemes, or the parameters of one."""
     if name is None:
         for each in known.names():
             cls = known.get(each)

@@ -35,7 +35,7 @@ from workbench.core.base.text import dump, read_yaml
 from workbench.core.base.trust import limited
 from workbench.core.base.type_checks import span, there_are
 from workbench.core.base.types import Array
-from workbench.core.base.user_code import name_of, told
+from workbench.core.base.user_code import name_of, with_fault
 from workbench.core.contract.adaptive import AdaptiveController
 from workbench.core.contract.batches import BatchSampler, with_batches
 from workbench.core.contract.configurations import Configuration, configurations_of, reason_fixed
@@ -48,7 +48,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems import Problem, ProblemArgs, problem_from
 
 MOST_SAMPLES = 10**12
-MOST_ROUNDS, MOST_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
+MAX_ROUNDS, MAX_WORKERS = 10**8, 10**6  # 20 GB of rows; 8 TB of a code
 
 
 _MADE_OF = {  # what an experiment makes once -> the fields that it is made of
@@ -73,7 +73,7 @@ class Experiment(Settings):
     problem_args: dict[str, Any] = setting({}, "data and regularisation")
     optimiser: str = setting("gd", "how the model is updated")
     optimiser_args: dict[str, Any] = setting({}, "parameters of the optimiser")
-    workers: Annotated[int, at_most(MOST_WORKERS)] = setting(
+    workers: Annotated[int, at_most(MAX_WORKERS)] = setting(
         12, "number of workers (N), master not counted", ge=1
     )
     batch: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
@@ -82,14 +82,14 @@ class Experiment(Settings):
         "samples",
         ge=1,
     )
-    rounds: Annotated[int, at_most(MOST_ROUNDS)] = setting(100, "number of model updates", ge=1)
+    rounds: Annotated[int, at_most(MAX_ROUNDS)] = setting(100, "number of model updates", ge=1)
     seed: int = setting(0, "seed of the delays; the same seed gives every scheme the same stragglers", ge=0)
     delays: Delays = setting(ShiftedExponential(), "how long workers take")
     link: Link = setting(Link(), "how long messages take")
     decode_rate: float | None = setting(
         None, "speed of decoding; empty = free, as in the papers", "floats/s", gt=0
     )
-    evaluate_every: Annotated[int | None, at_most(MOST_ROUNDS)] = setting(
+    evaluate_every: Annotated[int | None, at_most(MAX_ROUNDS)] = setting(
         None,
         "rounds from one evaluation of loss and metrics to the next, outside the clock; empty = 1, with mini-batches"
         " an epoch, or a 20th of the run where that is shorter",
@@ -116,10 +116,10 @@ class Experiment(Settings):
         except SettingError:
             raise
         except Exception as error:  # of a scheme of the user's own
-            raise SettingError(f"scheme = {self.scheme!r}: {told(error)}") from error
+            raise SettingError(f"scheme = {self.scheme!r}: {with_fault(error)}") from error
         self.build_optimiser()
-        self.problem_spec.own()  # what is named is there
-        samples = self.problem_spec.told()
+        self.problem_spec.model_args()  # what is named is there
+        samples = self.problem_spec.declared_samples()
         scheme.check_problem(self.problem)
         if samples is not None:  # else whoever opens the data finds out
             scheme.check_samples(self.workers, samples)
@@ -236,7 +236,7 @@ class Experiment(Settings):
 
     @property
     def line(self) -> Link:
-        """The link with the length of the problem's numbers."""
+        """The link with the length of the problem's parameters."""
         return self.link.carrying(self.problem_spec.width)
 
     @cached_property
@@ -263,12 +263,11 @@ class Experiment(Settings):
         """Return what re-plans a run of it, from the scheme that it names on."""
         samples, floats = self.shape()
         self._steerable(samples)
-        own = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
+        configuration = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
-        return AdaptiveController(
-            configurations_of(own, self.problem), self.rounds, self.line, floats, self.decode_rate, row
-        )
+        tried = configurations_of(configuration, self.problem)
+        return AdaptiveController(tried, self.rounds, self.line, floats, self.decode_rate, row)
 
     def build_problem(self) -> Problem:
         """Open the data and make the problem; raises `DataError`."""

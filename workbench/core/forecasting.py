@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from workbench.core.base.arguments import kinds_checked
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.base.user_code import told
+from workbench.core.base.user_code import with_fault
 from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import Plan
 from workbench.core.contract.round_times import MAX_TIMES_PER_BATCH, RoundTimes, SampledTimes
@@ -21,8 +21,8 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 
-MOST = 1_000_000  # rounds: some minutes
-MEASURED = 50  # rounds that a scheme chooses numbers by, as DropCompute's program does
+MAX_ROUNDS = 1_000_000  # rounds: some minutes
+MEASURED_ROUNDS = 50  # rounds that a scheme chooses numbers by, as DropCompute's program does
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def forecast(
     try:
         return _forecast(e, rounds, seed, sharing)
     except Exception as error:
-        error = told(error)
+        error = with_fault(error)
         raise error from error.__cause__
 
 
@@ -120,7 +120,7 @@ def first_rounds(e: Experiment, seeds: Iterable[int], sharing: Sharing | None = 
     return found.seconds if sharing is None else sharing.ended(found, draws).seconds
 
 
-def settled(experiment: Experiment, rounds: int = MEASURED) -> Experiment:
+def settled(experiment: Experiment, rounds: int = MEASURED_ROUNDS) -> Experiment:
     """With the numbers that its scheme chooses from measured times (`Scheme.measured`); of most schemes as it is.
 
     `rounds` of them are drawn as `forecast` does, with the experiment's own seed.
@@ -216,8 +216,8 @@ def _forecastable(experiment: Experiment, rounds: int | None, seed: int | None) 
         )
     if rounds is not None and not (isinstance(rounds, int | np.integer) and rounds >= 1):
         raise SettingError(f"rounds = {rounds!r}: take a whole number, 1 or more")
-    if (drawn := experiment.rounds if rounds is None else rounds) > MOST:
-        raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MOST} or less")
+    if (drawn := experiment.rounds if rounds is None else rounds) > MAX_ROUNDS:
+        raise SettingError(f"rounds = {drawn}: a forecast draws each of them; take {MAX_ROUNDS} or less")
     if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
         raise SettingError(f"seed = {seed!r}: take a whole number, 0 or more")
     if found := next((fault for fault in experiment.faults if fault.changes_times), None):

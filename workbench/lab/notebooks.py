@@ -25,13 +25,13 @@ from workbench.core.base.text import read_json
 if TYPE_CHECKING:
     import nbformat
 
-SOCKET = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
-NAMES = 24  # of them for the sockets' own names
+MAX_SOCKET_PATH_BYTES = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
+SOCKET_NAME_BYTES = 24  # of them for the sockets' own names
 
 OUTPUT_TIMEOUT_S = 600  # for a cell's output that is still being read when the cell has ended
 
 PACKAGE = Path(__file__).resolve().parents[1]
-RECORD = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
+RECORD_FILE = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
 
 
 def shipped(name: str) -> Path:
@@ -54,9 +54,9 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
     Raises `SettingError` where there is nothing to copy, and `OSError` where nothing can be written.
     """
     sources = _sources()
-    record = folder / RECORD
+    record = folder / RECORD_FILE
     noted: dict[str, str] = read_json(record) if record.is_file() else {}
-    written, kept = [], []
+    written, unchanged = [], []
     for name, source in sources.items():
         target, new = folder / name, sha256(source)
         old = sha256(target) if target.exists() else None
@@ -68,9 +68,9 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
             noted[name] = new
             written.append(name)
         else:
-            kept.append(name)
+            unchanged.append(name)
     write_json(record, noted, indent=1)
-    return written, kept
+    return written, unchanged
 
 
 def _sources() -> dict[str, Path]:
@@ -82,7 +82,7 @@ def _sources() -> dict[str, Path]:
     found = {path.relative_to(notebooks): path for path in notebooks.rglob("*.ipynb")}
     for folder in (shipped("clusters"), shipped("examples")):
         found |= {path.relative_to(folder.parent): path for path in folder.rglob("*") if path.is_file()}
-    shown = [name for name in sorted(found) if not any(part.startswith(".") for part in name.parts)]
+    shown = [name for name in sorted(found) if not any(step.startswith(".") for step in name.parts)]
     return {name.as_posix(): found[name] for name in shown}
 
 
@@ -93,10 +93,12 @@ def socket_folder(prefix: str) -> Path:
     """
     usual = tempfile.gettempdir()
     for place in (usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"):
-        short = len(os.fsencode(Path(place, f"{prefix}12345678"))) + NAMES <= SOCKET
+        short = (
+            len(os.fsencode(Path(place, f"{prefix}12345678"))) + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
+        )
         if place and short and os.access(place, os.W_OK | os.X_OK):
             return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-    most = SOCKET - NAMES - len(f"/{prefix}12345678")
+    most = MAX_SOCKET_PATH_BYTES - SOCKET_NAME_BYTES - len(f"/{prefix}12345678")
     raise SettingError(
         f"TMPDIR = {usual!r}: has {len(os.fsencode(usual))} bytes, and sockets need a folder that can be written with"
         f" a path of {most} at most; set TMPDIR to such a one"
@@ -113,13 +115,15 @@ def execute(
     with grammar_put_off():
         import papermill
 
-    folder, own = socket_folder("kernel-"), {}
+    folder, variables = socket_folder("kernel-"), {}
     if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
-        own["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
-    words = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
-    kept = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
+        variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
+    options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
+    kernel_options = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
     try:
-        return papermill.execute_notebook(str(notebook), str(output), **words, **kept, config=Config(own))
+        return papermill.execute_notebook(
+            str(notebook), str(output), **options, **kernel_options, config=Config(variables)
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

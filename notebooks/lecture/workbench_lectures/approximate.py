@@ -36,7 +36,7 @@ class Approximate(Knobs):
         "slow_straggles": "slow ones’ pₛₛ",
         "active_straggles": "others’ pₐₛ",
     }
-    words: ClassVar = {"code": {"FRC": "FRC: fractional repetition", "CRC": "CRC: cyclic repetition"}}
+    choice_labels: ClassVar = {"code": {"FRC": "FRC: fractional repetition", "CRC": "CRC: cyclic repetition"}}
 
     workers: int = setting(8, "workers, and parts of the data", ge=4, le=14)
     copies: int = setting(2, "workers that hold each part; must divide n", ge=1, le=7)
@@ -100,8 +100,8 @@ def error(knobs: Approximate, theme: Theme) -> go.Figure:
     n, q = knobs.workers, theory.straggler_probability(*knobs.chances)
     copies = list(range(1, n // 2 + 1))
     divisors = [s for s in copies if n % s == 0]
-    words = f"squared distance from the full gradient’s weights, in parts; q = {q:.3g}"
-    figure = new_figure(theme, "Expected decoding error", words, HEIGHT)
+    fields = f"squared distance from the full gradient’s weights, in parts; q = {q:.3g}"
+    figure = new_figure(theme, "Expected decoding error", fields, HEIGHT)
     frc = [theory.frc_error(n, s, *knobs.chances) for s in divisors]
     crc = [theory.crc_error(n, s, *knobs.chances) for s in copies]
     hover = "s = %{x}: %{y:.4g} parts"

@@ -86,8 +86,8 @@ def means(children: int, layers: int, stragglers: int, latency: float) -> dict[s
 
 def times(knobs: Bandwidth, theme: Theme) -> go.Figure:
     """Mean round time as messages get larger."""
-    words = f"{knobs.workers} workers, any {knobs.stragglers} of {knobs.children} late (UMW, RAR: nobody may be late)"
-    figure = new_figure(theme, "Time of a round", words, HEIGHT)
+    text = f"{knobs.workers} workers, any {knobs.stragglers} of {knobs.children} late (UMW, RAR: nobody may be late)"
+    figure = new_figure(theme, "Time of a round", text, HEIGHT)
     found = means(knobs.children, knobs.layers, knobs.stragglers, knobs.latency)
     for name in SHOWN:
         figure.add_trace(curve(1e3 * MESSAGES, 1e3 * found[name], name, scheme_style(name), "%{y:.4g} ms"))

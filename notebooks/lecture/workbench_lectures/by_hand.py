@@ -24,7 +24,7 @@ from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 WORKERS, STRAGGLERS = 3, 1
-SAMPLES, LEAST = 1200, 5e-5  # d; a, s/sample
+SAMPLES, MIN_S_PER_SAMPLE = 1200, 5e-5  # d; a, s/sample
 PAPER = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # the example of paper 1, section II-C
 COLORS = (BLUE, ORANGE, GREEN)  # of the workers
 TAILS = np.geomspace(0.1, 100, 60)
@@ -45,7 +45,7 @@ class ByHand(Knobs):
         "tail": "tail 1/(aμ)",
     }
     logs: ClassVar = frozenset({"tail"})
-    words: ClassVar = {"late": LATE}
+    choice_labels: ClassVar = {"late": LATE}
 
     g1: float = setting(1.0, "gradient of part 1", ge=-3, le=3)
     g2: float = setting(2.0, "gradient of part 2", ge=-3, le=3)
@@ -92,7 +92,11 @@ def experiment(knobs: ByHand, scheme: str, **more: object) -> Experiment:
         "SGD": {"stragglers": STRAGGLERS},
         "GC": {"stragglers": STRAGGLERS, "matrix": tuple(map(tuple, knobs.code.matrix.tolist()))},
     }
-    delays = {"kind": "shifted_exponential", "shift": LEAST, "rate": 1 / (knobs.tail * LEAST)}
+    delays = {
+        "kind": "shifted_exponential",
+        "shift": MIN_S_PER_SAMPLE,
+        "rate": 1 / (knobs.tail * MIN_S_PER_SAMPLE),
+    }
     return Experiment(
         scheme=scheme, scheme_args=args[scheme], workers=WORKERS, delays=delays, **{**DIGITS, **more}
     )
@@ -102,8 +106,8 @@ def matrix(knobs: ByHand, theme: Theme) -> go.Figure:
     """Who holds what, with which coefficient."""
     figure = code_figure(experiment(knobs, "GC"), theme)
     figure.update_traces(x=[1, 2, 3])  # as the text counts them
-    words = "the CodedReduce paper’s example" if knobs.draw == 0 else f"random, draw {knobs.draw}"
-    return figure.update_layout(title_text="The code B", title_subtitle_text=words)
+    text = "the CodedReduce paper’s example" if knobs.draw == 0 else f"random, draw {knobs.draw}"
+    return figure.update_layout(title_text="The code B", title_subtitle_text=text)
 
 
 def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
@@ -142,10 +146,10 @@ def _round(value: float) -> str:
 
 def times(tail: float) -> tuple[float, float]:
     """Mean round time of UMW and of GC, s."""
-    rate = 1 / (tail * LEAST)
+    rate = 1 / (tail * MIN_S_PER_SAMPLE)
     return (
-        theory.umw_time(WORKERS, SAMPLES, LEAST, rate),
-        theory.gc_time(WORKERS, STRAGGLERS, SAMPLES, LEAST, rate),
+        theory.umw_time(WORKERS, SAMPLES, MIN_S_PER_SAMPLE, rate),
+        theory.gc_time(WORKERS, STRAGGLERS, SAMPLES, MIN_S_PER_SAMPLE, rate),
     )
 
 
@@ -154,7 +158,7 @@ def price(knobs: ByHand, theme: Theme) -> go.Figure:
     figure = new_figure(
         theme, "Does twice the work pay?", "mean round time of three workers, in units of the least", HEIGHT
     )
-    unit = SAMPLES * LEAST / WORKERS
+    unit = SAMPLES * MIN_S_PER_SAMPLE / WORKERS
     both = np.array([times(float(tail)) for tail in TAILS]) / unit
     figure.add_trace(curve(TAILS, both[:, 0], "UMW: waits for all three", scheme_style("UMW")))
     figure.add_trace(curve(TAILS, both[:, 1], "GC: twice the load, waits for two", scheme_style("GC")))

@@ -61,7 +61,7 @@ class CodingOrNot(Knobs):
     """A cell of the map: which law, how severe, how dear a message is."""
 
     labels: ClassVar = {"law": "stragglers", "level": "severity", "cost": "message", "view": "map shows"}
-    words: ClassVar = {
+    choice_labels: ClassVar = {
         "law": {
             "bursts": "bursts: slow for a while",
             "tail": "tail: random, anew each time",
@@ -151,8 +151,8 @@ def worth(found: pd.DataFrame) -> tuple[float, str]:
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
     ratio = float(other["mean"] / coded["mean"])
     late = other if ratio > 1 else coded
-    words = f"<b>{ratio:.2g}×</b><br>{called(coded)} : {called(other)}"
-    return (0.0, f"{words}<br>a tie") if late["tie"] else (float(np.log2(ratio)), words)
+    text = f"<b>{ratio:.2g}×</b><br>{called(coded)} : {called(other)}"
+    return (0.0, f"{text}<br>a tie") if late["tie"] else (float(np.log2(ratio)), text)
 
 
 Cells = list[list[pd.DataFrame]]
@@ -181,8 +181,8 @@ def _worths(cells: Cells) -> Drawn:
     )
 
 
-def _words(told: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
-    return [[words for _, words in row] for row in told]
+def _words(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
+    return [[text for _, text in row] for row in message]
 
 
 def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
@@ -194,17 +194,17 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
             f"{WORKERS} workers · how many times quicker than waiting for all · ≈ not told apart by six seeds"
         )
         figure = new_figure(theme, "Who is first at the loss?", about, HEIGHT)
-        z, words, look = _winners(cells)
+        z, text, look = _winners(cells)
         for name, colour in COLOURS.items():
             marker = {"color": colour, "size": 14, "symbol": "square"}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, name=name)
     else:
         about = f"{WORKERS} workers, plain gradient steps · above 1×, blue: the best code beats whatever does not code"
         figure = new_figure(theme, "What is coding worth?", about, HEIGHT)
-        z, words, look = _worths(cells)
+        z, text, look = _worths(cells)
     ink = palette(theme).text
     figure.add_heatmap(
-        z=z, text=words, texttemplate="%{text}", textfont={"color": ink, "size": 14},
+        z=z, text=text, texttemplate="%{text}", textfont={"color": ink, "size": 14},
         showscale=False, xgap=3, ygap=3, hoverinfo="skip", **look,
     )  # fmt: skip
     x, y = knobs.level - 1, knobs.cost - 1

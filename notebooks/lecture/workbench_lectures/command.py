@@ -59,8 +59,8 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
         click.echo(f"open {static / 'index.html'}")
         return
     with templates(folder) as shared:
-        words = die_with_parent_argv("TERM", *command(folder, port or _free_port(), browser, token, dark))
-        raise SystemExit(subprocess.call(words, env={**os.environ, "JUPYTER_PATH": shared}))
+        text = die_with_parent_argv("TERM", *command(folder, port or _free_port(), browser, token, dark))
+        raise SystemExit(subprocess.call(text, env={**os.environ, "JUPYTER_PATH": shared}))
 
 
 def _free_port() -> int:

@@ -158,18 +158,18 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
     names = list(found)
     computing = [d * (knobs.compute + knobs.compute_tail) for d, _ in found.values()]
     sending = [(knobs.send + knobs.send_tail) / m for _, m in found.values()]
-    for words, values, color in (
+    for text, values, color in (
         ("computes d parts", computing, BLUE),
         ("sends p/m numbers", sending, ORANGE),
     ):
         figure.add_bar(
             y=names,
             x=values,
-            name=words,
+            name=text,
             orientation="h",
             width=0.55,
             marker={"color": color, "line": {"width": 0}},
-            hovertemplate=f"{words}<br>%{{x:.3g}} s<extra></extra>",
+            hovertemplate=f"{text}<br>%{{x:.3g}} s<extra></extra>",
         )
     rounds = [knobs.time(d, m) for d, m in found.values()]
     marker = {"symbol": "diamond", "size": 14, "color": palette(theme).text}

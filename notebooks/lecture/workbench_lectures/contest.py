@@ -31,7 +31,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from workbench.analysis.planning.targets import (
-    EFFORT,
+    MAX_NUMBERS,
     RoundsNeeded,
     Target,
     Trials,
@@ -142,7 +142,7 @@ class SchemeGrid:
     """One setting's schemes, at the same loss; what does not depend on the delays is learnt once for all cells."""
 
     def __init__(self, base: Experiment) -> None:
-        self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, EFFORT)
+        self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, MAX_NUMBERS)
         self.local: dict[str, tuple[Experiment, float]] = {}  # local steps -> at its best rates, rounds
         self.centres: dict[str, float | None] = {}  # optimiser -> step around which others are tried
         self.tried: dict[str, tuple[list[float], Array]] = {}  # by all that who is in time depends on

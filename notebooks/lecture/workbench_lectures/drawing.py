@@ -32,13 +32,13 @@ def points(
     )
 
 
-def here(figure: go.Figure, x: float, words: str, theme: str) -> None:
+def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
     """A line where a slider stands."""
     muted = palette(theme).muted
     figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
     place = log10(x) if figure.layout.xaxis.type == "log" else x  # annotations count in powers
     figure.add_annotation(
-        x=place, y=1.0, yref="paper", text=words, showarrow=False, xanchor="left", yanchor="top",
+        x=place, y=1.0, yref="paper", text=text, showarrow=False, xanchor="left", yanchor="top",
         xshift=6, font={"size": 15, "color": muted},
     )  # fmt: skip
 

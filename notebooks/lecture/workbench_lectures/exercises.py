@@ -55,14 +55,14 @@ class Exercise(Generic[K]):
             return self._judged(knobs, given == self.answer(knobs), given)
         value = read_number(given.strip().removesuffix(self.unit) if self.unit else given)
         if value is None:
-            said = escape(given.strip()[:SHOWN_LETTERS], quote=False)
-            return Judgement("unclear", f"“{said}” is not a finite number; write one such as 0.25 or 4/15")
+            text = escape(given.strip()[:SHOWN_LETTERS], quote=False)
+            return Judgement("unclear", f"“{text}” is not a finite number; write one such as 0.25 or 4/15")
         return self._judged(knobs, self._meets(value, self.answer(knobs)), value)
 
     def _judged(self, knobs: K, right: bool, given: float | str) -> Judgement:
         if right:
             return Judgement("right", "Right.")
-        slip = next((words for wrong, words in self.slips if self._meets(given, wrong(knobs))), "")
+        slip = next((text for wrong, text in self.slips if self._meets(given, wrong(knobs))), "")
         return Judgement("wrong", f"Not yet. {slip or self.hint(knobs)}")
 
     def _meets(self, value: float | str, wanted: float | str) -> bool:

@@ -19,25 +19,25 @@ class Knobs(Settings):
 
     labels: ClassVar[Mapping[str, str]] = {}  # field -> label; default: its name
     logs: ClassVar[frozenset[str]] = frozenset()  # fields whose slider is logarithmic
-    words: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> what it is called
+    choice_labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> what it is called
 
     def fit(self) -> Self:
         """The nearest setting that works: one slider may limit another."""
         return self
 
     @classmethod
-    def lines(cls) -> list[Field]:
+    def entries(cls) -> list[Field]:
         """Lines of a form, in order."""
-        return [cls._line(line) for line in fields_of(cls)]
+        return [cls._entry(entry) for entry in fields_of(cls)]
 
     @classmethod
-    def _line(cls, line: Field) -> Field:
-        called = cls.words.get(line.name, {})
+    def _entry(cls, entry: Field) -> Field:
+        called = cls.choice_labels.get(entry.name, {})
         return replace(
-            line,
-            label=cls.labels.get(line.name, line.label),
-            log=line.name in cls.logs,
-            words=tuple(called.get(choice, choice) for choice in line.choices),
+            entry,
+            label=cls.labels.get(entry.name, entry.label),
+            log=entry.name in cls.logs,
+            labels=tuple(called.get(choice, choice) for choice in entry.choices),
         )
 
 
@@ -49,8 +49,8 @@ class Panel(Form):
 
     _css = t.Unicode(style()).tag(sync=True)
 
-    def __init__(self, lines: Iterable[Field], moved: Callable[[Mapping[str, Any]], None]) -> None:
-        super().__init__("", list(lines))
+    def __init__(self, entries: Iterable[Field], moved: Callable[[Mapping[str, Any]], None]) -> None:
+        super().__init__("", list(entries))
         self.on_change(lambda _: self._moved(moved))
 
     def _moved(self, moved: Callable[[Mapping[str, Any]], None]) -> None:
@@ -60,23 +60,23 @@ class Panel(Form):
                 moved(self.shown())
             except SettingError as error:
                 name = str(error).split(" ")[0].rstrip(":")
-                wrong = {name if name in self.values else self.lines[0].name: str(error)}
+                wrong = {name if name in self.values else self.entries[0].name: str(error)}
         self.blame(wrong)
 
     def take(self, values: Mapping[str, Any]) -> None:
         """Show values; what the user is typing stays as it is where it says the same."""
-        mine = {line.name: values[line.name] for line in self.lines}
+        mine = {line.name: values[line.name] for line in self.entries}
         self.fill({name: show(v) for name, v in mine.items() if number(self.values[name]) != v})
         self.blame({})
 
 
-class Desk(Generic[K]):
+class SliderHost(Generic[K]):
     """The knobs of a lecture as they stand, and whoever wants to know when they move.
 
     >>> class Two(Knobs):
     ...     a: int = 1
     ...     b: int = 2
-    >>> desk, seen = Desk(Two()), []
+    >>> desk, seen = SliderHost(Two()), []
     >>> desk.on_move({"b"}, lambda: seen.append(desk.knobs.b))
     >>> desk.move(a=5)
     >>> desk.move(b=7)
@@ -92,7 +92,7 @@ class Desk(Generic[K]):
     def panel(self, names: Iterable[str]) -> Panel:
         """Sliders for some of the knobs, in the order of the fields."""
         chosen = set(names)
-        panel = Panel([line for line in self.knobs.lines() if line.name in chosen], self._typed)
+        panel = Panel([line for line in self.knobs.entries() if line.name in chosen], self._typed)
         panel.take(self.knobs.model_dump())
         self._panels.append(panel)
         return panel

@@ -9,7 +9,7 @@ from typing import Any, Generic
 import ipywidgets as w
 
 from workbench_lectures.exercises import Exercise
-from workbench_lectures.knobs import Desk, K
+from workbench_lectures.knobs import K, SliderHost
 from workbench_lectures.memory import Memory
 from workbench_lectures.question import Quiz
 from workbench_lectures.race import Entries, Race
@@ -54,7 +54,7 @@ class Lecture(w.VBox, Generic[K]):
 
     def __init__(self, script: Script[K], **values: Any) -> None:
         self.script = script
-        self.desk: Desk[K] = Desk(script.knobs(**values))
+        self.desk: SliderHost[K] = SliderHost(script.knobs(**values))
         self.memory = Memory(self.recall)
         self.views: dict[str, View] = {}
         self.race = Race(self.desk, script.entries, script.race_names, *script.axes, changed=self.keep)

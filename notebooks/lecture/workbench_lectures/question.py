@@ -12,7 +12,7 @@ import traitlets as t
 from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench_lectures.assets import script, style
 from workbench_lectures.exercises import Exercise
-from workbench_lectures.knobs import Desk, K
+from workbench_lectures.knobs import K, SliderHost
 
 
 class Question(anywidget.AnyWidget):
@@ -38,7 +38,10 @@ class Quiz(Pane):
     """The exercises at the end of a lecture, about the sliders as they stand; `changed` hears of every answer."""
 
     def __init__(
-        self, desk: Desk[K], exercises: Sequence[Exercise[K]], changed: Callable[[], None] = lambda: None
+        self,
+        desk: SliderHost[K],
+        exercises: Sequence[Exercise[K]],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.desk, self.exercises, self._changed = desk, tuple(exercises), changed
         self.questions = [self._question(i) for i in range(len(self.exercises))]
@@ -60,9 +63,9 @@ class Quiz(Pane):
             choices = exercise.choices(knobs) if exercise.choices else {}
             with question.hold_sync():
                 question.text = exercise.text(knobs)
-                question.choices = [[value, words] for value, words in choices.items()]
-                said = question.verdict, question.words
-                if question.verdict and exercise.judge(knobs, question.given) != said:
+                question.choices = [[value, texts] for value, texts in choices.items()]
+                text = question.verdict, question.words
+                if question.verdict and exercise.judge(knobs, question.given) != text:
                     question.verdict = question.words = ""
                 if question.why:
                     question.why = exercise.why(knobs)
@@ -86,8 +89,8 @@ class Quiz(Pane):
 
     def _count(self) -> None:
         right = sum(question.verdict == "right" for question in self.questions)
-        words = f"{right} of {len(self.questions)} right" if right else ""
-        self.score.value = f'<div class="wb wb-score">{words}</div>'
+        text = f"{right} of {len(self.questions)} right" if right else ""
+        self.score.value = f'<div class="wb wb-score">{text}</div>'
 
     def kept(self) -> list[dict[str, Any]]:
         """What a page that is loaded anew needs."""

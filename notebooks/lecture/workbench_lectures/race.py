@@ -15,8 +15,8 @@ from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.forms.fields import menu
 from workbench.lab.widgets.plots.liveplot import LivePlot
-from workbench_lectures.film import Clock, Film, Filmed, length, shoot
-from workbench_lectures.knobs import Desk, K, Panel
+from workbench_lectures.knobs import K, Panel, SliderHost
+from workbench_lectures.playback import Clock, Playback, PlaybackRun, length, play
 
 SECONDS = {"10": "10 seconds", "30": "half a minute", "120": "two minutes"}
 
@@ -31,7 +31,7 @@ class Race(Pane):
 
     def __init__(
         self,
-        desk: Desk[K],
+        desk: SliderHost[K],
         entries: Entries[K],
         names: Sequence[str] = (),
         x: str = "time",
@@ -40,8 +40,8 @@ class Race(Pane):
         clock: Clock = time.time,
     ) -> None:
         self.desk, self.entries, self.changed, self.clock = desk, entries, changed, clock
-        self.film: Film | None = None
-        self.runs: list[Filmed] = []
+        self.playback: Playback | None = None
+        self.runs: list[PlaybackRun] = []
         self.values: dict[str, Any] = {}  # the knobs of the runs that are shown
         self.plot = LivePlot(x=x, y=y)
         self.plot.when_over(self._over)
@@ -61,17 +61,17 @@ class Race(Pane):
         """Run all from the start."""
         experiments = self.entries(self.desk.knobs)
         pace = length(experiments) / float(self.lasts.values["lasts"])
-        self._show(self.desk.knobs.model_dump(), Film(pace, self.clock(), clock=self.clock))
+        self._show(self.desk.knobs.model_dump(), Playback(pace, self.clock(), clock=self.clock))
 
     def run(self, timeout: float | None = None) -> list[Trace]:
         """Press Run and wait for the results, not for the film; for notebooks that nobody looks at."""
         self.start()
         return [run.result() for run in self.runs if run.wait(timeout)]
 
-    def _show(self, values: Mapping[str, Any], film: Film, limits: Sequence[int | None] = ()) -> None:
+    def _show(self, values: Mapping[str, Any], playback: Playback, limits: Sequence[int | None] = ()) -> None:
         self.report("")
-        self.film, self.values = film, dict(values)
-        self.runs = shoot(self.entries(type(self.desk.knobs)(**values)), film, limits)
+        self.playback, self.values = playback, dict(values)
+        self.runs = play(self.entries(type(self.desk.knobs)(**values)), playback, limits)
         self.table.value, self.plot.target = "", None
         self.plot.show(self.runs)
         self.changed()
@@ -104,9 +104,9 @@ class Race(Pane):
     def kept(self) -> dict[str, Any]:
         """What the next page needs to go on."""
         view = {"lasts": self.lasts.values["lasts"], "x": self.plot.x, "y": self.plot.y}
-        if self.film is None:
+        if self.playback is None:
             return view
-        film = {"pace": self.film.pace, "began": self.film.began, "stopped": self.film.stopped}
+        film = {"pace": self.playback.pace, "began": self.playback.began, "stopped": self.playback.stopped}
         return {**view, "knobs": self.values, "film": film, "limits": [run.limit for run in self.runs]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Race(Pane):
         self.lasts.fill({"lasts": str(kept.get("lasts", "10"))})
         self.plot.x, self.plot.y = kept.get("x", self.plot.x), kept.get("y", self.plot.y)
         if "film" in kept:
-            self._show(kept["knobs"], Film(**kept["film"], clock=self.clock), kept["limits"])
+            self._show(kept["knobs"], Playback(**kept["film"], clock=self.clock), kept["limits"])
 
 
 def a_target(traces: Sequence[Trace]) -> float:

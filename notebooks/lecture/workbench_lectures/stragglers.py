@@ -23,10 +23,10 @@ from workbench_lectures.lecture import Part, Script
 from workbench_lectures.runs import DIGITS
 
 SAMPLES = 1200  # d of the figures
-LEAST = 5e-5  # a, s/sample
+MIN_S_PER_SAMPLE = 5e-5  # a, s/sample
 ROUNDS = 20  # of the run whose rounds can be looked at
 GRID = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128])  # numbers of workers
-LEAVE_OUT = "SGD"  # the scheme that goes on without the latest
+DROPPING_SCHEME = "SGD"  # the scheme that goes on without the latest
 WAIT = "UMW"
 
 
@@ -35,7 +35,7 @@ class Stragglers(Knobs):
 
     labels: ClassVar = {"workers": "workers N", "stragglers": "stragglers s", "tail": "tail 1/(aμ)"}
     logs: ClassVar = frozenset({"tail"})
-    words: ClassVar = {
+    choice_labels: ClassVar = {
         "distribution": {"exponential": "exponential: light tail", "pareto": "Pareto: heavy tail"}
     }
 
@@ -53,19 +53,23 @@ class Stragglers(Knobs):
     def delays(self) -> dict[str, object]:
         """The delay model: both kinds have the same mean."""
         if self.distribution == "pareto":
-            return {"kind": "pareto", "shift": LEAST, "shape": 1 + 1 / self.tail}
-        return {"kind": "shifted_exponential", "shift": LEAST, "rate": 1 / (self.tail * LEAST)}
+            return {"kind": "pareto", "shift": MIN_S_PER_SAMPLE, "shape": 1 + 1 / self.tail}
+        return {
+            "kind": "shifted_exponential",
+            "shift": MIN_S_PER_SAMPLE,
+            "rate": 1 / (self.tail * MIN_S_PER_SAMPLE),
+        }
 
     def late(self, t: Array, workers: int) -> Array:
         """P(a worker with 1/`workers` of the samples needs longer than t), shape of t."""
-        least = LEAST * SAMPLES / workers
+        least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "pareto":
             return np.asarray((np.maximum(t, least) / least) ** -(1 + 1 / self.tail))
         return np.asarray(np.exp(-np.maximum(t - least, 0.0) / (self.tail * least)))
 
     def mean(self, k: int, workers: int) -> float:
         """Expected time until the k-th of so many workers has answered, s."""
-        least = LEAST * SAMPLES / workers
+        least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "exponential":
             return theory.exponential_order_mean(k, workers, self.tail * least, least)
         left = np.arange(
@@ -81,16 +85,16 @@ def tail(knobs: Stragglers, theme: Theme) -> go.Figure:
     """How likely it is that one, all, or enough workers are not done by a time."""
     n, s = knobs.workers, knobs.stragglers
     figure = new_figure(theme, "Who is still computing?", "marks: means", HEIGHT)
-    least = LEAST * SAMPLES / n
+    least = MIN_S_PER_SAMPLE * SAMPLES / n
     t = least * np.geomspace(1, 60, 400)
     one = Style(palette(theme).text, "dot", "circle-open")
     rows = [
         ("one given worker", one, 1, 1, least * (1 + knobs.tail)),
         (f"the slowest of all {n}", scheme_style(WAIT), n, n, knobs.mean(n, n)),
-        (f"the slowest of the first {n - s}", scheme_style(LEAVE_OUT), n - s, n, knobs.mean(n - s, n)),
+        (f"the slowest of the first {n - s}", scheme_style(DROPPING_SCHEME), n - s, n, knobs.mean(n - s, n)),
     ]
-    for words, style, k, of, mean in rows:
-        name = f"{words}: mean {1e3 * mean:.3g} ms"
+    for text, style, k, of, mean in rows:
+        name = f"{text}: mean {1e3 * mean:.3g} ms"
         figure.add_trace(curve(1e3 * t, order_survival(knobs.late(t, n), k, of), name, style))
         height = float(order_survival(knobs.late(np.array([mean]), n), k, of)[0])
         figure.add_trace(points([1e3 * mean], [height], name, style))
@@ -110,12 +114,16 @@ def growth(knobs: Stragglers, theme: Theme) -> go.Figure:
     enough = GRID[s < GRID]
     waiting = np.array([knobs.mean(m, m) for m in GRID.tolist()])
     leaving = np.array([knobs.mean(m - s, m) for m in enough.tolist()])
-    alone = LEAST * SAMPLES * (1 + knobs.tail)
+    alone = MIN_S_PER_SAMPLE * SAMPLES * (1 + knobs.tail)
     figure.add_traces(
         [
             curve(GRID, 1e3 * waiting, "UMW: wait for all", scheme_style(WAIT), "%{y:.3g} ms"),
             curve(
-                enough, 1e3 * leaving, f"SGD: all but the latest {s}", scheme_style(LEAVE_OUT), "%{y:.3g} ms"
+                enough,
+                1e3 * leaving,
+                f"SGD: all but the latest {s}",
+                scheme_style(DROPPING_SCHEME),
+                "%{y:.3g} ms",
             ),
             curve(GRID, 1e3 * alone / GRID, "if all took the mean time", ideal, "%{y:.3g} ms"),
         ]
@@ -129,7 +137,7 @@ def growth(knobs: Stragglers, theme: Theme) -> go.Figure:
 def one_round(knobs: Stragglers, theme: Theme) -> go.Figure:
     """One round of the run: who is late this time?"""
     e = Experiment(
-        scheme=LEAVE_OUT,
+        scheme=DROPPING_SCHEME,
         scheme_args={"stragglers": knobs.stragglers},
         workers=knobs.workers,
         rounds=knobs.round + 1,
@@ -150,7 +158,7 @@ def entries(knobs: Stragglers) -> list[Experiment]:
     return [
         Experiment(scheme=WAIT, **common),
         Experiment(scheme="GC", **s, **common),
-        Experiment(scheme=LEAVE_OUT, **s, **{**common, "optimiser": "inverse_time"}),
+        Experiment(scheme=DROPPING_SCHEME, **s, **{**common, "optimiser": "inverse_time"}),
     ]
 
 
@@ -158,8 +166,8 @@ def entries(knobs: Stragglers) -> list[Experiment]:
 
 
 def _round_ms(knobs: Stragglers, s: int) -> float:
-    rate = 1 / (knobs.tail * LEAST)
-    return 1e3 * theory.sgd_time(knobs.workers, s, SAMPLES, LEAST, rate)
+    rate = 1 / (knobs.tail * MIN_S_PER_SAMPLE)
+    return 1e3 * theory.sgd_time(knobs.workers, s, SAMPLES, MIN_S_PER_SAMPLE, rate)
 
 
 def _half(knobs: Stragglers) -> int:
@@ -170,7 +178,7 @@ def _half(knobs: Stragglers) -> int:
 
 
 def _least_ms(knobs: Stragglers) -> float:
-    return 1e3 * LEAST * SAMPLES / knobs.workers
+    return 1e3 * MIN_S_PER_SAMPLE * SAMPLES / knobs.workers
 
 
 EXERCISES: tuple[Exercise[Stragglers], ...] = (

@@ -31,5 +31,5 @@ def told(notebook: Path) -> Told:
     shown = sum(
         minutes * len(re.findall(f"^{re.escape(call)}", code, re.M)) for call, minutes in EACH.items()
     )
-    words = len(re.sub(r"<[^>]+>", "", prose).split())
-    return Told(title[1] if title else notebook.stem, round(words / PACE + shown))
+    pieces = len(re.sub(r"<[^>]+>", "", prose).split())
+    return Told(title[1] if title else notebook.stem, round(pieces / PACE + shown))

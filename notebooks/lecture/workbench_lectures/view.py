@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.callbacks import Pane, guarded
 from workbench.lab.widgets.plots.plot import Plot
-from workbench_lectures.knobs import Desk, K
+from workbench_lectures.knobs import K, SliderHost
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -19,7 +19,7 @@ Drawing = Callable[[K, Theme], "go.Figure"]
 class View(Pane):
     """A figure and its sliders, which stand where they stand in every other view of the desk."""
 
-    def __init__(self, desk: Desk[K], names: Sequence[str], draw: Drawing[K]) -> None:
+    def __init__(self, desk: SliderHost[K], names: Sequence[str], draw: Drawing[K]) -> None:
         self.panel, self.plot = desk.panel(names), Plot()
         super().__init__([self.panel, self.plot])
         self.add_class("wb-lecture-view")

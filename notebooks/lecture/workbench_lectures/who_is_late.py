@@ -29,7 +29,9 @@ class WhoIsLate(Knobs):
     """A job of some workers, of whom some are late."""
 
     labels: ClassVar = {"late": "late workers", "factor": "how slow", "often": "how often", "view": "look at"}
-    words: ClassVar = {"view": {"steps": "steps, as workers see them", "parts": "computing and waiting"}}
+    choice_labels: ClassVar = {
+        "view": {"steps": "steps, as workers see them", "parts": "computing and waiting"}
+    }
 
     workers: int = setting(8, "who sum their gradients after every step", ge=4, le=12)
     late: int = setting(2, "workers that are late", ge=0, le=3)
@@ -68,12 +70,12 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
     """Mean seconds of a step, of every worker: as a whole, or apart."""
     table = job(knobs).table()
     computing, whole = table.mean().to_numpy(), float(table.max(axis=1).mean())
-    words = (
+    text = (
         "an all-reduce ends for all at once"
         if knobs.view == "steps"
         else "who waits least is who is waited for"
     )
-    figure = new_figure(theme, "A step, as every worker has it", words, height=HEIGHT)
+    figure = new_figure(theme, "A step, as every worker has it", text, height=HEIGHT)
     who = [f"worker {worker}" for worker in table.columns]
     if knobs.view == "steps":
         figure.add_bar(x=who, y=np.full(len(who), whole), name="a step", marker_color=GREY)
@@ -87,14 +89,14 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
 
 def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
     """Everybody is waited for, or a code does without some."""
-    law = {
+    delay_model = {
         "kind": "heterogeneous",
         "slow": knobs.late / knobs.workers,
         "slow_straggles": knobs.often,
         "active_straggles": 0.0,
         "factor": knobs.factor,
     }
-    base = Experiment(scheme="UMW", workers=knobs.workers, rounds=40, delays=law)
+    base = Experiment(scheme="UMW", workers=knobs.workers, rounds=40, delays=delay_model)
     return [base, base.replace(scheme="GC", scheme_args={"stragglers": max(1, knobs.late)})]
 
 

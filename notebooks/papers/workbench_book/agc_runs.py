@@ -74,8 +74,8 @@ def find_recorded(scheme: str, setting: Setting) -> Result:
 
     study = studied(make, (scheme,), setting)
     text = f"n = {EC2_WORKERS}, s = {S}; the master takes what has come after {deadline:.3g} s, {LATEST:g} medians"
-    words = Words(f"Iris (bundled, real). {note}", "iris (real)", text, reason)
-    return _result(study, [_shuffled(study.losses, scheme)], setting, words)
+    found_text = Words(f"Iris (bundled, real). {note}", "iris (real)", text, reason)
+    return _result(study, [_shuffled(study.losses, scheme)], setting, found_text)
 
 
 Pair = tuple[str, str]  # scheme, shuffling
@@ -157,21 +157,21 @@ def _crc_ahead(losses: Losses) -> Claim:
     return _below(text, _final(losses, ("CRC", "random")), _final(losses, ("FRC", "random")))
 
 
-def _result(study: Study, claims: list[Claim], setting: Setting, words: Words) -> Result:
+def _result(study: Study, claims: list[Claim], setting: Setting, text: Words) -> Result:
     seeds = len(next(iter(study.losses.values())))
     return Result(
         lines=[*(_line(study.losses, pair) for pair in study.losses), *_real_lines(study, setting)],
         claims=claims,
-        pictures=[_picture(study.losses, seeds, words.caption)],
+        pictures=[_picture(study.losses, seeds, text.caption)],
         text=[
-            f"{words.text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training"
+            f"{text.text}. Mean over {seeds} runs (seeds {setting.seed} to {setting.seed + seeds - 1}) of the training"
             " loss above the least, because who is slow, and how much shuffling helps, differs from run to run; the"
             " paper shows single runs of an absolute loss."
         ],
         columns=[],
-        reasons={"claims": words.reason},
+        reasons={"claims": text.reason},
         specs={_label(p): study.make(*p, setting.seed) for p in study.losses} | study.real.specs(),
-        data=[words.data],
+        data=[text.data],
         measured=study.real.note,
         seed=setting.seed,
     )

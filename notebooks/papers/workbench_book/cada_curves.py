@@ -86,14 +86,14 @@ def find_curves(setting: Setting) -> Result:
 
 def _laziness(traces: dict[str, Trace], found: dict[str, dict[str, float]]) -> str:
     """How many answers a round waits for on average, beside those of a round that asks everybody."""
-    words = []
+    texts = []
     for label in ("CADA", STATED, MEANT):
         e, answers = traces[label].experiment, np.asarray(traces[label].columns["messages"])
         rounds = int(np.searchsorted(traces[label].columns["time"], found[label]["time"])) + 1
         most = e.scheme_args.get("groups", e.workers)
-        words.append(f"{label}: {answers[:rounds].mean():.3g} of {most}")
+        texts.append(f"{label}: {answers[:rounds].mean():.3g} of {most}")
     return (
-        f"Answers that a round waits for, on average until that loss: {'; '.join(words)}. Where it is all of them,"
+        f"Answers that a round waits for, on average until that loss: {'; '.join(texts)}. Where it is all of them,"
         " nobody is lazy, and what is gained is that the fastest of a group answers."
     )
 

@@ -140,9 +140,9 @@ def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run"
     states = holding(ratios)
     first = states[0]
     holds = first if all(state is first for state in states) else None
-    words = {True: "so at", False: "not so at", None: "undecided at"}
+    fields = {True: "so at", False: "not so at", None: "undecided at"}
     parts = [
-        f"{words[state]} c × {', '.join(f'{u:g}' for u, s in zip(units, states, strict=True) if s is state)}"
+        f"{fields[state]} c × {', '.join(f'{u:g}' for u, s in zip(units, states, strict=True) if s is state)}"
         for state in (True, False, None)
         if state in states
     ]
@@ -157,15 +157,15 @@ def span(ratios: Array) -> str:
 
 def claims_of(sweep: Sweep) -> list[Claim]:
     """What the paper's text reads from the figure, for both readings of the groups."""
-    said = {
+    text = {
         "time": "needs less time than CADA",
         "communication": "needs fewer messages than CADA",
         "computation": "computes no more than CADA",
     }
     grouped = [
-        claim(f"G-CADA ({NAMES[label]}) {words}", sweep.ratio("CADA", label, cost), sweep.units)
+        claim(f"G-CADA ({NAMES[label]}) {text}", sweep.ratio("CADA", label, cost), sweep.units)
         for label in NAMES
-        for cost, words in said.items()
+        for cost, text in text.items()
     ]
     lazy = [
         claim(
@@ -197,11 +197,11 @@ def limit(label: str, cost: str) -> float:
 def _lines(sweep: Sweep) -> Iterator[Line]:
     """Means over the seeds at every unit."""
     for place, unit in enumerate(sweep.units):
-        for over, of, words in _pairs():
+        for over, of, text in _pairs():
             for cost in COSTS:
                 each = sweep.ratio(over, of, cost)[place]
                 error = float(each.std(ddof=1) / np.sqrt(len(each))) if np.isfinite(each).all() else 0.0
-                yield Line(f"c × {unit:g}: {words}, {cost}", None, {"ours": float(each.mean())}, "×", "wb.run",
+                yield Line(f"c × {unit:g}: {text}, {cost}", None, {"ours": float(each.mean())}, "×", "wb.run",
                            {"ours": error})  # fmt: skip
 
 
@@ -212,17 +212,17 @@ def _pairs() -> list[tuple[str, str, str]]:
 
 def _best(sweep: Sweep) -> Iterator[Line]:
     """Each side at the constant that is best for it."""
-    for over, of, words in _pairs():
+    for over, of, text in _pairs():
         for cost in COSTS:
             ratio = sweep.best(over, cost) / sweep.best(of, cost)
-            yield Line(f"each at its own best c: {words}, {cost}", None, {"ours": ratio}, "×", "wb.run")
+            yield Line(f"each at its own best c: {text}, {cost}", None, {"ours": ratio}, "×", "wb.run")
 
 
 def _pictures(sweep: Sweep, data: str) -> list[Picture]:
-    return [_picture(sweep, over, of, words, data) for over, of, words in _pairs()]
+    return [_picture(sweep, over, of, text, data) for over, of, text in _pairs()]
 
 
-def _picture(sweep: Sweep, over: str, of: str, words: str, data: str) -> Picture:
+def _picture(sweep: Sweep, over: str, of: str, text: str, data: str) -> Picture:
     found = {cost: _band(sweep.ratio(over, of, cost)) for cost in COSTS}
     marks = (
         {cost: PUBLISHED["CADA"][cost] / PUBLISHED["G-CADA"][cost] for cost in COSTS}
@@ -242,7 +242,7 @@ def _picture(sweep: Sweep, over: str, of: str, words: str, data: str) -> Picture
         f" largest value.{lines} Above 1, {of.split(',')[0]} needs less. Simulated wall clock, learnt on {data}."
     )
     axis = "unit of c: the rule's constant is the paper's × this × L²"
-    return drawing.banded(sweep.units, found, marks, f"Costs of {words}", axis, "ratio", caption)
+    return drawing.banded(sweep.units, found, marks, f"Costs of {text}", axis, "ratio", caption)
 
 
 def _band(ratios: Array) -> tuple[Array, Array, Array]:
@@ -269,8 +269,8 @@ def _never(sweep: Sweep) -> str:
         ]
         for label in SWEPT
     }
-    words = [f"{label} does not always reach it at c × {', '.join(at)}" for label, at in missed.items() if at]
-    return "; ".join(words) or "all reach it"
+    texts = [f"{label} does not always reach it at c × {', '.join(at)}" for label, at in missed.items() if at]
+    return "; ".join(texts) or "all reach it"
 
 
 def limit_words() -> str:

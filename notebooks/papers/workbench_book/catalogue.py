@@ -51,7 +51,7 @@ class Outcome:
     result: Result | None
     error: str = ""
     seconds: float = 0.0
-    kept: bool = False  # taken over from an earlier run
+    reused: bool = False  # taken over from an earlier run
     versions: tuple[tuple[str, str], ...] = ()
 
 

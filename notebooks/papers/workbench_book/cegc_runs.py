@@ -125,9 +125,12 @@ def _savings(n: int, times: dict[str, float]) -> list[Claim]:
     plain = next(time for name, time in times.items() if name.startswith("m = 1,"))
     best = min(times.values())
     found = []
-    for least, base, words in ((NAIVE, times["uncoded"], "uncoded"), (PLAIN, plain, "the best with m = 1")):
+    for least, base, found_text in (
+        (NAIVE, times["uncoded"], "uncoded"),
+        (PLAIN, plain, "the best with m = 1"),
+    ):
         saved = 1 - best / base
-        text = f"n = {n}: at least {100 * least:.0f} % less than {words}"
+        text = f"n = {n}: at least {100 * least:.0f} % less than {found_text}"
         found.append(Claim(text, saved >= least, f"{100 * saved:.3g} %", "wb.forecast of both"))
     return found
 
@@ -203,8 +206,8 @@ def _data(setting: Setting) -> tuple[dict[str, Any], str, str]:
         note = f"{real}, {samples} samples, {columns} of its 0/1 columns without interactions."
         return {"data": AMAZON, **args}, note, real
     source = standins.access(2 * samples, columns)
-    words = standins.ACCESS[:1].upper() + standins.ACCESS[1:]
-    note = f"{words}; {samples} samples and {columns} columns (the paper: 26220 and 343474)."
+    text = standins.ACCESS[:1].upper() + standins.ACCESS[1:]
+    note = f"{text}; {samples} samples and {columns} columns (the paper: 26220 and 343474)."
     return {"data": source, **args}, note, "a generated stand-in for Amazon Employee Access"
 
 
@@ -242,9 +245,9 @@ def _left_of(n: int, found: dict[str, Array]) -> Claim:
     ends = {name: float(seconds[-1]) for name, seconds in found.items()}
     coded = [t for name, t in ends.items() if not name.startswith(("uncoded", "m = 1,"))]
     others = [t for name, t in ends.items() if name.startswith(("uncoded", "m = 1,"))]
-    words = ", ".join(f"{name}: {t:.4g} s" for name, t in ends.items())
+    found_text = ", ".join(f"{name}: {t:.4g} s" for name, t in ends.items())
     text = f"n = {n}: curves with m > 1 are left of the others"
-    return Claim(text, max(coded) < min(others), words, "wb.forecast(e).seconds")
+    return Claim(text, max(coded) < min(others), found_text, "wb.forecast(e).seconds")
 
 
 def _auc_picture(n: int, found: dict[str, tuple[Array, Array]], data: str) -> Picture:

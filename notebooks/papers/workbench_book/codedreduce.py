@@ -12,7 +12,13 @@ import numpy as np
 from workbench.analysis.planning.search import tune
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
-from workbench.core.presets.codedreduce import MESSAGE, RATE, SHIFT, Preset, presets
+from workbench.core.presets.codedreduce import (
+    MESSAGE_S,
+    RATE_SAMPLES_PER_S,
+    SHIFT_S_PER_SAMPLE,
+    Preset,
+    presets,
+)
 from workbench.core.running.start import compare
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.speedups import common_target, speedups
@@ -125,7 +131,8 @@ def shape(preset: Preset) -> list[str]:
         f"CR on the ({args['children']},{args['layers']}) tree, {preset[0].workers} workers, {late} per parent, GC and"
         f" SGD with {preset['GC'].scheme_args['stragglers']}; d = {samples}, p = {size}, {preset[0].rounds} rounds."
         " Numbers are times over CR's. The paper's model with figure 13's constants (section IV-B):"
-        f" t_c = {MESSAGE:g} s a message, a = {SHIFT:g} s/sample, mu = {RATE:g} samples/s.{_none_stated(preset)}"
+        f" t_c = {MESSAGE_S:g} s a message, a = {SHIFT_S_PER_SAMPLE:g} s/sample,"
+        f" mu = {RATE_SAMPLES_PER_S:g} samples/s.{_none_stated(preset)}"
     ]
 
 

@@ -192,11 +192,11 @@ def _reached() -> Claim:
         workers = theory.cr_workers(n, depth)
         late = math.floor(theory.cr_load(n, depth, s) * workers) - 1  # of GC at no more than CR's load
         pairs.append((s / n, max(late, 0) / workers))
-    words = ", ".join(f"{cr:.3g} against {gc:.3g}" for cr, gc in pairs)
+    text = ", ".join(f"{cr:.3g} against {gc:.3g}" for cr, gc in pairs)
     return Claim(
         "At the same load CR tolerates a larger share than GC",
         all(a > b for a, b in pairs),
-        words,
+        text,
         "s/n, S/N",
     )
 

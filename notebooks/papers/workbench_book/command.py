@@ -59,7 +59,7 @@ def reproduce(
     setting = book.Setting(quick, seed, where, download, measure)
     if where is None and name in ("all", "agc-fig1", "agc-fig2c", "agc-fig2d", "agc-replay"):
         click.echo("no recorded EC2 times here: see --traces; the entries that need them say so", err=True)
-    outcomes = book.reproduce(name, setting, output, fresh, said=click.echo)
+    outcomes = book.reproduce(name, setting, output, fresh, message=click.echo)
     for outcome in outcomes:
         _say(outcome, alone=name != "all")
     if name == "all" and notebooks:

@@ -31,7 +31,8 @@ from workbench.lab.figures.style import (
 )
 from workbench_book.values import COLUMNS, Kind, Line, Picture
 
-LOOKS = {  # column -> colour and marker: what is measured has a filled star, and no other column has one
+# column -> colour and marker: what is measured has a filled star, and no other column has one
+COLUMN_STYLES = {
     "ours": (BLUE, "circle"),
     "per_round": (SKY, "circle-open"),
     "exact": (GREEN, "cross"),
@@ -99,14 +100,14 @@ def numbers(
     return picture(draw, caption, "real" if "measured" in columns else "simulated")
 
 
-def agreement(lines: Sequence[Line], one: str, other: str, words: str) -> str:
+def agreement(lines: Sequence[Line], one: str, other: str, text: str) -> str:
     """Say how far two columns are apart at most.
 
     >>> agreement([Line("a", None, {"ours": 1.0, "exact": 1.02})], "ours", "exact", "Formula and simulation")
     'Formula and simulation agree within 2 %'
     """
     off = max(abs(line.values[one] / line.values[other] - 1) for line in lines)
-    return f"{words} agree within {100 * off:.2g} %"
+    return f"{text} agree within {100 * off:.2g} %"
 
 
 def _ticks(lines: Sequence[Line]) -> dict[str, object]:
@@ -115,7 +116,7 @@ def _ticks(lines: Sequence[Line]) -> dict[str, object]:
 
 
 def _column(lines: Sequence[Line], column: str, heading: str) -> go.Scatter:
-    color, symbol = LOOKS[column]
+    color, symbol = COLUMN_STYLES[column]
     chosen = [line for line in lines if column in line.values]
     return go.Scatter(
         x=[line.values[column] for line in chosen],

@@ -163,11 +163,11 @@ def _explained(parts: dict[str, dict[str, float]], c: Constants, rounds: int, se
 
 def _ranked(parts: dict[str, dict[str, float]]) -> str:
     """Which factor counts most, over every rival: bandwidth (transfers, crowded ports), stragglers or latency?"""
-    words = []
+    texts = []
     for scheme, each in parts.items():
         by_size = sorted(FACTORS, key=lambda name: -abs(math.log(each[name])))
-        words.append(f"{scheme} {', '.join(f'{name} ×{each[name]:.3g}' for name in by_size)}")
-    return f"In order of weight, by rival: {'; '.join(words)}. Load is the work per worker beside CR's."
+        texts.append(f"{scheme} {', '.join(f'{name} ×{each[name]:.3g}' for name in by_size)}")
+    return f"In order of weight, by rival: {'; '.join(texts)}. Load is the work per worker beside CR's."
 
 
 def _scatter(lines: list[Line]) -> Picture:

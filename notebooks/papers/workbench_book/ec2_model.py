@@ -24,7 +24,7 @@ from workbench.analysis.planning.shapley import shapley
 from workbench.core.base.types import Array
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
-from workbench.core.presets.codedreduce import SHIFT, Preset, presets
+from workbench.core.presets.codedreduce import SHIFT_S_PER_SAMPLE, Preset, presets
 
 SAMPLES_OF = 5000.0  # features that the constants are stated for
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
@@ -40,7 +40,7 @@ STARTS = ((1.0, 6e-3, 6e-3, 0.02), (10.0, 1e-2, 1e-2, 0.03), (0.3, 2e-3, 1e-3, 0
 class Constants:
     """Of a cluster; times for vectors of 5000 floats, samples of 5000 features."""
 
-    shift: float = SHIFT  # s/sample
+    shift: float = SHIFT_S_PER_SAMPLE  # s/sample
     spread: float = 1.0  # 1 / (a mu): mean of the random part over the fixed part of a computing time
     latency: float = 1e-3  # s per message
     transfer: float = 1e-2  # s per message of 5000 floats on a port with one sender
@@ -144,7 +144,7 @@ def fit(
 
 def _constants(logs: Array) -> Constants:
     spread, latency, transfer, *crowding = np.exp(np.clip(logs, *LOGS)).tolist()
-    return Constants(SHIFT, spread, latency, transfer, *crowding)
+    return Constants(SHIFT_S_PER_SAMPLE, spread, latency, transfer, *crowding)
 
 
 # ---------------------------------------------------------------- what a speedup is made of

@@ -28,7 +28,7 @@ def key(entry: Entry, setting: Setting) -> str:
     >>> key(get("table3"), Setting(quick=True)) == key(get("table3"), Setting(quick=False))
     False
     """
-    words = {
+    fields = {
         "entry": entry.name,
         "code": code_digest(),
         "versions": {name: v for name, v in versions().items() if name != "straggler-workbench"},
@@ -40,15 +40,15 @@ def key(entry: Entry, setting: Setting) -> str:
         "torch": _torch_version(),
         "facts": {need: setting.facts.get(need) for need in entry.needs},
     }
-    return sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()[:16]
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Hash of the source of the package and of the book, without what no number can depend on."""
-    book, package = Path(__file__).parent, Path(workbench.__file__).parent
+    folder, package = Path(__file__).parent, Path(workbench.__file__).parent
     digest = sha256()
-    for root, left_out in ((package, APART), (book, LAYOUT)):
+    for root, left_out in ((package, APART), (folder, LAYOUT)):
         for file in sorted(root.rglob("*.py")):
             name = file.relative_to(root)
             if name.parts[0] not in left_out:
@@ -74,15 +74,15 @@ def place(folder: Path, entry: Entry, key: str) -> Path:
 def read(path: Path) -> dict[str, Any] | None:
     """What is kept there; None where nothing is, or nothing that can be read."""
     try:
-        words = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return words if isinstance(words, dict) and "result" in words else None
+    return fields if isinstance(fields, dict) and "result" in fields else None
 
 
 def write(path: Path, result: Result, seconds: float) -> None:
     """Keep an entry, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    words = {"seconds": seconds, "versions": versions(), "result": result.to_json()}
+    fields = {"seconds": seconds, "versions": versions(), "result": result.to_json()}
     with atomic_write(path, "w") as out:
-        json.dump(words, out, sort_keys=False)
+        json.dump(fields, out, sort_keys=False)

@@ -18,7 +18,7 @@ from workbench_book.page import write
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
-KEPT = "kept"  # folder of finished entries, inside the book's
+FINISHED_FOLDER = "kept"  # folder of finished entries, inside the book's
 _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OSError)
 
 
@@ -69,20 +69,20 @@ def _one(entry: Entry, setting: Setting, folder: Path, fresh: bool) -> Outcome:
     missing = [need for need in entry.needs if need not in setting.facts]
     if missing:
         return Outcome(entry, None, f"needs the entry {missing[0]}, which failed")
-    place = keeping.place(folder / KEPT, entry, keeping.key(entry, setting))
-    words = None if fresh else keeping.read(place)
-    kept = words is not None
-    if words is None:
+    place = keeping.place(folder / FINISHED_FOLDER, entry, keeping.key(entry, setting))
+    text = None if fresh else keeping.read(place)
+    kept = text is not None
+    if text is None:
         began = time.perf_counter()
         try:
             result = entry.find(setting)
         except _FAILURES as error:
             return Outcome(entry, None, " ".join(str(error).split()) or type(error).__name__)
         keeping.write(place, result, time.perf_counter() - began)
-        words = keeping.read(place)
-        assert words is not None
-    versions = tuple(sorted(words["versions"].items()))
-    return Outcome(entry, Result.from_json(words["result"]), "", words["seconds"], kept, versions)
+        text = keeping.read(place)
+        assert text is not None
+    versions = tuple(sorted(text["versions"].items()))
+    return Outcome(entry, Result.from_json(text["result"]), "", text["seconds"], kept, versions)
 
 
 class Steps:
@@ -121,7 +121,7 @@ def reproduce(
     folder: str | Path = "reports",
     fresh: bool = False,
     progress: bool = True,
-    said: Callable[[str], None] = print,
+    message: Callable[[str], None] = print,
 ) -> list[Outcome]:
     """Compute entries and write the page: `reproduction.html` for "all", else `NAME.html`.
 
@@ -162,5 +162,5 @@ def reproduce(
     shown = outcomes if name == "all" else [each for each in outcomes if each.entry.name == name]
     path = target / ("reproduction.html" if name == "all" else f"{name}.html")
     write(shown, chosen_setting, path)
-    said(f"written to {path}")
+    message(f"written to {path}")
     return shown

@@ -129,9 +129,9 @@ class Result:
         return dict(plain({**asdict(replace(self, specs={})), "specs": {**self.specs, **specs}}))
 
     @classmethod
-    def from_json(cls, words: Mapping[str, Any]) -> Self:
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        parts: dict[str, Any] = dict(words)
+        parts: dict[str, Any] = dict(fields)
         kinds = {"lines": Line, "claims": Claim, "misprints": Misprint, "pictures": Picture}
         parts |= {name: tuple(kind(**each) for each in parts[name]) for name, kind in kinds.items()}
         return cls(**parts)

@@ -146,8 +146,8 @@ def _alike(result: Result) -> Verdict:
     lines = [line for line in result.lines if {"scaled", "measured"} <= set(line.values)]
     expected, found = ([line.values[column] for line in lines] for column in ("scaled", "measured"))
     verdict = compare(expected, found, result.baseline, "this machine was late for some of the drawn times")
-    words = {"agrees": "agrees with", "ordering": "same ordering as", "differs": "differs from"}
-    first = words[verdict.kind]
+    fields = {"agrees": "agrees with", "ordering": "same ordering as", "differs": "differs from"}
+    first = fields[verdict.kind]
     rest = verdict.text.removeprefix("agrees").removeprefix("same ordering").removeprefix("differs")
     return Verdict(verdict.kind, f"{first} the virtual clock at the same settings{rest}")
 
@@ -184,7 +184,7 @@ def all_of(result: Result) -> list[tuple[str, Verdict]]:
 
 
 def _stated(result: Result) -> Verdict:
-    said = len(result.claims)
+    text = len(result.claims)
     unclear = sum(claim.holds is None for claim in result.claims)
     missed = sum(not claim.holds for claim in result.claims) - unclear
     why = f" ({result.reasons['claims']})" if "claims" in result.reasons else ""
@@ -192,15 +192,15 @@ def _stated(result: Result) -> Verdict:
         reworded = sum(not claim.holds and bool(claim.reworded) for claim in result.claims)
         but = f" ({reworded} would if reworded)" if reworded else ""
         return Verdict(
-            "differs", f"differs: {missed} of {said} {_statements(said, missed)} not hold{but}{why}"
+            "differs", f"differs: {missed} of {text} {_statements(text, missed)} not hold{but}{why}"
         )
     if unclear:
-        return Verdict("open", f"open: {unclear} of {said} statement{'s' if said > 1 else ''} undecided{why}")
-    return Verdict("holds", f"what the paper says holds ({said} statement{'s' if said > 1 else ''})")
+        return Verdict("open", f"open: {unclear} of {text} statement{'s' if text > 1 else ''} undecided{why}")
+    return Verdict("holds", f"what the paper says holds ({text} statement{'s' if text > 1 else ''})")
 
 
-def _statements(said: int, missed: int) -> str:
-    return f"statement{'s' if said > 1 else ''} {'does' if missed == 1 else 'do'}"
+def _statements(message: int, missed: int) -> str:
+    return f"statement{'s' if message > 1 else ''} {'does' if missed == 1 else 'do'}"
 
 
 def columns_of(result: Result) -> list[str]:

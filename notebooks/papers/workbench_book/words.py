@@ -64,8 +64,8 @@ def entry(outcome: Outcome, setting: Setting) -> str:
 
 def _real(result: Result) -> str:
     """How the measured column came about, or why it is empty."""
-    words = result.measured.removeprefix("measured: ")
-    return f"<p class=data><b>Real runs.</b> {escape(words[:1].upper() + words[1:])}.</p>" if words else ""
+    text = result.measured.removeprefix("measured: ")
+    return f"<p class=data><b>Real runs.</b> {escape(text[:1].upper() + text[1:])}.</p>" if text else ""
 
 
 def verdicts(result: Result) -> str:
@@ -170,8 +170,8 @@ def misprints(found: Sequence[Misprint]) -> str:
 
 def picture(name: str, place: int, each: Picture) -> str:
     """A figure, drawn by plotly once it comes into view; its caption says whether it is simulated, computed or real."""
-    words = {"data": each.data, "darkData": each.dark_data, "light": each.light, "dark": each.dark}
-    text = json.dumps(words, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    fields = {"data": each.data, "darkData": each.dark_data, "light": each.light, "dark": each.dark}
+    text = json.dumps(fields, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     height = int(each.light.get("height", 520))
     return (
         f'<figure><div class="plot" id="{escape(name)}-{place}" style="height:{height}px" role="img"'
@@ -193,7 +193,7 @@ def settings(outcome: Outcome, result: Result, setting: Setting) -> str:
     seed = "no random numbers" if result.seed is None else f"seed {result.seed}"
     versions = ", ".join(f"{name} {version}" for name, version in outcome.versions)
     command = f"workbench reproduce {outcome.entry.name}{' --quick' if setting.quick else ''} --fresh"
-    how = "kept from an earlier run with the same inputs" if outcome.kept else "computed in this run"
+    how = "kept from an earlier run with the same inputs" if outcome.reused else "computed in this run"
     return (
         f"<details><summary>Settings: {escape(seed)}, {_experiments(len(result.specs))}, {outcome.seconds:.1f} s"
         f" ({how})</summary><p>Again: <code>{escape(command)}</code></p><p>{escape(versions)}</p>{specs}</details>"

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from workbench.analysis.planning.linkfit import Messages, PortFit, Work, fit_line, fit_port, fit_work
 from workbench.core.contract.round_times import port_departures
 
-FEW = settings(max_examples=10)
+FEW_EXAMPLES = settings(max_examples=10)
 SEEDS = st.integers(0, 2**32 - 1)
 LENGTHS = (512.0, 8192.0, 65536.0)
 
 
-@FEW
+@FEW_EXAMPLES
 @given(start=st.floats(1e-5, 1e-2), rate=st.floats(1e5, 1e9), seed=SEEDS)
 def test_fit_line_ignores_outliers(start: float, rate: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ def messages(truth: PortFit, seed: int, senders: int = 8) -> list[Messages]:
     return found
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     latency=st.floats(1e-4, 1e-2), overhead=st.floats(1e-4, 1e-3), bandwidth=st.floats(1e6, 1e8), seed=SEEDS
 )

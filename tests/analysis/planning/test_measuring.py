@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.analysis.planning.laws import drawn
+from workbench.analysis.planning.delay_fits import drawn
 from workbench.analysis.planning.linkfit import PortFit
 from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.measuring import (
@@ -33,7 +33,7 @@ from workbench.core.contract.delays import Heterogeneous, ShiftedExponential, re
 from workbench.core.contract.sharing import slowed
 from workbench.mpi.clusters.ssh.kind import Ssh
 
-FEW = settings(max_examples=6)
+FEW_EXAMPLES = settings(max_examples=6)
 LINK: dict[str, Any] = {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}
 RIVALS: list[tuple[str, dict[str, Any]]] = [
     ("UMW", {}),
@@ -65,7 +65,7 @@ def test_simulated_measures_loads_in_turn_on_the_same_workers() -> None:
         assert (each != late[0]).any()
 
 
-@FEW
+@FEW_EXAMPLES
 @given(
     shift=st.floats(1e-5, 1e-3),
     spread=st.floats(0.3, 2.0),
@@ -79,9 +79,9 @@ def test_simulated_profile_recovers_delays_and_link(
     delays = {"kind": "shifted_exponential", "shift": shift, "rate": 1 / (shift * spread)}
     link = {"latency": latency, "bandwidth": bandwidth, "downloads": True}
     found = simulated(truth(delays=delays, link=link, seed=seed), rounds=40)
-    law = found.delays(64, 1024)
-    assert law.kind in ("shifted_exponential", "pareto")
-    mean = law.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
+    delay_model = found.delays(64, 1024)
+    assert delay_model.kind in ("shifted_exponential", "pareto")
+    mean = delay_model.compute(np.ones((1, 1)), np.array([64.0]))[0] / 64  # of a worker that draws the mean
     assert mean == pytest.approx(shift * (1 + spread), rel=0.25)
     assert found.link(1024).latency == pytest.approx(latency, rel=0.05)
     expected = wb.Experiment(link=link).link.transfer(1024)
@@ -111,9 +111,9 @@ def test_forecasts_on_the_profile_are_those_on_the_truth(
 )
 def test_simulated_profile_recovers_every_delay_model(delays: dict[str, Any]) -> None:
     found = simulated(truth(workers=30, delays=delays, seed=2), rounds=60)
-    law = found.law(found.main)
-    assert law is not None
-    assert law.delays.kind == delays["kind"]
+    delay_model = found.delay_model(found.main)
+    assert delay_model is not None
+    assert delay_model.delays.kind == delays["kind"]
     e = truth(workers=30, delays=delays, seed=2, problem_args={"samples": 3000, "features": 100})
     expected, mean = wb.forecast(e, 300).mean, wb.forecast(found.experiment(e), 300).mean
     assert mean == pytest.approx(expected, rel=0.1)
@@ -139,9 +139,12 @@ def test_profile_of_per_part_answers_includes_the_cost_of_a_task(
 
 
 def test_scaled_with_fewer_but_longer_samples_takes_as_long() -> None:
-    law = wb.Experiment(delays={"kind": "pareto", "fixed": 12.0}).delays
+    delay_model = wb.Experiment(delays={"kind": "pareto", "fixed": 12.0}).delays
     draw = np.full((1, 1), 1.3)
-    whole, part = law.compute(draw, np.array([60])), scaled(law, 5.0).compute(draw, np.array([12]))
+    whole, part = (
+        delay_model.compute(draw, np.array([60])),
+        scaled(delay_model, 5.0).compute(draw, np.array([12])),
+    )
     assert part == pytest.approx(whole)
 
 
@@ -152,11 +155,15 @@ def test_simulated_profile_detects_a_link_without_downloads() -> None:
 
 
 def test_profile_resampled_has_a_spread_around_the_fit(known: ClusterProfile) -> None:
-    rates = [each.laws[0].rate for each in known.resampled if isinstance(each.laws[0], ShiftedExponential)]
-    law = known.fitted.laws[0]
-    assert isinstance(law, ShiftedExponential)
+    rates = [
+        each.delay_models[0].rate
+        for each in known.resampled
+        if isinstance(each.delay_models[0], ShiftedExponential)
+    ]
+    delay_model = known.fitted.delay_models[0]
+    assert isinstance(delay_model, ShiftedExponential)
     assert len(set(rates)) == len(known.resampled) == 6
-    assert abs(np.mean(rates) - law.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
+    assert abs(np.mean(rates) - delay_model.rate) < 3 * np.std(rates, ddof=1)  # six may all be on one side
 
 
 def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
@@ -166,7 +173,11 @@ def test_profile_resampled_share_of_slow_workers_is_uncertain() -> None:
     """
     delays = {"kind": "heterogeneous", "slow": 0.3, "slow_straggles": 0.9, "active_straggles": 0.0}
     found = simulated(truth(workers=20, delays=delays, seed=1), rounds=30, resamples=40)
-    slow = [each.laws[0].slow for each in found.resampled if isinstance(each.laws[0], Heterogeneous)]
+    slow = [
+        each.delay_models[0].slow
+        for each in found.resampled
+        if isinstance(each.delay_models[0], Heterogeneous)
+    ]
     assert len(slow) >= 35  # once in a while nobody slow is drawn
     assert 0.03 < np.std(slow) < 0.2  # sqrt(0.3 * 0.7 / 20) = 0.10
 
@@ -175,17 +186,17 @@ def test_profile_file_round_trips(known: ClusterProfile, tmp_path: Path) -> None
     for name in ("a.json", "b.yaml"):
         path = known.save(tmp_path / name)
         assert ClusterProfile.load(path) == known
-    words = json.loads((tmp_path / "a.json").read_text())
-    assert words["hosts"][0]["name"] == "simulated"
-    older = {**words, "links": [{"up": {"latency": 1e-3}, "down": {"latency": 1e-3}}]}  # of earlier versions
+    fields = json.loads((tmp_path / "a.json").read_text())
+    assert fields["hosts"][0]["name"] == "simulated"
+    older = {**fields, "links": [{"up": {"latency": 1e-3}, "down": {"latency": 1e-3}}]}  # of earlier versions
     (tmp_path / "a.json").write_text(json.dumps(older))
     assert ClusterProfile.load(tmp_path / "a.json") == known
-    assert words["versions"]["numpy"]
+    assert fields["versions"]["numpy"]
     assert not list(tmp_path.glob(".*"))  # nothing half-written
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", r"p\.json: "),
         ('{"format": 99}', r"p\.json: "),
@@ -193,10 +204,10 @@ def test_profile_file_round_trips(known: ClusterProfile, tmp_path: Path) -> None
         ("{}", r"p\.json: cluster: is missing"),
     ],
 )
-def test_profile_load_reports_a_broken_file(tmp_path: Path, text: str, said: str) -> None:
+def test_profile_load_reports_a_broken_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text)
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=message):
         ClusterProfile.load(path)
 
 
@@ -211,7 +222,7 @@ def test_profile_save_and_load_accept_file_names(known: ClusterProfile, tmp_path
 
 def test_profile_replays_times_that_fit_no_law(known: ClusterProfile) -> None:
     """Whatever was recorded: uncoded rounds come out as they were, since all workers begin at one round."""
-    worse = known.fitted.replace(laws=(None,) * len(known.recorded))
+    worse = known.fitted.replace(delay_models=(None,) * len(known.recorded))
     e = grid(12, None, 40)[3].replace(rounds=40)
     replayed = wb.forecast(known.experiment(e, worse), 40)
     recorded = known.recorded[3]
@@ -359,9 +370,9 @@ def test_on_one_clock_corrects_clock_offsets() -> None:
 
 def test_scaled_changes_only_the_times() -> None:
     for spec in ({"kind": "markov"}, {"kind": "pareto"}, {"kind": "two_part"}, {"kind": "heterogeneous"}):
-        law = truth(delays=spec).delays
+        delay_model = truth(delays=spec).delays
         draw = np.ones((2, 3))
-        once, twice = (each.compute(draw, np.ones(3)) for each in (law, scaled(law, 2.0)))
+        once, twice = (each.compute(draw, np.ones(3)) for each in (delay_model, scaled(delay_model, 2.0)))
         np.testing.assert_allclose(twice, 2 * once)
 
 
@@ -387,7 +398,7 @@ def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"rounds": 3}, r"^rounds = 3: "),
         ({"workers": 0}, r"^workers = 0: "),
@@ -395,8 +406,8 @@ def test_grid_of_a_calibration_like_an_experiment(problem: str, args: dict[str, 
         ({"like": wb.Experiment(problem="unit")}, r"^like\.problem = 'unit': "),
     ],
 )
-def test_profile_refuses_impossible_requests_before_starting(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_profile_refuses_impossible_requests_before_starting(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         profile(**options)
 
 

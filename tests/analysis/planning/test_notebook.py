@@ -30,7 +30,7 @@ def test_planning_notebook_executes(tmp_path: Path) -> None:
     outputs = [o for c in done.cells if c.cell_type == "code" for o in c.outputs]
     pictures = [o for o in outputs if "application/vnd.plotly.v1+json" in o.get("data", {})]
     assert len(pictures) == 3
-    words = "".join(str(o) for o in outputs)
+    text = "".join(str(o) for o in outputs)
     # The table's mean times and the figure's are those of the same rounds.
     (table,) = (
         o["data"]["text/plain"] for o in outputs if "ratio" in o.get("data", {}).get("text/plain", "")
@@ -41,5 +41,5 @@ def test_planning_notebook_executes(tmp_path: Path) -> None:
     ]  # type: ignore[index]
     means = [t["x"][0] / scale for t in figure["data"] if t.get("name", "").endswith(" measured mean")]
     assert means == pytest.approx([float(row.split()[-2]) for row in table.splitlines()[1:]], rel=3e-3)
-    assert "resampled predictions" in words
-    assert "ratio" in words
+    assert "resampled predictions" in text
+    assert "ratio" in text

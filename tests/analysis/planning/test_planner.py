@@ -19,7 +19,7 @@ from workbench.analysis.planning.measurements import Host
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import check_memory, plan
 from workbench.analysis.planning.profile import ClusterProfile
-from workbench.analysis.planning.targets import OWN
+from workbench.analysis.planning.targets import OWN_STEPS
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.delays import Heterogeneous
 from workbench.core.engine.virtual.arithmetic import Coefficients
@@ -123,9 +123,9 @@ def test_plan_prefers_groups_where_messages_are_expensive() -> None:
     assert advice.best.messages == 1.0
     # a scheme that waits for the fastest only is faster with stragglers, so they have no share of its rounds
     odd = replace(advice.best, parts={"computing": 0.6, "stragglers": -0.5, "latency": 0.2, "transfers": 0.0})
-    words = replace(advice, choices=(odd, *advice.choices[1:])).why
+    text = replace(advice, choices=(odd, *advice.choices[1:])).why
     assert (
-        "(computing 75%, latency, message after message 25%, less 500 ms by waiting for stragglers)" in words
+        "(computing 75%, latency, message after message 25%, less 500 ms by waiting for stragglers)" in text
     )
 
 
@@ -219,10 +219,17 @@ def test_plan_slow_workers_are_as_uncertain_as_the_times() -> None:
     def drawn(rounds: int, **chances: float) -> tuple[np.ndarray, np.ndarray]:
         delays = {"kind": "heterogeneous", "slow": 0.5, **chances}
         found = simulated(wb.Experiment(scheme="UMW", workers=12, delays=delays, seed=3), rounds, 40).here(12)
-        laws = [law for each in found.resampled for law in each.laws[:1] if isinstance(law, Heterogeneous)]
+        delay_models = [
+            delay_model
+            for each in found.resampled
+            for delay_model in each.delay_models[:1]
+            if isinstance(delay_model, Heterogeneous)
+        ]
         chances = found.slow_for_good()
         assert chances is not None
-        return chances, np.array([np.isin(np.arange(1, 13), law.slow_workers or ()) for law in laws])
+        return chances, np.array(
+            [np.isin(np.arange(1, 13), delay_model.slow_workers or ()) for delay_model in delay_models]
+        )
 
     chances, sure = drawn(60)
     assert len(sure) == 40
@@ -350,7 +357,7 @@ def test_plan_compares_model_averages_at_their_own_tuned_step(scheme: str) -> No
     whole = 0.7 if scheme == "DiLoCo" else 1 / choice.experiment.build_problem().smoothness()
     own = choice.experiment.optimiser_args["step"]
     assert own != exact.experiment.optimiser_args["step"]
-    assert own / whole in [pytest.approx(k) for k in OWN]
+    assert own / whole in [pytest.approx(k) for k in OWN_STEPS]
 
     def seconds(step: float) -> float:
         e = choice.experiment.replace(optimiser_args={"step": step}, seed=1, rounds=60)
@@ -358,7 +365,7 @@ def test_plan_compares_model_averages_at_their_own_tuned_step(scheme: str) -> No
         there = np.flatnonzero(trace.columns["loss"] <= advice.loss)
         return float(trace.columns["time"][there[0]]) if len(there) else np.inf
 
-    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN)
+    assert seconds(own) <= 1.05 * min(seconds(k * whole) for k in OWN_STEPS)
 
 
 def test_plan_keeps_the_users_optimiser_and_step() -> None:

@@ -15,7 +15,14 @@ import workbench as wb
 from tests.support.sampled_cases import sampled_cases
 from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.planner import plan
-from workbench.analysis.planning.predicting import FEW, SEEDS, Candidate, Resampling, doubted, enough
+from workbench.analysis.planning.predicting import (
+    FAR_BEHIND_SEEDS,
+    PREDICTION_SEEDS,
+    Candidate,
+    Resampling,
+    doubted,
+    enough,
+)
 from workbench.analysis.planning.targets import Trials, reference
 
 LEARNT: dict[str, Any] = {"problem": "logistic", "problem_args": {"data": "breast_cancer"}}
@@ -69,7 +76,7 @@ def test_predicted_rounds_vary_with_the_slow_workers() -> None:
     assert len(set(c.need.rounds)) > 1
 
 
-@pytest.mark.parametrize("count", [FEW, SEEDS])
+@pytest.mark.parametrize("count", [FAR_BEHIND_SEEDS, PREDICTION_SEEDS])
 def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> None:
     """Logarithms are drawn from a normal distribution: many intervals, each with one more draw."""
     all_ = resampling("shifted_exponential")
@@ -85,22 +92,22 @@ def test_predicted_interval_holds_90_percent_of_fresh_clusters(count: int) -> No
 
 def test_predicted_interval_is_at_least_the_forecast_error() -> None:
     all_ = resampling("shifted_exponential")
-    c = Candidate(**{**vars(candidate(all_, "UMW", {})), "seconds": np.ones(SEEDS)})
+    c = Candidate(**{**vars(candidate(all_, "UMW", {})), "seconds": np.ones(PREDICTION_SEEDS)})
     assert c.interval == pytest.approx((1 / 1.02, 1.02))
 
 
 def known(table: np.ndarray, seconds: np.ndarray | None = None) -> Candidate:
     """A candidate with known first rounds and persistently slow workers; its runs are the same, unless given."""
     blank = vars(candidate(resampling("heterogeneous"), "UMW", {}))
-    runs = table.ravel("F")[:SEEDS] if seconds is None else seconds
+    runs = table.ravel("F")[:PREDICTION_SEEDS] if seconds is None else seconds
     return Candidate(**{**blank, "seconds": runs, "table": table})
 
 
 def test_predicted_mean_is_of_first_rounds_unless_runs_differ() -> None:
     rng = np.random.default_rng(0)
     table = rng.exponential(1.0, (40, 48)) + 1.0
-    first = table.ravel("F")[:SEEDS]
-    lucky = rng.normal(0.0, 1.0, SEEDS)
+    first = table.ravel("F")[:PREDICTION_SEEDS]
+    lucky = rng.normal(0.0, 1.0, PREDICTION_SEEDS)
     assert known(table, first + lucky - lucky.mean() + 0.1).mean == pytest.approx(table.mean())
     assert known(table, first + 3.0 + 0.01 * lucky).mean == pytest.approx(table.mean() + 3.0, abs=0.05)
 
@@ -177,5 +184,5 @@ def test_predicted_intervals_hold_fresh_runs(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shifted_exponential", "pareto", "heterogeneous", OTHERS, "markov"])
 def test_predicted_intervals_hold_90_percent_of_many_runs(kind: str) -> None:
-    """At least four in five, over three measurements; docs/planning.md says how far single ones are from the mean."""
+    """At least four in five, over three measurements; docs/evidence/planner.md has single ones."""
     assert held(kind, workers=12, fresh=10, choices=8, measured=3) >= 0.8

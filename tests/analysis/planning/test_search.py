@@ -37,13 +37,16 @@ def test_search_charges_a_load_by_the_slope(tmp_path: Path) -> None:
         "worker,iteration,seconds\n"
         + "".join(f"{w},{r},{1 + 9 * (w == 4)}\n" for w in range(5) for r in range(4))
     )
-    law = {"kind": "replay", "path": str(table), "as_recorded": True, "samples": 20.0}
-    e = BASE.replace(scheme="GC", delays=law, problem="unit", problem_args={"samples": 100})
+    delay_model = {"kind": "replay", "path": str(table), "as_recorded": True, "samples": 20.0}
+    e = BASE.replace(scheme="GC", delays=delay_model, problem="unit", problem_args={"samples": 100})
     settings = [{"stragglers": s} for s in (3, 1, 2, 0)]
     free = search(e, settings)
     assert [args["stragglers"] for _, args in free] == [1, 2, 3, 0]
     assert free[0][0] == pytest.approx(free[2][0])
-    dear = {args["stragglers"]: s for s, args in search(e.replace(delays={**law, "slope": 0.01}), settings)}
+    dear = {
+        args["stragglers"]: s
+        for s, args in search(e.replace(delays={**delay_model, "slope": 0.01}), settings)
+    }
     assert dear == pytest.approx(
         {args["stragglers"]: s + 20 * 0.01 * 20 * args["stragglers"] for s, args in free}
     )

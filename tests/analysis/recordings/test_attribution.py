@@ -40,12 +40,13 @@ HEALTHY: dict[str, Callable[[int, int, float, np.random.Generator], Array]] = {
 }
 SIZES = [(30, 4), (30, 12), (60, 40), (200, 4), (200, 12)]
 CELLS = list(itertools.product(HEALTHY, SIZES, (0.0, 0.05, 0.1)))
-FEW = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05), ("bursts", (60, 12), 0.1)]
+QUICK_CASES = [("autoregressive", (30, 4), 0.1), ("heavy tails", (30, 12), 0.05), ("bursts", (60, 12), 0.1)]
 
 
 @pytest.mark.parametrize(
     ("kind", "size", "part", "count"),
-    [(*cell, 40) for cell in FEW] + [pytest.param(*cell, 300, marks=pytest.mark.slow) for cell in CELLS],
+    [(*cell, 40) for cell in QUICK_CASES]
+    + [pytest.param(*cell, 300, marks=pytest.mark.slow) for cell in CELLS],
 )
 def test_p_values_of_equal_workers_are_rarely_small(
     kind: str, size: tuple[int, int], part: float, count: int

@@ -7,7 +7,7 @@ import pytest
 
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, public, recording
-from workbench.analysis.planning.laws import Law
+from workbench.analysis.planning.delay_fits import FittedModel
 from workbench.analysis.recordings import card as card_of
 from workbench.analysis.recordings.card import changes, shares, split
 from workbench.analysis.recordings.spells import bursts, lengths
@@ -78,8 +78,8 @@ def test_split_has_a_low_false_alarm_rate(correlation: float) -> None:
 def test_card_reports_that_no_law_fits() -> None:
     rng = np.random.default_rng(5)
     times = np.where(rng.random((200, 10)) < 0.5, 1.0, 10.0) * (1 + np.arange(10))
-    words = str(recording(times).card())
-    assert "no law fits; the nearest is" in words
+    text = str(recording(times).card())
+    assert "no delay model fits; the nearest is" in text
 
 
 def test_card_refuses_a_single_worker() -> None:
@@ -99,8 +99,8 @@ def test_card_of_public_recordings_matches_their_papers() -> None:
     """Paper 4: some workers are slow for the whole run, most others within a few per cent."""
     card = wb.traces.load(public("ec2_traces.csv")).job("ec2-7").card()
     assert [worker for worker, _ in card.slow] == [1]
-    assert card.law is not None
-    assert card.law.delays.kind == "heterogeneous"  # type: ignore[attr-defined]
+    assert card.delay_model is not None
+    assert card.delay_model.delays.kind == "heterogeneous"  # type: ignore[attr-defined]
 
 
 def test_card_of_a_repeated_table_has_no_variation() -> None:
@@ -119,17 +119,17 @@ def test_card_of_each_law_is_text(kind: str, monkeypatch: pytest.MonkeyPatch) ->
         {},
         {"slow_workers": [2, 3]} if kind == "heterogeneous" else {"worker": 2} if kind == "changing" else {},
     ):
-        law = Law(
+        delay_model = FittedModel(
             delays={"kind": kind, **more},
             distance=0.0,
             tail=1.0,
             correlation_gap=0.0,
             worst_correlation="lag",
         )
-        monkeypatch.setattr(card_of, "laws_of", lambda _, law=law: [law])
-        (line,) = [line for line in str(recording(times).card()).splitlines() if "law fits" in line]
-        assert line.startswith(f"a {kind} law fits")
-        for name, value in law.delays.model_dump(exclude={"kind"}).items():
+        monkeypatch.setattr(card_of, "fitted_models", lambda _, delay_model=delay_model: [delay_model])
+        (line,) = [line for line in str(recording(times).card()).splitlines() if "delay model fits" in line]
+        assert line.startswith(f"a {kind} delay model fits")
+        for name, value in delay_model.delays.model_dump(exclude={"kind"}).items():
             assert (f"{name} = " in line) == (value is not None)
 
 
@@ -140,8 +140,8 @@ def test_card_of_a_run_with_each_law(kind: str) -> None:
     e = wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={"kind": kind})
     job = wb.traces.load(wb.run(e))
     card = job.card()
-    assert card.law is not None
-    assert f"a {card.law.delays.kind} law fits" in str(card)  # type: ignore[attr-defined]
+    assert card.delay_model is not None
+    assert f"a {card.delay_model.delays.kind} delay model fits" in str(card)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("steps", "seeds"), [(15, 4), (30, 4)])

@@ -30,20 +30,20 @@ def named(times: Array, seed: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_diagnose_names_a_slower_worker_and_nobody_in_healthy_runs(count: int) -> None:
-    right, wolves = 0, 0
+    right, false_alarms = 0, 0
     for seed in range(count):
         rng = np.random.default_rng(seed)
         times = healthy(60, 8, rng)
-        wolves += bool(named(times))
+        false_alarms += bool(named(times))
         times[:, seed % 8] *= 1.2
         right += named(times)[:1] == [f"worker {seed % 8}"]
     assert right >= 0.95 * count
-    assert wolves <= 0.05 * count
+    assert false_alarms <= 0.05 * count
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_diagnose_names_nobody_for_bursts_of_all_workers(count: int) -> None:
-    wolves = 0
+    false_alarms = 0
     for seed in range(count):
         e = wb.Experiment(
             scheme="UMW",
@@ -52,8 +52,8 @@ def test_diagnose_names_nobody_for_bursts_of_all_workers(count: int) -> None:
             seed=seed,
             delays={"kind": "markov", "p_slow": 0.05, "p_recover": 0.3},
         )
-        wolves += bool(wb.diagnose(wb.run(e)).culprits)
-    assert wolves <= 0.05 * count
+        false_alarms += bool(wb.diagnose(wb.run(e)).culprits)
+    assert false_alarms <= 0.05 * count
 
 
 def test_diagnose_shares_the_cost_of_two_slow_workers() -> None:
@@ -82,7 +82,7 @@ def test_diagnose_reports_onset_and_recurrence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "since", "words"),
+    ("parts", "since", "text"),
     [
         ([(0.9, 1.0)], 90, "in most steps, since step 90"),
         ([(0.6, 1.0)], 60, "in most steps, since step 60"),
@@ -93,13 +93,13 @@ def test_diagnose_reports_onset_and_recurrence() -> None:
     ],
 )
 def test_diagnose_reports_the_steps_of_a_spell(
-    parts: list[tuple[float, float]], since: int | None, words: str
+    parts: list[tuple[float, float]], since: int | None, text: str
 ) -> None:
     times = slowed(np.exp(0.05 * np.random.default_rng(2).normal(size=(100, 12))), 4, *parts)
     found = wb.diagnose(recording(times))
     (one,) = found.culprits
     assert (one.who, one.since and one.since.step) == ("worker 4", since)
-    assert words in f"{found}\n"
+    assert text in f"{found}\n"
 
 
 @pytest.mark.parametrize(("hosts", "each"), [(2, 4), (3, 3), (4, 2)])
@@ -116,9 +116,9 @@ def test_diagnose_names_a_host_that_is_slow_in_a_part_of_the_steps(
 
 
 def test_diagnose_of_a_run_reports_the_same_onset_as_its_recording() -> None:
-    law = {"kind": "changing", "before": {"kind": "shifted_exponential"}, "at": 60, "worker": 5}
+    delay_model = {"kind": "changing", "before": {"kind": "shifted_exponential"}, "at": 60, "worker": 5}
     after = {"kind": "shifted_exponential", "shift": 2e-4, "rate": 5e3}
-    trace = wb.run(wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={**law, "after": after}))
+    trace = wb.run(wb.Experiment(scheme="UMW", workers=8, rounds=100, delays={**delay_model, "after": after}))
     for what in (trace, wb.traces.load(trace)):
         (one,) = wb.diagnose(what).culprits
         assert one.who == "worker 5"
@@ -164,10 +164,10 @@ def test_diagnose_refuses_incomparable_times() -> None:
 # ---------------------------------------------------------------- links, hosts, ports, in runs and recordings of them
 
 
-def played(places: list[str] | None = None, scheme: str = "UMW", **law: Any) -> wb.Trace:
+def played(places: list[str] | None = None, scheme: str = "UMW", **delay_model: Any) -> wb.Trace:
     """A run on the virtual clock with an injected fault; `places`: hosts of its ranks."""
     e = wb.Experiment(
-        scheme=scheme, workers=6, rounds=40, delays=Injected(**law), problem_args={"samples": 60}
+        scheme=scheme, workers=6, rounds=40, delays=Injected(**delay_model), problem_args={"samples": 60}
     )
     trace = wb.run(e)
     return replace(trace, info={**trace.info, **({"places": places} if places else {})})
@@ -285,8 +285,8 @@ def test_diagnose_uses_the_ledgers_of_ranks(what: str, tmp_path: Path) -> None:
     assert (one.who, one.what) == (same.who, same.what) == ("host b", what)
     assert one.more == pytest.approx(same.more) == pytest.approx(0.5, abs=0.04)
     assert one.low <= one.cost <= one.high
-    words = {"waiting": "waiting for a processor that somebody", "slower core": "its processor needs 5"}
-    assert words[what] in str(found)
+    fields = {"waiting": "waiting for a processor that somebody", "slower core": "its processor needs 5"}
+    assert fields[what] in str(found)
     assert found.mitigations
     best = found.mitigations[0]
     assert best.what.endswith({"waiting": "host b busy", "slower core": "for host b"}[what])
@@ -310,7 +310,7 @@ def test_processor_of_ignores_ledgers_without_computing(tmp_path: Path) -> None:
 def test_diagnose_keeps_the_most_expensive_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = played(victims=[3], task_factor=1.5, message=0.01, message_factor=8.0)
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4", "worker 4"]
-    monkeypatch.setattr(diagnosis, "MOST", 1)
+    monkeypatch.setattr(diagnosis, "MAX_CAUSES", 1)
     assert [one.who for one in wb.diagnose(trace).culprits] == ["the link of worker 4"]
 
 

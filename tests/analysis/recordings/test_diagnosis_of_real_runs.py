@@ -1,4 +1,4 @@
-"""Real MPI runs with injected faults: a few of `benchmarks/doctor.py`."""
+"""Real MPI runs with injected faults: a few of `benchmarks/diagnosis.py`."""
 
 from __future__ import annotations
 

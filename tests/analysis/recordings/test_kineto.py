@@ -55,9 +55,9 @@ def test_kineto_recording_is_independent_of_file_names_and_order(
             for window, part in enumerate(np.array_split(np.arange(len(times)), cut)):
                 stem = f"rank{w}" if how in ("host_name", "rank in the name") else f"{hosts[w]}_{pid}"
                 file = Path(name) / f"{stem}.{9 - window}.pt.trace.json{'.gz' * (w % 2)}"
-                words = rank(w) if how in ("handler", "host_name") else {}
-                words |= {"host_name": hosts[w]} if how in ("host_name", "rank in the name") else {}
-                write(file, events(times[part, w], int(part[0])), **words)
+                text = rank(w) if how in ("handler", "host_name") else {}
+                text |= {"host_name": hosts[w]} if how in ("host_name", "rank in the name") else {}
+                write(file, events(times[part, w], int(part[0])), **text)
         found = wb.traces.load(Path(name))
     workers: list[Any] = list(range(times.shape[1]))
     if how == "worker names" and len(workers) > 1:

@@ -19,7 +19,7 @@ from workbench.core.base.settings import SettingError
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "text"),
     [
         ({"ts": None}, "ts = None"),
         ({"ts": "noon"}, "ts = 'noon'"),
@@ -32,14 +32,14 @@ from workbench.core.base.settings import SettingError
     ],
 )
 def test_times_that_are_not_numbers_are_refused_with_file_and_event(
-    tmp_path: Path, change: Event, words: str
+    tmp_path: Path, change: Event, text: str
 ) -> None:
     some = events([0.4, 0.4, 0.4])
     for place in (2, 3):
         wrong = [each | change if at == place else each for at, each in enumerate(some)]
         file = write(tmp_path / "rank0.json", wrong)
-        refused(file, "rank0.json", f"traceEvents[{place}] ({some[place]['name']})", words)
-        refused(tmp_path, "rank0.json", f"traceEvents[{place}]", words)
+        refused(file, "rank0.json", f"traceEvents[{place}] ({some[place]['name']})", text)
+        refused(tmp_path, "rank0.json", f"traceEvents[{place}]", text)
 
 
 def test_numbers_as_text_events_without_names_and_other_phases_are_read(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_files_that_can_be_read_nevertheless(tmp_path: Path, raw: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    ("raw", "words"),
+    ("raw", "text"),
     [
         (b"", "is empty"),
         (b" \n", "is empty"),
@@ -99,14 +99,12 @@ def test_files_that_can_be_read_nevertheless(tmp_path: Path, raw: bytes) -> None
         (b'{"traceEvents": [], "distributedInfo": 3}', "rank0.pt.trace.json"),
     ],
 )
-def test_damaged_files_are_named_with_the_reason_and_the_place(
-    tmp_path: Path, raw: bytes, words: str
-) -> None:
+def test_damaged_files_are_named_with_the_reason_and_the_place(tmp_path: Path, raw: bytes, text: str) -> None:
     write(tmp_path / "rank1.pt.trace.json", events([0.4]))
     file = tmp_path / "rank0.pt.trace.json"
     file.write_bytes(raw)
     for path in (file, tmp_path):
-        refused(path, "rank0.pt.trace.json", words)
+        refused(path, "rank0.pt.trace.json", text)
 
 
 @given(st.integers(0, len(TEXT.encode()) - 1), st.booleans())
@@ -145,8 +143,8 @@ def test_any_other_value_gives_a_recording_or_a_sentence(
     with tempfile.TemporaryDirectory() as name:
         some = events([0.4, 0.5])
         some[place] |= {key: junk}
-        words = {"traceEvents": some, word: other}
+        fields = {"traceEvents": some, word: other}
         for r in range(2):
-            (Path(name) / f"rank{r}.pt.trace.json").write_text(json.dumps(words))
+            (Path(name) / f"rank{r}.pt.trace.json").write_text(json.dumps(fields))
         with suppress(SettingError):
             assert len(wb.traces.load(Path(name)).frame)

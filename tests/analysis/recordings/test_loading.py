@@ -62,7 +62,7 @@ def test_load_reports_where_to_download_a_missing_recording(
 def test_load_names_the_published_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
     monkeypatch.delenv("WORKBENCH_RECORDINGS", raising=False)
-    for name, words in {
+    for name, text in {
         "ec2_traces.csv": r"published as data4.txt, data6.txt and data7.txt\).*load\('FOLDER'\).write\('ec2_traces",
         "alibaba": r"published as job_1_norm.csv to job_4_norm.csv\)",
         "alibaba_job_2": r"put it at .*recordings.alibaba_job_2.csv$",
@@ -71,7 +71,7 @@ def test_load_names_the_published_files(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "job_mine.txt": r"there is no such file or folder",
         "trace-SE.parquet": r"published as trace-AR.parquet, trace-SE.parquet and trace-ST.parquet\)",
     }.items():
-        with pytest.raises(SettingError, match=words):
+        with pytest.raises(SettingError, match=text):
             wb.traces.load(name)
 
 
@@ -171,8 +171,11 @@ def kineto(path: Path, rank: int) -> None:
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": start + 6e5, "dur": 2e5},
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": start + 7e5, "dur": 2e5},
         ]
-    words = {"traceEvents": [*events, {"ph": "M", "name": "process_name"}], "distributedInfo": {"rank": rank}}
-    path.write_bytes(gzip.compress(json.dumps(words).encode()))
+    fields = {
+        "traceEvents": [*events, {"ph": "M", "name": "process_name"}],
+        "distributedInfo": {"rank": rank},
+    }
+    path.write_bytes(gzip.compress(json.dumps(fields).encode()))
 
 
 def test_load_pytorch_profiles(tmp_path: Path) -> None:

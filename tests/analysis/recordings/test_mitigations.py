@@ -19,21 +19,27 @@ LAWS: list[dict[str, Any]] = [
 ]
 
 
-def experiment(scheme: str, law: dict[str, Any], seed: int, **more: Any) -> wb.Experiment:
+def experiment(scheme: str, delay_model: dict[str, Any], seed: int, **more: Any) -> wb.Experiment:
     return wb.Experiment(
-        scheme=scheme, workers=12, rounds=300, delays=law, seed=seed, problem_args={"samples": 12_000}, **more
+        scheme=scheme,
+        workers=12,
+        rounds=300,
+        delays=delay_model,
+        seed=seed,
+        problem_args={"samples": 12_000},
+        **more,
     )
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law["kind"])
+@pytest.mark.parametrize("delay_model", LAWS, ids=lambda delay_model: delay_model["kind"])
 @pytest.mark.parametrize("link", [{}, {"bandwidth": 1e6, "latency": 1e-4}])
-def test_mitigation_saves_what_it_predicts(law: dict[str, Any], link: dict[str, float]) -> None:
+def test_mitigation_saves_what_it_predicts(delay_model: dict[str, Any], link: dict[str, float]) -> None:
     """With the same seed, the stragglers and the persistently slow workers are the same."""
-    e = experiment("UMW", law, 1, link=link)
+    e = experiment("UMW", delay_model, 1, link=link)
     run = wb.run(e)
     found = [one for one in wb.diagnose(run).mitigations or () if not one.what.startswith("leaving")]
     assert found
-    other = wb.run(experiment(found[0].scheme, law, 1, link=link, scheme_args=found[0].scheme_args))
+    other = wb.run(experiment(found[0].scheme, delay_model, 1, link=link, scheme_args=found[0].scheme_args))
     saved = 1 - other.columns["time"][-1] / run.columns["time"][-1]
     width = found[0].high - found[0].low
     assert found[0].low - width <= saved <= found[0].high + width

@@ -36,8 +36,8 @@ def recorded(**phases: Array) -> Recording:
 def test_phases_shares_sum_to_the_total(compute: Array, send: Array, wait: Array, decode: Array) -> None:
     parts = Phases.of(recorded(compute=compute, send=send, wait=wait, decode=decode))
     even = parts.even_without(())
-    workers, port, decoding = parts.shares(excess_over_median(parts.own), even)
-    alone = parts.own.max(axis=1) > even  # else nobody is there to take a share
+    workers, port, decoding = parts.shares(excess_over_median(parts.own_seconds), even)
+    alone = parts.own_seconds.max(axis=1) > even  # else nobody is there to take a share
     lost = (parts.lasting() - even)[alone]
     np.testing.assert_allclose((workers.sum(axis=1) + port + decoding)[alone], lost)
     np.testing.assert_allclose(decoding, decode.sum(axis=1))

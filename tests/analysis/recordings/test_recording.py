@@ -24,7 +24,7 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "text"),
     [
         (GOOD.assign(seconds=[1.0, -2.0]), "row 2: seconds = -2.0: times are finite and at least 0"),
         (GOOD.assign(seconds=[1.0, np.nan]), "row 2: seconds = nan"),
@@ -40,8 +40,8 @@ GOOD = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [1.0, 2.0]})
         (GOOD.drop(columns="seconds"), r"lacks columns \['seconds'\]; it has \['worker', 'step'\]"),
     ],
 )
-def test_recording_refuses_bad_rows(rows: pd.DataFrame, words: str) -> None:
-    with pytest.raises(SettingError, match=words):
+def test_recording_refuses_bad_rows(rows: pd.DataFrame, text: str) -> None:
+    with pytest.raises(SettingError, match=text):
         Recording.of_rows(rows, "mine")
 
 
@@ -123,9 +123,9 @@ def test_recording_table_is_of_one_phase() -> None:
 
 
 def replayed(made: Recording, how: str, rounds: int, workers: int, seed: int = 0, **more: int) -> np.ndarray:
-    law = made.delays(how, **more)  # type: ignore[arg-type]
-    stream = DelayStream(law, seed, workers)
-    return np.stack([law.compute(stream.draw(r), np.ones(workers)) for r in range(rounds)])
+    delay_model = made.delays(how, **more)  # type: ignore[arg-type]
+    stream = DelayStream(delay_model, seed, workers)
+    return np.stack([delay_model.compute(stream.draw(r), np.ones(workers)) for r in range(rounds)])
 
 
 @pytest.mark.parametrize("workers", [1, 4, 9])
@@ -161,9 +161,9 @@ def test_recording_replay_in_blocks_keeps_short_bursts() -> None:
 def test_recording_fitted_law_replays_on_any_number_of_workers() -> None:
     rng = np.random.default_rng(2)
     made = recording(1.0 + rng.exponential(0.5, (200, 8)))
-    law = made.delays("fitted", samples=1000 / 12)
-    assert law.kind == "shifted_exponential"  # type: ignore[attr-defined]
-    wb.run(wb.Experiment(scheme="GC", workers=12, rounds=5, delays=law))
+    delay_model = made.delays("fitted", samples=1000 / 12)
+    assert delay_model.kind == "shifted_exponential"  # type: ignore[attr-defined]
+    wb.run(wb.Experiment(scheme="GC", workers=12, rounds=5, delays=delay_model))
 
 
 def test_recording_save_and_load_round_trip(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_recording_save_and_load_round_trip(tmp_path: Path) -> None:
 
 def test_recording_of_ec2_times_runs() -> None:
     made = wb.traces.load(public("ec2_traces.csv")).job("ec2-6")
-    law = made.delays("blocks")
+    delay_model = made.delays("blocks")
     trace = wb.run(
-        wb.Experiment(scheme="UMW", workers=20, rounds=10, delays=law, problem_args={"samples": 20})
+        wb.Experiment(scheme="UMW", workers=20, rounds=10, delays=delay_model, problem_args={"samples": 20})
     )
     assert trace.columns["time"][0] >= 20.0
 
@@ -245,12 +245,12 @@ def test_recording_accepts_or_refuses_odd_values(column: str, given: Any) -> Non
     frame = Recording.of_rows(TABLE, "mine").frame.astype(object)
     frame.at[1, column] = given
     for make in (lambda: Recording(frame), lambda: Recording.of_rows(frame, "mine")):
-        said = ""
+        text = ""
         try:
             assert str(make().card())
         except SettingError as error:
-            said = str(error)
-        assert "\n" not in said
+            text = str(error)
+        assert "\n" not in text
 
 
 @pytest.mark.parametrize(

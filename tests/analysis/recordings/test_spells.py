@@ -32,15 +32,15 @@ PARTS = [(0.9, 1.0), (0.8, 1.0), (0.6, 1.0), (0.4, 1.0), (0.2, 1.0), (0.0, 1.0),
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("delay_model", LAWS)
 @pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_p_values_find_a_worker_slow_in_a_part_of_the_steps(
-    law: str, part: tuple[float, float], count: int
+    delay_model: str, part: tuple[float, float], count: int
 ) -> None:
     found = 0
     for seed in range(count):
         rng = np.random.default_rng([seed, 1])
-        times = slowed(LAWS[law](120, 12, rng), seed % 12, part)
+        times = slowed(LAWS[delay_model](120, 12, rng), seed % 12, part)
         found += p_values(times, rng)[seed % 12] <= 0.01 / 2
     assert found >= int(0.8 * count)
 
@@ -62,14 +62,14 @@ def test_p_values_find_a_late_onset_among_four_workers() -> None:
 
 
 @pytest.mark.parametrize("part", [(0.9, 1.0), (0.6, 1.0), (0.4, 1.0), (0.0, 0.4), (0.3, 0.6)])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("delay_model", LAWS)
 @pytest.mark.parametrize("count", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_p_values_find_a_worker_of_four_slow_in_a_part_of_the_steps(
-    law: str, part: tuple[float, float], count: int
+    delay_model: str, part: tuple[float, float], count: int
 ) -> None:
     found = 0
     for seed in range(count):
-        times = slowed(LAWS[law](100, 4, np.random.default_rng([seed, 9])), seed % 4, part)
+        times = slowed(LAWS[delay_model](100, 4, np.random.default_rng([seed, 9])), seed % 4, part)
         found += spell_p_values(times)[seed % 4] <= 0.2 * 0.01
     assert found >= int(0.7 * count)
 
@@ -88,13 +88,17 @@ def test_likelihood_ratio_of_ranks_has_mean_at_most_one(values: list[int]) -> No
     [((12, 60), 20)]
     + [pytest.param(size, 200, marks=pytest.mark.slow) for size in [(4, 100), (32, 100), (84, 60)]],
 )
-@pytest.mark.parametrize("law", [*LAWS, "bursts"])
-def test_p_values_of_identical_workers_name_nobody(law: str, size: tuple[int, int], count: int) -> None:
+@pytest.mark.parametrize("delay_model", [*LAWS, "bursts"])
+def test_p_values_of_identical_workers_name_nobody(
+    delay_model: str, size: tuple[int, int], count: int
+) -> None:
     wrong, (workers, steps) = 0, size
     for seed in range(count):
         rng = np.random.default_rng([seed, 4])
         times = (
-            bursts(steps, workers, 0.05 * steps, rng) if law == "bursts" else LAWS[law](steps, workers, rng)
+            bursts(steps, workers, 0.05 * steps, rng)
+            if delay_model == "bursts"
+            else LAWS[delay_model](steps, workers, rng)
         )
         wrong += bool((p_values(times, rng) <= 0.01).any())
     assert binomtest(wrong, count, 0.05, alternative="greater").pvalue > 0.01, wrong
@@ -102,8 +106,8 @@ def test_p_values_of_identical_workers_name_nobody(law: str, size: tuple[int, in
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(15, 105), st.sampled_from(sorted(LAWS)), st.integers(0, 10**6))
-def test_spells_of_finds_the_onset_within_a_few_steps(onset: int, law: str, seed: int) -> None:
-    times = LAWS[law](120, 8, np.random.default_rng(seed))
+def test_spells_of_finds_the_onset_within_a_few_steps(onset: int, delay_model: str, seed: int) -> None:
+    times = LAWS[delay_model](120, 8, np.random.default_rng(seed))
     _, ((first, last),) = spells_of(slowed(times, 3, (onset / 120, 1.0)), [3])
     assert abs(first - onset) <= 6
     assert last == 120

@@ -208,8 +208,8 @@ def test_runs_table_with_one_unreadable_file(
         assert (odd.loc[odd["state"] == "damaged", "error"] != "").all()
     assert not runs.differing or repr(runs)
     assert table.loc["a", "scheme"] == traces[0].experiment.scheme
-    for words in ("name", "tags", "note", "when"):
-        assert all(isinstance(text, str) for text in table[words])
+    for found_text in ("name", "tags", "note", "when"):
+        assert all(isinstance(text, str) for text in table[found_text])
 
 
 FILES = ("spec.json", "run.json", "rounds.parquet", "events.parquet", "model.npy", "SHA256SUMS", "about.json")
@@ -432,8 +432,8 @@ def test_runs_table_exports_have_no_column_of_row_numbers(tmp_path: Path) -> Non
         csv = export(table, tmp_path / "t.csv")
         assert csv.read_text().splitlines()[0].split(",") == list(table)
         assert pq.read_schema(export(table, tmp_path / "t.parquet")).names == list(table)
-    for words in ([], ["--by", "scheme"], ["--of", "time"]):
-        found = CliRunner().invoke(cli, ["runs", str(tmp_path / "runs"), *words])
+    for text in ([], ["--by", "scheme"], ["--of", "time"]):
+        found = CliRunner().invoke(cli, ["runs", str(tmp_path / "runs"), *text])
         assert found.output.split()[0] in ("run", "scheme"), found.output
 
 

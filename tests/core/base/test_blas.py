@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 import threadpoolctl
 
-from workbench.core.base.blas import ALONE, one_thread
+from workbench.core.base.blas import MAX_SINGLE_THREAD_NUMBERS, one_thread
 
 
 def threads() -> list[int]:
@@ -25,5 +25,5 @@ def test_one_thread_limits_every_library() -> None:
 def test_one_thread_ignores_small_arrays() -> None:
     with threadpoolctl.threadpool_limits(2):
         before = threads()
-        with one_thread(ALONE):
+        with one_thread(MAX_SINGLE_THREAD_NUMBERS):
             assert threads() == before

@@ -35,7 +35,7 @@ def test_sent_names_what_cannot_be_sent(tmp_path: Path) -> None:
 
 
 def test_sent_names_what_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_value, "MOST", 2**20)
+    monkeypatch.setattr(by_value, "MAX_DEFINITION_BYTES", 2**20)
     text = FILE.replace("LATE = 3", "LATE = np.ones(300_000)").replace(
         "workers - LATE", "workers - len(LATE)"
     )

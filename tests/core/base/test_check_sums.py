@@ -50,9 +50,9 @@ def test_check_sums_names_a_changed_file(tmp_path: Path, simulated: Path, name: 
         whole = spoilt(kept, rng)
         with pytest.raises(wb.SettingError) as refused:
             wb.Trace.load(folder)
-        said = str(refused.value)
-        assert name in said
-        assert "\n" not in said
+        text = str(refused.value)
+        assert name in text
+        assert "\n" not in text
         kept.write_bytes(whole)
     assert wb.Trace.load(folder).same(wb.Trace.load(simulated))
 
@@ -69,9 +69,9 @@ def test_check_sums_names_a_truncated_file(tmp_path: Path, simulated: Path, name
 def older(folder: Path, version: str = "0.1.0") -> Path:
     """Take the hashes of a run folder away, and let it say that another version has written it."""
     (folder / SUMS).unlink()
-    words = json.loads((folder / "run.json").read_text())
-    words["versions"]["straggler-workbench"] = version
-    (folder / "run.json").write_text(json.dumps(words))
+    fields = json.loads((folder / "run.json").read_text())
+    fields["versions"]["straggler-workbench"] = version
+    (folder / "run.json").write_text(json.dumps(fields))
     return folder
 
 
@@ -89,12 +89,12 @@ def test_check_sums_refuses_a_folder_whose_hashes_were_removed(
 def test_check_sums_accepts_folders_of_older_versions(tmp_path: Path, simulated: Path) -> None:
     folder = older(shutil.copytree(simulated, tmp_path / "run"))
     assert wb.Trace.load(folder).same(wb.Trace.load(simulated))
-    words = (folder / "run.json").read_text()
+    text = (folder / "run.json").read_text()
     (folder / "run.json").write_text('{"engine": "si')
     with pytest.raises(wb.SettingError, match=r"run.json: is damaged \(Unterminated string"):
         wb.Trace.load(folder)
     for name in ("rounds.parquet", "events.parquet", "model.npy"):
-        (folder / "run.json").write_text(words)
+        (folder / "run.json").write_text(text)
         (folder / name).write_bytes(b"no such thing")
         with pytest.raises(wb.SettingError, match=rf"{name}: is damaged"):
             wb.Trace.load(folder)

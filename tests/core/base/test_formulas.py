@@ -88,5 +88,5 @@ def test_recording_names_round_trip_despite_escaping(tmp_path: Path) -> None:
     again = wb.traces.load(file)
     assert set(map(str, again.frame["worker"])) == set(names)
     assert again.names == ["=job"]
-    law = Replay(path=str(file), experiment="=job")
-    assert law.draw(CounterRNG(0), 0, 4, 0, None).shape[-1] == 4
+    delay_model = Replay(path=str(file), experiment="=job")
+    assert delay_model.draw(CounterRNG(0), 0, 4, 0, None).shape[-1] == 4

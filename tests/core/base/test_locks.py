@@ -29,10 +29,10 @@ def test_lock_is_taken_by_one_of_many(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as threads:
         for turn in range(3):  # each takes as long as the others look
             (won,) = filter(None, threads.map(take, [tmp_path / str(turn)] * 6))
-            assert Lock(tmp_path / str(turn)).held
+            assert Lock(tmp_path / str(turn)).locked
             won.release()
             won.release()
-            assert not Lock(tmp_path / str(turn)).held
+            assert not Lock(tmp_path / str(turn)).locked
 
 
 def test_lock_is_released_when_its_holder_is_killed(tmp_path: Path) -> None:
@@ -58,13 +58,13 @@ def test_lock_is_not_held_by_a_fork(tmp_path: Path) -> None:
         os.read(read, 1)
         os._exit(0)
     lock.release()
-    assert not Lock(tmp_path / "lock").held
+    assert not Lock(tmp_path / "lock").locked
     os.write(write, b".")
     os.waitpid(child, 0)
 
 
 def test_lock_of_a_read_only_folder_can_be_queried(tmp_path: Path) -> None:
-    assert not Lock(tmp_path / "lock").held
+    assert not Lock(tmp_path / "lock").locked
     assert not (tmp_path / "lock").exists()
 
 
@@ -84,7 +84,7 @@ def test_lock_query_does_not_block_a_run(tmp_path: Path) -> None:
     try:
         with pytest.raises(SettingError, match=r"\.lock: another program holds a read lock on it; end that"):
             Lock(path).take()
-        assert not Lock(path).held  # nobody works on that run
+        assert not Lock(path).locked  # nobody works on that run
     finally:
         holder.communicate()
     lock = Lock(path)
@@ -118,7 +118,7 @@ def test_lock_refuses_what_is_not_a_file(kind: str, tmp_path: Path) -> None:
         path.mkdir()
     with pytest.raises(OSError, match=r"Errno"):
         Lock(path).take()
-    assert not Lock(path).held
+    assert not Lock(path).locked
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -78,10 +78,10 @@ def test_user_path_refuses_an_impossible_name(
     for kind, name in NAMES.items():
         with pytest.raises((wb.SettingError, DataError)) as caught:
             TYPED[where](name)
-        said = str(caught.value)
-        assert "\n" not in said, kind
-        assert len(said) < 400, kind
-        said.encode()
+        text = str(caught.value)
+        assert "\n" not in text, kind
+        assert len(text) < 400, kind
+        text.encode()
     assert not list(tmp_path.iterdir())
 
 

@@ -116,10 +116,10 @@ def tiny(tmp_path: Path) -> Path:
     return install(tmp_path, "tiny", TINY, POINTS)
 
 
-def python(folder: Path, *words: str) -> str:
+def python(folder: Path, *text: str) -> str:
     """Return the output of another process that finds the packages in a folder."""
     done = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *text],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
@@ -186,8 +186,8 @@ for words in {list(calls)!r}:
     print("----")
 """
     told = python(tiny, "-c", script).split("----\n")
-    for words, one in zip(calls, told, strict=False):
-        assert calls[words] in one, one
+    for text, one in zip(calls, told, strict=False):
+        assert calls[text] in one, one
     assert told[1:2] == ["hello\n"]
     assert len(told) == len(calls) + 1
 
@@ -229,12 +229,12 @@ def test_plugins_that_are_broken_are_reported_and_skipped(tiny: Path) -> None:
     install(
         tiny, "lame", "import nothing_there", {"schemes": "LAME = lame:Lame", "commands": "lame = lame:lame"}
     )
-    said = python(tiny, "-m", "workbench", "run", "spec.yaml")
-    assert "TINY: 4 rounds" in said
+    text = python(tiny, "-m", "workbench", "run", "spec.yaml")
+    assert "TINY: 4 rounds" in text
     assert (
         "workbench: warning: package lame 0.1: what it adds to workbench.schemes cannot be used (LAME = lame:Lame:"
         " ModuleNotFoundError: No module named 'nothing_there'); fix the package, or uninstall it\n"
-    ) in said
+    ) in text
     assert "lame       of package lame 0.1" in python(tiny, "-m", "workbench", "--help")
     script = "from workbench.cli.main import main; import sys; sys.argv = ['workbench', 'lame']; main()"
     failing = f"try:\n    exec({script!r})\nexcept SystemExit as end:\n    assert end.code == 2"
@@ -250,14 +250,14 @@ def test_plugins_cannot_replace_built_in_names(tmp_path: Path) -> None:
 import workbench as wb
 print(wb.schemes.get("GC").__module__, type(wb.Experiment(delays={"kind": "pareto"}).delays).__module__)
 """
-    said = python(tmp_path, "-c", script)
-    assert "workbench.core.schemes.gradient_coding workbench.core.contract.delays.independent\n" in said
+    text = python(tmp_path, "-c", script)
+    assert "workbench.core.schemes.gradient_coding workbench.core.contract.delays.independent\n" in text
     for sentence in (
         "thief.Scheme: scheme = 'GC' is taken by workbench.core.schemes.gradient_coding; give it another name",
         "thief.Steps: delays.kind = 'pareto' is taken by workbench.core.contract.delays.independent;"
         " give it another name",
     ):
-        assert sentence in said
+        assert sentence in text
 
 
 def test_plugins_entry_points_are_read_lazily(tmp_path: Path) -> None:

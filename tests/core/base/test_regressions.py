@@ -81,7 +81,7 @@ def test_run_reports_divergence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "text"),
     [
         (
             lambda: wb.Experiment.model_validate_json('{"workerz": 3}'),
@@ -110,8 +110,8 @@ def test_run_reports_divergence() -> None:
         ),
     ],
 )
-def test_experiment_errors_are_one_sentence(call: Any, words: str) -> None:
-    with pytest.raises(SettingError, match=words) as error:
+def test_experiment_errors_are_one_sentence(call: Any, text: str) -> None:
+    with pytest.raises(SettingError, match=text) as error:
         call()
     assert "\n" not in str(error.value)
 

@@ -54,14 +54,14 @@ def test_settings_help_lists_own_methods() -> None:
     assert "Read a .json, .yaml or .yml file" in shown(wb.Experiment)
 
 
-@pytest.mark.parametrize("words", ["wb.Experiment?", "e?"])
-def test_settings_help_in_jupyter(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("found_text", ["wb.Experiment?", "e?"])
+def test_settings_help_in_jupyter(found_text: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell = InteractiveShell()
     shell.user_ns.update(wb=wb, e=wb.Experiment())
     told: list[Any] = []
     shell.display_page = True  # type: ignore[assignment]
     shell.set_hook("show_in_pager", lambda _, data, *more: told.append(data["text/plain"]), 0)
-    shell.run_cell(TransformerManager().transform_cell(words))
+    shell.run_cell(TransformerManager().transform_cell(found_text))
     text = told[0] if told else capsys.readouterr().out
     assert "speed of decoding; empty = free, as in the papers [floats/s]" in text
     assert "model_dump" not in text

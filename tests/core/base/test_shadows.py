@@ -23,9 +23,9 @@ def last_line(*command: str, folder: Path) -> str:
 def test_shadowed_module_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text("mine = 1\n")
     (tmp_path / "script.py").write_text(SCRIPT.format(engine=""))
-    said = last_line(sys.executable, "script.py", folder=tmp_path)
-    assert said.startswith("ImportError: ")
-    assert f"{tmp_path / name}.py: has the name of a module that is needed" in said
+    text = last_line(sys.executable, "script.py", folder=tmp_path)
+    assert text.startswith("ImportError: ")
+    assert f"{tmp_path / name}.py: has the name of a module that is needed" in text
 
 
 @pytest.mark.mpi
@@ -41,8 +41,8 @@ def test_shadowed_module_imported_during_a_run_is_named(tmp_path: Path) -> None:
 def test_shadowing_files_do_not_affect_the_command_line(tmp_path: Path) -> None:
     for name in ("numpy", "yaml", "random", "json"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong file')\n")
-    words = ("-m", "workbench", "run", "--scheme", "UMW", "--workers", "3", "--rounds", "3")
-    assert last_line(sys.executable, *words, folder=tmp_path).startswith("UMW: 3 rounds")
+    text = ("-m", "workbench", "run", "--scheme", "UMW", "--workers", "3", "--rounds", "3")
+    assert last_line(sys.executable, *text, folder=tmp_path).startswith("UMW: 3 rounds")
 
 
 def test_shadows_keep_other_import_errors(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.user_modules import module_of
 from workbench.core.base.by_value import received, sent
 from workbench.core.base.settings import SettingError
-from workbench.core.base.sources import BESIDE, digest_in, source_of
+from workbench.core.base.sources import USED_DEFINITIONS_HEADING, digest_in, source_of
 
 FILE = '''"""A user's file."""
 import functools
@@ -152,7 +152,7 @@ def test_source_of_includes_definitions_of_other_cells(cells: Cells, cell: str, 
     cells("def waits(workers):\n    return workers - late(workers)")
     module = cells(HALF)
     before = source_of(module.Half)
-    top, below = before.text.split(BESIDE)
+    top, below = before.text.split(USED_DEFINITIONS_HEADING)
     assert top == HALF
     assert "TIMES = 2" in below
     assert "return workers - late(workers)" in below

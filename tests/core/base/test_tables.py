@@ -56,14 +56,14 @@ def test_read_texts_returns_rows_with_line_numbers(folder: Path, data: st.DataOb
     field = st.sampled_from(NASTY) | st.text("ab,;\t\"\n#'é ", max_size=4)
     rows = data.draw(st.lists(st.lists(field, min_size=len(names), max_size=len(names)), max_size=6))
     ends = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
-    last, delimiter, said = data.draw(
+    last, delimiter, found_text = data.draw(
         st.sampled_from(
             [(".csv", ",", False), (".tsv", "\t", False), (".csv", ";", True), (".CSV.GZ", ",", True)]
         )
     )
     quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
     quoting = csv.QUOTE_ALL if ends == "\r" else quoting  # else Python's writer leaves newlines unquoted
-    before = (f"sep={delimiter}{ends}" if said else "") + data.draw(
+    before = (f"sep={delimiter}{ends}" if found_text else "") + data.draw(
         st.sampled_from(["", ends, f"# by hand{ends}"])
     )
     header, *lines = written([names, *rows], ends, delimiter=delimiter, quoting=quoting)

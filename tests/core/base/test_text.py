@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import workbench
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.core.base.settings import SettingError
-from workbench.core.base.text import REPEATED, dump, parse, read_yaml
+from workbench.core.base.text import MAX_ALIASED_VALUES, dump, parse, read_yaml
 from workbench.core.experiment import Experiment
 from workbench.lab.batch import Sweep
 from workbench.mpi import clusters
@@ -125,7 +125,7 @@ def test_readers_refuse_exponential_aliases(text: str, says: str, tmp_path: Path
 def test_parse_accepts_small_aliases(levels: int, width: int) -> None:
     """The expanded size is counted: the values and the lists that hold them."""
     stands_for = sum(width * sum(width**j for j in range(i + 1)) for i in range(1, levels + 1))
-    if stands_for > REPEATED:
+    if stands_for > MAX_ALIASED_VALUES:
         with pytest.raises(yaml.YAMLError, match="stand for more than"):
             parse(laughs(levels, width))
         return

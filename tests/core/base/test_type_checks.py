@@ -47,7 +47,7 @@ def test_find_mismatch_accepts_values_of_the_type(kind: Any, value: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "where", "words"),
+    ("kind", "value", "where", "text"),
     [
         (int, "2", "", "is text; write 2 without quotes"),
         (int, "1e3", "", "is text; write 1000 without quotes"),
@@ -69,14 +69,14 @@ def test_find_mismatch_accepts_values_of_the_type(kind: Any, value: Any) -> None
         (int | tuple[int, ...], [1, 2.0], "[1]", "is not a whole number; write 2"),
     ],
 )
-def test_find_mismatch_finds_common_mistakes(kind: Any, value: Any, where: str, words: str) -> None:
+def test_find_mismatch_finds_common_mistakes(kind: Any, value: Any, where: str, text: str) -> None:
     found = find_mismatch(kind, value)
     assert found is not None
-    assert (found.where, found.words) == (where, words)
+    assert (found.where, found.text) == (where, text)
 
 
 @pytest.mark.parametrize(
-    ("cls", "field", "value", "words"),
+    ("cls", "field", "value", "text"),
     [
         (Experiment, "rounds", 0, "take 1 or more"),
         (Experiment, "rounds", 2.5, "take 1 or more, the nearest are 2 and 3"),
@@ -91,12 +91,12 @@ def test_find_mismatch_finds_common_mistakes(kind: Any, value: Any, where: str, 
         (Nesterov, "momentum", 1, "take 0 to below 1, or leave it empty"),
     ],
 )
-def test_range_of_gives_valid_values(cls: type[Settings], field: str, value: Any, words: str) -> None:
-    assert range_of(cls.model_fields[field], value) == words
+def test_range_of_gives_valid_values(cls: type[Settings], field: str, value: Any, text: str) -> None:
+    assert range_of(cls.model_fields[field], value) == text
     with pytest.raises(SettingError) as error:
         cls(**{field: value})
     assert str(error.value).startswith(f"{field} = {value!r}: ")
-    assert str(error.value).endswith(words)
+    assert str(error.value).endswith(text)
 
 
 def test_experiment_from_json_has_the_same_checks() -> None:

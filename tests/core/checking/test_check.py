@@ -31,11 +31,11 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.problems.linear import LeastSquares
 from workbench.core.schemes.uncoded import UMW
 
-FEW = 12  # cases a law: what is wrong here is wrong nearly always
+EXAMPLES_PER_PROPERTY = 12  # cases a law: what is wrong here is wrong nearly always
 
 
 def broken(what: Any) -> set[str]:
-    return {row.property for row in wb.check(what, examples=FEW).failed}
+    return {row.property for row in wb.check(what, examples=EXAMPLES_PER_PROPERTY).failed}
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_check_accepts_a_tail_without_variance() -> None:
     assert (rows["mean"], rows["quantiles"]) == ("does not apply", "passes")
 
 
-@pytest.mark.parametrize("law", [Heterogeneous(slow=0.001), Markov(p_slow=1e-3, p_recover=1e-2)])
-def test_check_accepts_rare_events(law: DelayModel) -> None:
-    assert wb.check(law, only=["mean", "quantiles"], examples=20).ok
+@pytest.mark.parametrize("checked", [Heterogeneous(slow=0.001), Markov(p_slow=1e-3, p_recover=1e-2)])
+def test_check_accepts_rare_events(checked: DelayModel) -> None:
+    assert wb.check(checked, only=["mean", "quantiles"], examples=20).ok
 
 
 @pytest.mark.parametrize("name", ["gd", "nesterov", "inverse_time", "amsgrad"])
@@ -103,14 +103,14 @@ def test_check_finds_a_part_counted_twice() -> None:
                 return parent_program(node, rule, twice)
             return super().program(node)
 
-    checked = wb.check(Twice, examples=FEW)
+    checked = wb.check(Twice, examples=EXAMPLES_PER_PROPERTY)
     (row,) = (row for row in checked.failed if row.property == "exact")
     assert row.why == "round 0: part 0 has weight 2 in what is committed, instead of 1"
     assert row.case is not None
     assert row.case["workers"] == 1  # the smallest there is
     with pytest.raises(PropertyFailed, match="part 0 has weight 2"):  # as its `show` says
         wb.check(Twice, only="exact", case=row.case)
-    assert "breaks" in str(checked)
+    assert "Twice fails" in str(checked)
     assert "✗" in checked._repr_html_()
     assert "<code>round_times</code>" in checked._repr_html_()
 
@@ -177,7 +177,7 @@ def test_check_reports_a_users_error_with_its_line() -> None:
         def program(self, node: Node) -> Program:
             return {}["nothing"]  # type: ignore[no-any-return]
 
-    (row,) = wb.check(Bad, only="rounds", examples=FEW).failed
+    (row,) = wb.check(Bad, only="rounds", examples=EXAMPLES_PER_PROPERTY).failed
     assert row.why.startswith(
         "raises RunError: Bad: the program of rank 0 failed in round 0: KeyError: 'nothing' ("
     )
@@ -191,7 +191,7 @@ def test_check_finds_a_program_that_waits_for_nothing() -> None:
         def program(self, node: Node) -> Program:
             yield Recv({CODED: 0})
 
-    (row,) = wb.check(Idle, only="rounds", examples=FEW).failed
+    (row,) = wb.check(Idle, only="rounds", examples=EXAMPLES_PER_PROPERTY).failed
     assert row.why.startswith("raises Deadlock: ")
 
 
@@ -247,7 +247,7 @@ class Rarer(Markov):
 
 
 @pytest.mark.parametrize(
-    ("law", "wrong"),
+    ("checked", "wrong"),
     sampled_cases(
         "wrong laws",
         2,
@@ -260,8 +260,8 @@ class Rarer(Markov):
         ],
     ),
 )
-def test_check_finds_wrong_delay_models(law: type[DelayModel], wrong: set[str]) -> None:
-    assert wrong <= broken(law)
+def test_check_finds_wrong_delay_models(checked: type[DelayModel], wrong: set[str]) -> None:
+    assert wrong <= broken(checked)
 
 
 def test_check_finds_wrong_optimisers() -> None:
@@ -289,7 +289,7 @@ def test_check_refuses_what_it_cannot_check() -> None:
         wb.check("UMV")
     with pytest.raises(SettingError, match=r"only = 'exacte'.*did you mean 'exact'"):
         wb.check("UMW", only="exacte")
-    with pytest.raises(SettingError, match="is for one law"):
+    with pytest.raises(SettingError, match="is for one property"):
         wb.check("UMW", case={})
 
 

@@ -100,7 +100,7 @@ def test_decode_caches_repeated_sets() -> None:
 
 
 def test_decode_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "REMEMBERED", 100)
+    monkeypatch.setattr(base, "MAX_CACHED_NUMBERS", 100)
     code = GradientCode(np.eye(5), 0)
     for answered in every(code, most=3):
         code.decode(answered)
@@ -109,7 +109,7 @@ def test_decode_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_code_too_large_for_the_memory_still_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "REMEMBERED", 1)
+    monkeypatch.setattr(base, "MAX_CACHED_NUMBERS", 1)
     code = GradientCode(np.eye(4), 0)
     assert [code.decode((i, 3)).residual for i in range(3)] == pytest.approx([2, 2, 2])
 

@@ -65,7 +65,7 @@ def test_large_codes_make_room_for_one_another(monkeypatch: pytest.MonkeyPatch) 
         made.append(workers)
         return codes.GradientCode(np.ones((workers, workers)), 0)
 
-    monkeypatch.setattr(checks, "ROOM", 8 * (30**2 + 20**2))
+    monkeypatch.setattr(checks, "MAX_CACHE_BYTES", 8 * (30**2 + 20**2))
     assert code(20) is code(20)
     assert code(30) is code(30)
     assert made == [20, 30]

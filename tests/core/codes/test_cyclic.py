@@ -150,7 +150,7 @@ def test_cyclic_blockwise_construction_equals_partwise(
 ) -> None:
     """Neighbouring parts share a factorisation; what is left over is as small as with one for each part."""
     blocks = unwrap(cyclic)(n, s)
-    monkeypatch.setattr(dual, "LARGE", n)
+    monkeypatch.setattr(dual, "MIN_BLOCKED_UNKNOWNS", n)
     apart = unwrap(cyclic)(n, s)
     assert ((blocks.matrix != 0) == window(n, s + 1)).all()
     assert blocks.matrix == pytest.approx(apart.matrix, abs=1e-11)

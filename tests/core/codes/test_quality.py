@@ -114,7 +114,7 @@ def test_warning_recommends_a_better_code(poor: GradientCode, better: GradientCo
 @pytest.mark.parametrize("limit", [1e3, 1e6, 1e9])
 def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest of k draws of P(size > x) ~ C/x, times sets / k, is of the size of the largest of all."""
-    monkeypatch.setattr(quality, "EFFORT", limit)
+    monkeypatch.setattr(quality, "MAX_MULTIPLICATIONS", limit)
     code = cyclic(61, 20)
     looked = []
     real = GradientCode.decode
@@ -122,7 +122,7 @@ def test_lost_of_few_sets_estimates_that_of_many(limit: float, monkeypatch: pyte
         GradientCode, "decode", lambda self, answered: looked.append(1) or real(self, answered)
     )
     assert lost(code) == pytest.approx(np.log10(amplification(code, 500)), abs=2)
-    assert len(looked) < 2 * (3 * max(quality.FEW, limit / quality.cost(code)) + 5) + 1000
+    assert len(looked) < 2 * (3 * max(quality.MIN_SURVIVOR_SETS, limit / quality.cost(code)) + 5) + 1000
 
 
 def test_lost_of_a_wrong_span_is_all_digits() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.core.contract import adaptive
-from workbench.core.contract.adaptive import HISTORIES, Expert
+from workbench.core.contract.adaptive import HISTORY_ROUNDS, Expert
 from workbench.core.contract.configurations import Configuration, StoredParts
 from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
@@ -33,7 +33,7 @@ def experiment(**fields: Any) -> wb.Experiment:
 
 
 @pytest.fixture(scope="module")
-def steered() -> wb.Trace:
+def adapted() -> wb.Trace:
     return wb.run(experiment(**CODED, adaptive=True))
 
 
@@ -42,57 +42,59 @@ def test_adaptive_is_off_by_default() -> None:
     assert wb.run(experiment(scheme="UMW", rounds=5)).changes == []
 
 
-def test_adaptive_run_is_faster_than_each_candidate(steered: wb.Trace) -> None:
-    assert steered.changes[0].after == "UMW"
-    assert any(80 < change.round < 100 for change in steered.changes)
-    for way in steered.experiment.adaptive_controller().configurations:
+def test_adaptive_run_is_faster_than_each_candidate(adapted: wb.Trace) -> None:
+    assert adapted.changes[0].after == "UMW"
+    assert any(80 < change.round < 100 for change in adapted.changes)
+    for way in adapted.experiment.adaptive_controller().configurations:
         fixed = experiment(scheme=way.name, scheme_args=way.parameters)
-        assert steered.columns["time"][-1] < wb.forecast(fixed).seconds.sum()
+        assert adapted.columns["time"][-1] < wb.forecast(fixed).seconds.sum()
 
 
-def test_adaptive_run_has_the_models_of_a_fixed_run(steered: wb.Trace) -> None:
+def test_adaptive_run_has_the_models_of_a_fixed_run(adapted: wb.Trace) -> None:
     stays = wb.run(experiment(scheme="UMW"))
-    assert np.array_equal(steered.model, stays.model)
-    assert np.array_equal(steered.columns["loss"], stays.columns["loss"])
-    numbers = wb.run(steered.experiment, numeric=True)
-    assert numbers.changes == steered.changes
+    assert np.array_equal(adapted.model, stays.model)
+    assert np.array_equal(adapted.columns["loss"], stays.columns["loss"])
+    numbers = wb.run(adapted.experiment, numeric=True)
+    assert numbers.changes == adapted.changes
     np.testing.assert_allclose(numbers.columns["loss"], stays.columns["loss"], rtol=1e-10)
 
 
-def test_adaptive_changes_are_in_the_trace(steered: wb.Trace, tmp_path: Any) -> None:
-    for before, after in zip(steered.changes, steered.changes[1:], strict=False):
+def test_adaptive_changes_are_in_the_trace(adapted: wb.Trace, tmp_path: Any) -> None:
+    for before, after in zip(adapted.changes, adapted.changes[1:], strict=False):
         assert before.after == after.before
         assert before.round < after.round
-    assert all("would have saved" in change.reason for change in steered.changes)
-    assert all(steered.columns["time"][c.round - 1] == c.time for c in steered.changes)
-    kept = wb.Trace.load(steered.save(tmp_path / "run"))
-    assert kept.changes == steered.changes
-    assert kept.replay().same(steered)
+    assert all("would have saved" in change.reason for change in adapted.changes)
+    assert all(adapted.columns["time"][c.round - 1] == c.time for c in adapted.changes)
+    kept = wb.Trace.load(adapted.save(tmp_path / "run"))
+    assert kept.changes == adapted.changes
+    assert kept.replay().same(adapted)
 
 
 def test_adaptive_configuration_ends_between_rounds() -> None:
     """With constant times, which need no estimate, every round takes the time of its configuration."""
-    law = {"kind": "constant", "shift": 1e-3}
-    e = experiment(**CODED, delays=law, rounds=20, adaptive=True)
-    line = timeline(e, Coefficients(e.plan), events=False)
-    (change,) = line.changes
-    took = np.diff(line.times, prepend=0.0)
+    delay_model = {"kind": "constant", "shift": 1e-3}
+    e = experiment(**CODED, delays=delay_model, rounds=20, adaptive=True)
+    simulated = timeline(e, Coefficients(e.plan), events=False)
+    (change,) = simulated.changes
+    took = np.diff(simulated.times, prepend=0.0)
     np.testing.assert_allclose(took, np.where(np.arange(20) < change.round, 0.04, 0.02))
 
 
 @pytest.mark.parametrize("bandwidth", [1e4, 1e6])
 def test_adaptive_change_includes_the_transfer_of_missing_parts(bandwidth: float) -> None:
     e = experiment(scheme="UMW", link={"bandwidth": bandwidth, "latency": 1e-4}, adaptive=True)
-    line = timeline(e, Coefficients(e.plan), events=True)
+    simulated = timeline(e, Coefficients(e.plan), events=True)
     held = StoredParts(e.plan)
     row = e.line.width * (e.problem_spec.known()[1] + 1)  # type: ignore[attr-defined]
-    for change in line.changes:
+    for change in simulated.changes:
         missing = held.missing((way := Configuration(change.scheme, change.scheme_args, 6, 120)).plan)
         assert change.bytes == missing.sum() * row
         moving = missing.max() * row / bandwidth + 1e-4 if missing.any() else 0.0
         assert change.seconds == pytest.approx(moving)
         begun = min(
-            start for round, _, kind, start, *_ in line.events if kind == "compute" and round == change.round
+            start
+            for round, _, kind, start, *_ in simulated.events
+            if kind == "compute" and round == change.round
         )
         assert begun >= change.time + change.seconds
         held.add(way.plan)
@@ -103,7 +105,7 @@ def test_adaptive_makes_no_change_that_does_not_pay(data: st.DataObject) -> None
     seconds = st.floats(0.0, 10.0)
     costs = np.array(data.draw(st.lists(st.tuples(seconds, seconds), min_size=3, max_size=20)))
     move, left = data.draw(seconds), data.draw(st.integers(1, 50))
-    history = data.draw(st.sampled_from(HISTORIES))
+    history = data.draw(st.sampled_from(HISTORY_ROUNDS))
     if Expert(history, 0).better(costs, np.array([0.0, move]), left) == 1:
         seen = costs[-history:]
         assert (seen[:, 0] - seen[:, 1]).mean() * left > move
@@ -125,22 +127,24 @@ def test_adaptive_false_changes_are_rare() -> None:
 
 def test_adaptive_learns_times_that_do_not_follow_the_load() -> None:
     """It first takes half the samples for half the time, finds that wrong, and changes back."""
-    law = {"kind": "exponential", "mean": 0.01}
-    e = experiment(**CODED, delays=law, rounds=300, adaptive=True)
-    line = timeline(e, Coefficients(e.plan), events=False)
+    delay_model = {"kind": "exponential", "mean": 0.01}
+    e = experiment(**CODED, delays=delay_model, rounds=300, adaptive=True)
+    simulated = timeline(e, Coefficients(e.plan), events=False)
     best = min(
         wb.forecast(
-            experiment(scheme=way.name, scheme_args=way.parameters, delays=law, rounds=300)
+            experiment(scheme=way.name, scheme_args=way.parameters, delays=delay_model, rounds=300)
         ).seconds.sum()
         for way in e.adaptive_controller().configurations
     )
-    assert line.times[-1] < 1.5 * best
+    assert simulated.times[-1] < 1.5 * best
 
 
 def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rarely a worker takes twelve times as long, which a code hides. Waiting for all looks cheap until then."""
-    law = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
-    runs = [experiment(**CODED, delays=law, rounds=300, seed=seed, adaptive=True) for seed in range(3)]
+    delay_model = {"kind": "markov", "shift": 1e-4, "p_slow": 0.03, "p_recover": 1.0, "factor": 12}
+    runs = [
+        experiment(**CODED, delays=delay_model, rounds=300, seed=seed, adaptive=True) for seed in range(3)
+    ]
     best = [
         min(
             wb.forecast(e.replace(scheme=way.name, scheme_args=way.parameters, adaptive=False)).seconds.sum()

@@ -149,7 +149,7 @@ def test_replay_goes_through_the_record_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "found_text"),
     [
         ("worker,seconds\n0,1\n", r"lacks columns \['step'\]"),
         ("worker,iteration,seconds\n0,0,nan\n", "line 2: seconds = nan: .*finite"),
@@ -157,8 +157,8 @@ def test_replay_goes_through_the_record_in_order(tmp_path: Path) -> None:
         ("worker,iteration,seconds\n0,0,-1\n", "line 2: seconds = -1: .* at least 0"),
     ],
 )
-def test_replay_refuses_a_bad_recording(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(wb.SettingError, match=words):
+def test_replay_refuses_a_bad_recording(tmp_path: Path, text: str, found_text: str) -> None:
+    with pytest.raises(wb.SettingError, match=found_text):
         DelayStream(build({"kind": "replay", "path": table(tmp_path, text)}), 0, 1).draw(0)
 
 
@@ -170,9 +170,9 @@ def test_replay_refuses_a_missing_recording() -> None:
 def test_replay_as_recorded_ignores_the_load(tmp_path: Path) -> None:
     rows = [f"{w},{r},{1 + w + 10 * r}" for r in (2, 0, 1) for w in (10, 9, 0)]  # in no order
     path = table(tmp_path, "\n".join(["worker,iteration,seconds", *rows]) + "\n")
-    law = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
+    delay_model = build({"kind": "replay", "path": path, "samples": 7.0, "as_recorded": True})
     for seed in (0, 5):
-        stream = DelayStream(law, seed, 3)
+        stream = DelayStream(delay_model, seed, 3)
         times = [stream.whole(r, np.array([1, 50, 0])).tolist() for r in range(4)]
         assert times == [[1, 10, 11], [11, 20, 21], [21, 30, 31], [1, 10, 11]]  # then from the beginning
     parts = stream.progress(1, np.array([[1, 3], [2, 2], [0, 0]]))
@@ -186,22 +186,24 @@ def test_replay_as_recorded_may_follow_the_load(
 ) -> None:
     """delays + (load - base load) * slope (Krishnan et al.'s search); the same where samples are more work each."""
     path = table(tmp_path_factory.mktemp("slope"), "worker,iteration,seconds\n0,0,3\n1,0,5\n")
-    law = build({"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope})
+    delay_model = build(
+        {"kind": "replay", "path": path, "as_recorded": True, "samples": base, "slope": slope}
+    )
     wanted = np.maximum([3 + slope * (samples - base), 5 + slope * (samples - base)], 0)
-    np.testing.assert_allclose(DelayStream(law, 0, 2).whole(0, np.array([samples, samples])), wanted)
+    np.testing.assert_allclose(DelayStream(delay_model, 0, 2).whole(0, np.array([samples, samples])), wanted)
     portions = np.array([[samples // 3, samples - samples // 3], [0, samples]])
-    np.testing.assert_allclose(DelayStream(law, 0, 2).progress(0, portions)[:, -1], wanted)
-    fewer = DelayStream(scaled(law, factor), 0, 2)
+    np.testing.assert_allclose(DelayStream(delay_model, 0, 2).progress(0, portions)[:, -1], wanted)
+    fewer = DelayStream(scaled(delay_model, factor), 0, 2)
     np.testing.assert_allclose(fewer.whole(0, np.full(2, samples / factor)), wanted, atol=1e-9)
 
 
 def test_replay_as_recorded_refuses_more_workers_than_recorded(tmp_path: Path) -> None:
     path = table(tmp_path, "experiment,worker,iteration,seconds\na,0,0,1\na,1,0,3\nb,0,0,50\n")
-    law = {"kind": "replay", "path": path, "as_recorded": True}
+    delay_model = {"kind": "replay", "path": path, "as_recorded": True}
     with pytest.raises(wb.SettingError, match=r"has 2 experiments; name one in delays\.experiment: a, b"):
-        DelayStream(build(law), 0, 2).draw(0)
+        DelayStream(build(delay_model), 0, 2).draw(0)
     with pytest.raises(wb.SettingError, match=r"3 workers, and .* has 2; take 2 workers or fewer"):
-        DelayStream(build({**law, "experiment": "a"}), 0, 3).draw(0)
+        DelayStream(build({**delay_model, "experiment": "a"}), 0, 3).draw(0)
 
 
 def test_replay_experiment_with_the_recorded_size(tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ HEAD = "experiment,worker,iteration,seconds\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "words"),
+    ("text", "where", "found_text"),
     [
         (
             "worker,iteration,seconds\n0,0,1\n0,1,2\n0,0,5\n",
@@ -237,9 +239,11 @@ HEAD = "experiment,worker,iteration,seconds\n"
         (HEAD + "a,0,0,1\nb,0,0,0\nb,0,1,0\n", "line 3", "recording = b: its median is 0 s"),
     ],
 )
-def test_recorded_refuses_rows_without_a_worker(tmp_path: Path, text: str, where: str, words: str) -> None:
+def test_recorded_refuses_rows_without_a_worker(
+    tmp_path: Path, text: str, where: str, found_text: str
+) -> None:
     path = table(tmp_path, text)
-    with pytest.raises(wb.SettingError, match=rf"^delays.path = '{path}', {where}: .*{words}"):
+    with pytest.raises(wb.SettingError, match=rf"^delays.path = '{path}', {where}: .*{found_text}"):
         recorded(path)
 
 
@@ -335,11 +339,11 @@ def test_recorded_ec2_workers_stay_slow() -> None:
 )
 def test_law_of_counts_the_cost_of_a_task_once(kind: str, fixed: float) -> None:
     """It counts as a number of further samples, whatever the load. A worker without samples does not start."""
-    plain, law = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
+    plain, delay_model = law_of({"kind": kind}), law_of({"kind": kind, "fixed": fixed})
     draw = plain.draw(CounterRNG(3), 0, 4, 0, None)
     loads = np.array([0, 1, 7, 100])
     expected = np.where(loads > 0, plain.compute(draw, loads + fixed), 0.0)
-    np.testing.assert_array_equal(law.compute(draw, loads), expected)
+    np.testing.assert_array_equal(delay_model.compute(draw, loads), expected)
 
 
 def test_replay_resampled_in_blocks(tmp_path: Path) -> None:
@@ -372,12 +376,12 @@ def test_heterogeneous_slow_workers_may_be_given() -> None:
 
 def test_heterogeneous_slow_workers_must_exist() -> None:
     slow = {"kind": "heterogeneous", "slow_workers": (2, 6)}
-    laws = {
+    delay_models = {
         "slow_workers = [2, 6]": slow,
         "after.slow_workers = [2, 6]": {"kind": "changing", "after": slow},
         "worker = 6": {"kind": "changing", "at": 2, "worker": 6},
     }
-    for where, delays in laws.items():
+    for where, delays in delay_models.items():
         assert wb.Experiment(scheme="UMW", workers=6, delays=delays).workers == 6
         with pytest.raises(SettingError) as error:
             wb.Experiment(scheme="UMW", workers=5, delays=delays)
@@ -410,8 +414,8 @@ def test_replay_asks_how_many_samples_a_time_is_for(tmp_path: Path) -> None:
     np.testing.assert_allclose(replayed_rounds(path, as_recorded=True), 0.05)
     with pytest.raises(wb.SettingError, match=says):
         replayed_rounds(path, as_recorded=True, slope=1e-3)
-    for law in ({}, {"samples": None}):
-        stream = DelayStream(build({"kind": "replay", "path": path, **law}), 0, 4)
+    for delay_model in ({}, {"samples": None}):
+        stream = DelayStream(build({"kind": "replay", "path": path, **delay_model}), 0, 4)
         np.testing.assert_allclose(stream.whole(0, np.array([1, 0, 1, 1])), [0.05, 0, 0.05, 0.05])
 
 

@@ -201,11 +201,11 @@ REFUSED: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("faults", "words"), REFUSED)
-def test_faults_that_are_invalid_are_refused(faults: Any, words: list[str]) -> None:
+@pytest.mark.parametrize(("faults", "argv"), REFUSED)
+def test_faults_that_are_invalid_are_refused(faults: Any, argv: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         experiment(faults=faults)
-    for word in words:
+    for word in argv:
         assert word in str(error.value)
 
 

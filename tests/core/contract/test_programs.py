@@ -18,7 +18,7 @@ def test_subprograms_sum_to_the_whole(count: int, floats: int, seed: int) -> Non
     rng = np.random.default_rng(seed)
     weights, values = rng.standard_normal(count), list(rng.standard_normal((count, floats)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprograms, "CACHED", 1)
+        patch.setattr(subprograms, "MAX_BLOCK_BYTES", 1)
         found = weighted_sum(weights, values)
     np.testing.assert_allclose(found, weights @ np.stack(values), rtol=0, atol=1e-12 * (1 + count))
 

@@ -64,9 +64,9 @@ class TestRing:
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((3 * n, floats)), rng.standard_normal(3 * n)
         plan, found = Explicit().plan(n, 3 * n), []
-        for law in (TwoPart(t1=0.01, t2=9.0), TwoPart(t1=0.01, t2=0.0)):
+        for delay_model in (TwoPart(t1=0.01, t2=9.0), TwoPart(t1=0.01, t2=0.0)):
             numbers = Numbers(plan, LeastSquares(X, y), GradientDescent(step=0.01))
-            world = SimSetup(self.rounds, floats, DelayStream(law, seed, n), Link())
+            world = SimSetup(self.rounds, floats, DelayStream(delay_model, seed, n), Link())
             simulate(Explicit(), plan, world, numbers)
             found.append(numbers.models[-1])
         np.testing.assert_array_equal(*found)

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 import workbench as wb
 from workbench.core.contract.delays import DelayStream
-from workbench.core.contract.sharing import SLICE, Sharing, slowed, undisturbed
+from workbench.core.contract.sharing import TIME_SLICE_S, Sharing, slowed, undisturbed
 from workbench.core.forecasting import forecast
 
 TIMES = arrays(float, (3, 5), elements=st.floats(0.01, 10.0))
@@ -37,7 +37,7 @@ def test_sharing_equal_tasks_end_together() -> None:
 
 def wait(left: np.ndarray, rest: np.ndarray, cores: float) -> float:
     """Return the wait until each task before the master has had a slice, or is done; zero where a core is idle."""
-    before = [min(a + b, SLICE) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
+    before = [min(a + b, TIME_SLICE_S) for a, b in zip(left, rest, strict=True) if a + b > 1e-12]
     return sum(before) / cores if len(before) >= cores else 0.0
 
 

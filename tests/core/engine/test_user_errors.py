@@ -126,8 +126,8 @@ class Half(UMW):
         fail("program")
         return super().program(node)
 
-class Naps(Exponential):
-    kind: Literal["naps"] = "naps"
+class Pauses(Exponential):
+    kind: Literal["pauses"] = "pauses"
     def draw(self, keyed, round, workers, slot, before):
         fail("draw")
         return super().draw(keyed, round, workers, slot, before)
@@ -135,7 +135,7 @@ class Naps(Exponential):
         fail("compute")
         return super().compute(draw, samples)
 
-class Bowl(LeastSquares):
+class Quadratic(LeastSquares):
     def gradient(self, slices, model):
         fail("gradient")
         return super().gradient(slices, model)
@@ -143,11 +143,11 @@ class Bowl(LeastSquares):
         fail("evaluate")
         return super().evaluate(requests)
 
-class BowlArgs(LeastSquaresArgs):
-    name: ClassVar[str] = "bowl"
+class QuadraticArgs(LeastSquaresArgs):
+    name: ClassVar[str] = "quadratic"
     def build(self, plan):
         data = self.open()
-        return Bowl(np.asarray(data.X), np.asarray(data.y))
+        return Quadratic(np.asarray(data.X), np.asarray(data.y))
 
 class Slowly(GradientDescent):
     name: ClassVar[str] = "slowly"
@@ -159,14 +159,14 @@ SAYS = {  # which of a user's methods fails: on the virtual clock, on real ranks
     "check": ("scheme = .*: `Half.check` failed",) * 3,
     "plan": ("`Half.plan` failed",) * 2,
     "round_times": ("", "", "`Half.round_times` failed"),
-    "draw": ("`Naps.draw` failed",) * 3,
+    "draw": ("`Pauses.draw` failed",) * 3,
     "compute": (
-        "Half: `Naps.compute` failed at rank 1 in round 0",
-        "`Naps.compute` failed",
-        "`Naps.compute` failed",
+        "Half: `Pauses.compute` failed at rank 1 in round 0",
+        "`Pauses.compute` failed",
+        "`Pauses.compute` failed",
     ),
-    "gradient": ("", "Half: `Bowl.gradient` failed at rank . in round 0"),
-    "evaluate": ("`Bowl.evaluate` failed",) * 2,
+    "gradient": ("", "Half: `Quadratic.gradient` failed at rank . in round 0"),
+    "evaluate": ("`Quadratic.evaluate` failed",) * 2,
     "update": ("`Slowly.update` failed", "Half: `Slowly.update` failed at rank 0 in round 0"),
 }
 
@@ -175,10 +175,10 @@ def failing(tmp_path: Path, where: str) -> dict[str, Any]:
     """Return the fields of an experiment with user-defined parts, one method of which fails."""
     file = tmp_path / f"{where}.py"
     file.write_text(FAILING.replace('WHERE = ""', f'WHERE = "{where}"'))
-    own = {"scheme": f"{file}:Half", "problem": f"{file}:BowlArgs", "optimiser": f"{file}:Slowly"}
+    own = {"scheme": f"{file}:Half", "problem": f"{file}:QuadraticArgs", "optimiser": f"{file}:Slowly"}
     return {
         **own,
-        "delays": {"kind": f"{file}:Naps"},
+        "delays": {"kind": f"{file}:Pauses"},
         "workers": 4,
         "rounds": 5,
         "problem_args": {"samples": 40},
@@ -191,11 +191,11 @@ LINE = FAILING.splitlines().index('        {}["nothing"]') + 1
 @pytest.mark.parametrize("where", SAYS)
 def test_user_error_names_method_and_line(tmp_path: Path, where: str) -> None:
     ways = [lambda e: wb.run(e), None, lambda e: wb.forecast(e)]
-    for words, way in zip(SAYS[where], ways, strict=False):
-        if words and way is not None:
+    for text, way in zip(SAYS[where], ways, strict=False):
+        if text and way is not None:
             with pytest.raises(
                 (RunError, wb.SettingError),
-                match=rf"{words}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)",
+                match=rf"{text}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)",
             ):
                 way(wb.Experiment(**failing(tmp_path, where)))
     if where != "check":
@@ -226,8 +226,8 @@ def test_user_error_on_real_ranks_leaves_no_process(tmp_path: Path, workers: int
     done = subprocess.run([sys.executable, "-c", REAL, spec], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     *lines, processes = done.stdout.splitlines()
-    for line, (where, words) in zip(lines, wanted.items(), strict=True):
-        assert re.search(rf"^{where} {words}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)", line), line
+    for line, (where, text) in zip(lines, wanted.items(), strict=True):
+        assert re.search(rf"^{where} {text}.*KeyError: 'nothing' \(.*{where}\.py, line {LINE}\)", line), line
     end = time.monotonic() + 60
     while left := [int(pid) for pid in processes.split()[1:] if is_alive(int(pid))]:
         assert time.monotonic() < end, left

@@ -54,6 +54,6 @@ def test_presets_are_listed(found: object) -> None:
 def test_presets_of_paper_1_have_matching_titles() -> None:
     for preset in presets.values():
         args = preset["CR"].scheme_args
-        words = f"{preset['CR'].workers} workers, alpha = {args['stragglers']}/{args['children']}"
+        fields = f"{preset['CR'].workers} workers, alpha = {args['stragglers']}/{args['children']}"
         assert preset.title.startswith(f"Figure {preset.name[3:]}: ")
-        assert words in preset.title
+        assert fields in preset.title

@@ -55,11 +55,11 @@ def test_cnn_without_pytorch_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "fields"),
     [({"features": 100}, "problem_args.features = 100"), ({"held_out": -1}, "problem_args.held_out = -1")],
 )
-def test_cnn_refuses_bad_arguments(args: dict[str, Any], words: str) -> None:
-    with pytest.raises(wb.SettingError, match=words):
+def test_cnn_refuses_bad_arguments(args: dict[str, Any], fields: str) -> None:
+    with pytest.raises(wb.SettingError, match=fields):
         cnn(problem_args={**ARGS, **args})
 
 

@@ -65,9 +65,9 @@ def test_numpy_problem_of_squares_is_least_squares() -> None:
 
 def test_numpy_problem_check_finds_mistakes() -> None:
     assert wb.check(experiment(squares).problem_spec, examples=10).ok
-    for wrong, law in ((sums, "slices"), (slip, "differences")):
+    for wrong, delay_model in ((sums, "slices"), (slip, "differences")):
         broken = wb.check(experiment(wrong).problem_spec, examples=10).failed
-        assert law in {row.property for row in broken}
+        assert delay_model in {row.property for row in broken}
 
 
 @pytest.mark.mpi

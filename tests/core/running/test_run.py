@@ -181,7 +181,7 @@ def test_simulated_run_pauses_while_it_is_read() -> None:
     """Otherwise the reader's NumPy calls wait for Python's lock: three pictures a second instead of ten."""
     run = live.start(wb.Experiment(workers=12, rounds=10**6, problem="unit"))
     assert isinstance(run, SimulatedRun)
-    rounds = lambda: len(run.line.times)  # noqa: E731
+    rounds = lambda: len(run.timeline.times)  # noqa: E731
     while not rounds():
         time.sleep(0.001)
     with run.resting:

@@ -94,6 +94,6 @@ def test_start_options_are_available_without_docstrings() -> None:
     assert done.stdout.splitlines() == ["0 sim", "emulate = 'some': take 'all', 'delays' or 'nothing'"], (
         done.stderr
     )
-    words = [sys.executable, "-OO", "-m", "workbench", "delays"]
-    listed = subprocess.run(words, capture_output=True, text=True).stdout
+    texts = [sys.executable, "-OO", "-m", "workbench", "delays"]
+    listed = subprocess.run(texts, capture_output=True, text=True).stdout
     assert "Parameters" not in listed

@@ -31,11 +31,11 @@ def test_cada_with_whole_shards_commits_all_ones(spec: dict[str, Any]) -> None:
     """Gradients that never change are right however old they are."""
     e = wb.Experiment(**spec)
     numbers = Numbers(e.plan, e.build_problem(), e.build_optimiser(), e.seed)
-    line = timeline(e, numbers, events=False)
+    simulated = timeline(e, numbers, events=False)
     held = e.plan.sizes > 0
     for gradient in numbers.gradients:
         np.testing.assert_allclose(gradient[held], 1.0, atol=1e-8)
-    assert len(line.times) == e.rounds
+    assert len(simulated.times) == e.rounds
 
 
 @given(experiments(FAMILY, rounds=6))

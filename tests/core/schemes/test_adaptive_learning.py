@@ -96,10 +96,10 @@ def test_cada_estimate_is_fresh_plus_stale_gradients() -> None:
     e = wb.Experiment(scheme="CADA", scheme_args={"c": 30.0}, **DIGITS)
     problem = e.build_problem()
     numbers = Numbers(e.plan, problem, e.build_optimiser())
-    line = timeline(e, numbers, events=True)
+    simulated = timeline(e, numbers, events=True)
     last: dict[int, int] = {}
     for k, gradient in enumerate(numbers.gradients):
-        last |= {row[1]: k for row in line.events if row[0] == k and row[2] == "send" and row[6] == 0}
+        last |= {row[1]: k for row in simulated.events if row[0] == k and row[2] == "send" and row[6] == 0}
         parts = [(e.plan.bounds[m - 1], e.plan.bounds[m], numbers.models[tau]) for m, tau in last.items()]
         expected = sum(problem.X[a:b].T @ (problem.X[a:b] @ th - problem.y[a:b]) for a, b, th in parts)
         np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-7)

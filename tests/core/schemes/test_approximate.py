@@ -141,7 +141,7 @@ def test_agc_shuffling_improves_learning(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "args", "words"),
+    ("scheme", "args", "fields"),
     [
         ("FRC", {"replication": 3}, ["scheme_args.replication = 3", "8 workers", "1, 2, 4, 8"]),
         ("CRC", {"replication": 9}, ["scheme_args.replication = 9", "1 to 8"]),
@@ -155,8 +155,8 @@ def test_agc_shuffling_improves_learning(scheme: str) -> None:
         ("CRC", {"shuffle": "some"}, ["scheme_args.shuffle = 'some'", "'cyclic'"]),
     ],
 )
-def test_agc_refuses_wrong_parameters(scheme: str, args: dict[str, Any], words: list[str]) -> None:
+def test_agc_refuses_wrong_parameters(scheme: str, args: dict[str, Any], fields: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=N)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in fields), str(error.value)
     assert "\n" not in str(error.value)

@@ -119,7 +119,7 @@ def test_sgc_shuffling_spreads_the_missed_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "args", "words"),
+    ("scheme", "args", "fields"),
     [
         ("ErasureHead", {"replication": 3}, ["scheme_args.replication = 3", "1, 2, 4, 8"]),
         (
@@ -133,9 +133,9 @@ def test_sgc_shuffling_spreads_the_missed_parts() -> None:
     ],
 )
 def test_approximate_relatives_refuse_wrong_parameters(
-    scheme: str, args: dict[str, Any], words: list[str]
+    scheme: str, args: dict[str, Any], fields: list[str]
 ) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=N)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in fields), str(error.value)
     assert "\n" not in str(error.value)

@@ -127,7 +127,7 @@ def test_the_nearest_trees_are_trees(workers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "workers", "words"),
+    ("args", "workers", "fields"),
     [
         ({"children": 12, "layers": 2}, 150, ["workers = 150", "156 workers", "children 12, layers 2"]),
         ({"children": 4, "layers": 1, "stragglers": 4}, 4, ["scheme_args.stragglers = 4", "0 to 3"]),
@@ -140,8 +140,8 @@ def test_the_nearest_trees_are_trees(workers: int) -> None:
         ({"children": 2, "layers": 1, "stragglers": 1, "matrix": ((1, 0),)}, 2, ["matrix", "2 rows"]),
     ],
 )
-def test_cr_refuses_wrong_parameters(args: dict[str, object], workers: int, words: list[str]) -> None:
+def test_cr_refuses_wrong_parameters(args: dict[str, object], workers: int, fields: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="CR", scheme_args=args, workers=workers)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in fields), str(error.value)
     assert "\n" not in str(error.value)

@@ -52,8 +52,8 @@ def test_cegc_table_3_simulated(d: int, m: int, published: float) -> None:
     """Forecast and event engine to Monte-Carlo error."""
     f = wb.forecast(cell(d, m, 4000), seed=5)
     assert abs(f.mean - published) < 4 * f.error
-    line = timeline(cell(d, m, 150), Coefficients(cell(d, m, 150).plan), events=False)
-    assert abs(line.times[-1] / 150 - published) < 4 * f.std / np.sqrt(150)
+    simulated = timeline(cell(d, m, 150), Coefficients(cell(d, m, 150).plan), events=False)
+    assert abs(simulated.times[-1] / 150 - published) < 4 * f.std / np.sqrt(150)
 
 
 @given(st.integers(1, 40), st.integers(1, 5))
@@ -81,7 +81,7 @@ def test_cegc_model_equals_the_uncoded_one(d: int, s: int, m: int, n: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "fields"),
     [
         (
             {"load": 3, "stragglers": 2, "reduction": 2},
@@ -92,10 +92,10 @@ def test_cegc_model_equals_the_uncoded_one(d: int, s: int, m: int, n: int) -> No
         ({"construction": "stabel"}, ["construction = 'stabel'", "stable"]),
     ],
 )
-def test_cegc_refuses_wrong_parameters(args: dict[str, Any], words: list[str]) -> None:
+def test_cegc_refuses_wrong_parameters(args: dict[str, Any], fields: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="CEGC", scheme_args=args, workers=8)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in fields), str(error.value)
 
 
 def test_cegc_with_fewer_parameters_than_parts() -> None:

@@ -76,10 +76,16 @@ def test_drop_compute_without_a_threshold_is_uncoded() -> None:
 
 def test_drop_compute_threshold_pays_if_few_workers_are_slow() -> None:
     """Micro-batches a second, the authors' effective speedup: a straggler stops after its first one."""
-    law = {"kind": "heterogeneous", "shift": 0.1, "slow": 0.0, "active_straggles": 0.1, "factor": 10.0}
+    delay_model = {
+        "kind": "heterogeneous",
+        "shift": 0.1,
+        "slow": 0.0,
+        "active_straggles": 0.1,
+        "factor": 10.0,
+    }
     rates = []
     for threshold in (0.65, None):
-        line, _ = simulated(experiment(200, threshold=threshold).replace(delays=law))
+        line, _ = simulated(experiment(200, threshold=threshold).replace(delays=delay_model))
         assert set(np.diff(line.times, prepend=0).round(9)) == {0.6, 6.0 if threshold is None else 1.0}
         rates.append(sum(line.samples) / line.times[-1])
     assert rates[0] > 2 * rates[1]
@@ -99,12 +105,12 @@ def effective(e: wb.Experiment, rounds: int, threshold: float) -> float:
 @pytest.mark.parametrize("kind", ["markov", "heterogeneous", "shifted_exponential"])
 def test_drop_compute_threshold_equals_the_authors_program(kind: str) -> None:
     """None of 150 other thresholds computes more in a second. Without slow workers nothing is omitted."""
-    laws: dict[str, dict[str, Any]] = {
+    delay_models: dict[str, dict[str, Any]] = {
         "markov": {"shift": 0.1, "p_slow": 0.1, "p_recover": 0.3, "factor": 8.0},
         "heterogeneous": {"shift": 0.1, "slow": 0.2, "factor": 10.0},
         "shifted_exponential": LAW,
     }
-    e = experiment().replace(delays={**laws[kind], "kind": kind})
+    e = experiment().replace(delays={**delay_models[kind], "kind": kind})
     chosen = settled(e, rounds=20).scheme_args["threshold"]
     others = np.linspace(0.55, drawn(e, 0).max() * 1.5, 150)
     best = max(effective(e, 20, threshold) for threshold in others if threshold >= 0.6)

@@ -94,8 +94,8 @@ def test_dsag_uses_late_gradients() -> None:
 
 
 def test_dsag_master_waits_for_a_margin() -> None:
-    law = {"kind": "exponential", "mean": 1.0}
-    soon, later = (simulated(experiment(1, law, tolerance=t))[0] for t in (0.0, 5.0))
+    delay_model = {"kind": "exponential", "mean": 1.0}
+    soon, later = (simulated(experiment(1, delay_model, tolerance=t))[0] for t in (0.0, 5.0))
     arrivals = np.sort([row[5] for row in later.events if row[2] == "send" and row[6] == 0])
     assert soon.times[0] == pytest.approx(arrivals[2])
     assert soon.messages[0] == 3

@@ -45,7 +45,7 @@ def test_scheme_fields_refuse_other_types(name: str, field: str) -> None:
 
 
 def test_scheme_field_error_names_the_nearest_valid_value() -> None:
-    for args, words in [
+    for args, text in [
         ({"stragglers": -3}, "take 0 or more"),
         ({"stragglers": 1.5}, "take 0 or more, the nearest are 1 and 2"),
         ({"stragglers": -0.5}, "take 0 or more"),
@@ -55,11 +55,11 @@ def test_scheme_field_error_names_the_nearest_valid_value() -> None:
     ]:
         with pytest.raises(SettingError) as error:
             wb.Experiment(scheme="GC", scheme_args=args)
-        assert words in str(error.value)
+        assert text in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("scheme", "args", "workers", "words"),
+    ("scheme", "args", "workers", "fields"),
     [
         ("CR", {"layers": 10**9}, 12, "the (3,1000000000) tree has more workers; nearest regular trees"),
         ("CR", {"children": 1, "layers": 10**9, "stragglers": 0}, 12, "nearest regular trees"),
@@ -69,11 +69,11 @@ def test_scheme_field_error_names_the_nearest_valid_value() -> None:
     ],
 )
 def test_scheme_fields_refuse_numbers_out_of_reach(
-    scheme: str, args: dict[str, Any], workers: int, words: str
+    scheme: str, args: dict[str, Any], workers: int, fields: str
 ) -> None:
     with pytest.raises(SettingError) as error:
         wb.Experiment(scheme=scheme, scheme_args=args, workers=workers)
-    assert words in str(error.value)
+    assert fields in str(error.value)
 
 
 def test_max_age_infinite_is_none() -> None:

@@ -29,10 +29,10 @@ def test_ggc_sparse_messages_commit_what_full_rows_commit(spec: dict[str, Any]) 
 
 
 def test_ggc_error_decreases_with_the_number_of_holders() -> None:
-    law = {"kind": "exponential", "mean": 1.0}
+    delay_model = {"kind": "exponential", "mean": 1.0}
     means = []
     for degree in (2, 4, 8):
-        fields = {"workers": 240, "problem_args": {"samples": 480}, "delays": law}
+        fields = {"workers": 240, "problem_args": {"samples": 480}, "delays": delay_model}
         line, _ = simulated(experiment("GGC", 30, replication=degree, wait_for=180, **fields))
         means.append(np.mean(line.residuals) / (480 / degree))
     assert means[0] > 4 * means[1] > 16 * means[2]

@@ -124,7 +124,7 @@ def test_lcc_too_many_deaths_raise_quorum_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "found_fields"),
     [
         ({"problem": "logistic"}, ["problem = 'logistic'", "linear regression", "least_squares"]),
         ({"problem": "softmax"}, ["problem = 'softmax'", "linear regression"]),
@@ -133,8 +133,8 @@ def test_lcc_too_many_deaths_raise_quorum_lost() -> None:
         ({"scheme_args": {"load": 0}}, ["scheme_args.load = 0"]),
     ],
 )
-def test_lcc_refuses_wrong_settings(fields: dict[str, Any], words: list[str]) -> None:
+def test_lcc_refuses_wrong_settings(fields: dict[str, Any], found_fields: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(**{"scheme": "LCC", "workers": 12, "problem": "least_squares", **fields})
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in found_fields), str(error.value)
     assert "\n" not in str(error.value)

@@ -11,7 +11,7 @@ import workbench as wb
 from workbench.core import forecasting
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import CounterRNG
-from workbench.core.engine.virtual.arithmetic import BATCHES
+from workbench.core.engine.virtual.arithmetic import BATCHES_STREAM
 from workbench.core.problems.linear import LeastSquares
 from workbench.mpi.running.real import resume, start_real
 
@@ -56,7 +56,7 @@ def local_sgd(rate: float | list[float], outer: float, batch: int | None = None)
                 rows: Any = slice(None)
                 if batch is not None:
                     rows = np.sort(
-                        CounterRNG(3, BATCHES).rng(draw, i + 1).choice(len(y), batch, replace=False)
+                        CounterRNG(3, BATCHES_STREAM).rng(draw, i + 1).choice(len(y), batch, replace=False)
                     )
                 own = own - rates[i] * gradient(X[rows], y[rows], own)
             ends.append(own)

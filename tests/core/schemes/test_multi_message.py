@@ -340,7 +340,7 @@ def test_mmc_too_many_deaths_raise_quorum_lost(
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "fields"),
     [
         ({"clusters": 5}, ["scheme_args.clusters = 5", "12 workers", "3, 4, 6"]),
         ({"load": 9, "clusters": 3, "order": 2}, ["scheme_args.load = 9", "4 parts", "1 to 4"]),
@@ -356,10 +356,10 @@ def test_mmc_too_many_deaths_raise_quorum_lost(
         ({"when_done": "sleep"}, ["scheme_args.when_done = 'sleep'", "'stop'"]),
     ],
 )
-def test_mmc_refuses_wrong_parameters(args: dict[str, Any], words: list[str]) -> None:
+def test_mmc_refuses_wrong_parameters(args: dict[str, Any], fields: list[str]) -> None:
     with pytest.raises(wb.SettingError) as error:
         wb.Experiment(scheme="GC-MMC", scheme_args=args, workers=12)
-    assert all(word in str(error.value) for word in words), str(error.value)
+    assert all(word in str(error.value) for word in fields), str(error.value)
     assert "\n" not in str(error.value)
 
 

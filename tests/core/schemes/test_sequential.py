@@ -103,7 +103,9 @@ def test_sequential_gc_equals_the_plain_algorithm(
 @given(data=st.data())
 def test_sequential_job_is_the_gradient_at_the_newest_certain_model(name: str, data: st.DataObject) -> None:
     args, workers = data.draw(CASES[name])
-    law = data.draw(st.sampled_from([{"kind": "markov", "p_slow": 0.3}, {"kind": "pareto", "shape": 1.2}]))
+    delay_model = data.draw(
+        st.sampled_from([{"kind": "markov", "p_slow": 0.3}, {"kind": "pareto", "shape": 1.2}])
+    )
     e = wb.Experiment(
         scheme=name,
         scheme_args=args,
@@ -112,7 +114,7 @@ def test_sequential_job_is_the_gradient_at_the_newest_certain_model(name: str, d
         seed=data.draw(st.integers(0, 99)),
         problem="unit",
         problem_args={"samples": 10 * workers},
-        delays={"shift": 1e-3, **law},
+        delays={"shift": 1e-3, **delay_model},
     )
     committed = Coefficients(e.plan)
     timeline(e, committed, events=False)
@@ -149,15 +151,15 @@ def test_sequential_models_are_independent_of_stragglers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ({"burst": 2, "window": 4}, r"does not divide 3 \(W - 1\); take window = 3 or 5"),
         ({"burst": 3, "window": 2}, r"does not divide 1 \(W - 1\); take window = 4"),
         ({"stragglers": 9}, "there are 8 workers; take 0 to 8"),
     ],
 )
-def test_srsgc_refuses_invalid_settings(args: dict[str, int], said: str) -> None:
-    with pytest.raises(SettingError, match=said):
+def test_srsgc_refuses_invalid_settings(args: dict[str, int], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
         wb.Experiment(scheme="SR-SGC", scheme_args=args, workers=8)
 
 
@@ -238,7 +240,7 @@ def test_sequential_stopped_run_is_resumed(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not TRACES.is_file(), reason="the recorded EC2 traces are not beside this checkout")
 @pytest.mark.parametrize("name", ROUNDS)
 def test_sequential_with_recorded_times_equals_the_plain_algorithm(name: str) -> None:
-    law = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7", "as_recorded": True}
+    delay_model = {"kind": "replay", "path": str(TRACES), "experiment": "ec2-7", "as_recorded": True}
     times, _ = recorded(str(TRACES), "ec2-7")
     args = {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.5}
     e = wb.Experiment(
@@ -248,7 +250,7 @@ def test_sequential_with_recorded_times_equals_the_plain_algorithm(name: str) ->
         rounds=20,
         problem="unit",
         problem_args={"samples": 450},
-        delays=law,
+        delays=delay_model,
     )
     seconds, ready = ROUNDS[name](times[:15].tolist(), *args.values(), 20)
     np.testing.assert_allclose(

@@ -257,15 +257,15 @@ ODD: list[Any] = [  # that look like numbers in part, or that a sentence cannot 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_theory_of_odd_arguments_is_a_sentence_or_a_result(name: str) -> None:
     """Arrays, whole numbers beyond all floats, functions of other arguments: never a traceback, never several lines."""
-    function, good, said = getattr(theory, name), GOOD[name], []
+    function, good, text = getattr(theory, name), GOOD[name], []
     for argument in good:
         for odd in ODD:
             try:
                 function(**{**good, argument: odd})
             except SettingError as error:
-                said.append((argument, str(error)))
-    assert said
-    for argument, sentence in said:
+                text.append((argument, str(error)))
+    assert text
+    for argument, sentence in text:
         assert sentence.startswith(argument)
         assert "\n" not in sentence
 

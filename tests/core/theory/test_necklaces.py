@@ -15,9 +15,9 @@ def shifts(word: int, n: int) -> set[int]:
 @pytest.mark.parametrize("n", range(1, 13))
 def test_necklaces_partition_all_words(n: int) -> None:
     """Every word is a shift of exactly one representative, the smallest of its class; the orders are the sizes."""
-    words, orders = necklaces(n)
+    text, orders = necklaces(n)
     seen: set[int] = set()
-    for word, order in zip(words.tolist(), orders.tolist(), strict=True):
+    for word, order in zip(text.tolist(), orders.tolist(), strict=True):
         its = shifts(word, n)
         assert word == min(its)
         assert len(its) == order
@@ -29,8 +29,8 @@ def test_necklaces_partition_all_words(n: int) -> None:
 @pytest.mark.parametrize("n", [1, 2, 6, 8, 9, 12, 16, 20])
 def test_necklace_count_lemma_1(n: int) -> None:
     """Number of classes of every weight and order."""
-    words, orders = necklaces(n)
-    weights = np.array([word.bit_count() for word in words.tolist()])
+    text, orders = necklaces(n)
+    weights = np.array([word.bit_count() for word in text.tolist()])
     for r in range(n + 1):
         for e in range(1, n + 1):
             assert necklace_count(n, r, e) == np.count_nonzero((weights == r) & (orders == e))

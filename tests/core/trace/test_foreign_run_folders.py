@@ -77,10 +77,10 @@ def readable(read: Callable[[Path], object], folder: Path) -> str:
     try:
         read(folder)
     except SENTENCES as error:
-        said = str(error)
-        assert said.encode(), said
-        assert "\n" not in said, said
-        return said
+        text = str(error)
+        assert text.encode(), text
+        assert "\n" not in text, text
+        return text
     return ""
 
 

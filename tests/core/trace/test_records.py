@@ -15,7 +15,7 @@ from workbench.core.base.errors import RunError
 from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.layout import ARRIVALS, ROWS
-from workbench.core.trace.records import LIVE, ArrivalLog, read_arrivals, rewind
+from workbench.core.trace.records import LIVE_COLUMNS, ArrivalLog, read_arrivals, rewind
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5])
@@ -25,7 +25,7 @@ def test_rewind_keeps_only_the_second_answers_of_a_repeated_round(tmp_path: Path
         first([(round, 1, 0), (round, 2, 0)])
     with (tmp_path / ARRIVALS / "0.i64").open("ab") as torn:
         torn.write(b"half a row")
-    np.zeros((3, len(LIVE))).tofile(tmp_path / ROWS)
+    np.zeros((3, len(LIVE_COLUMNS))).tofile(tmp_path / ROWS)
     np.zeros((3, 4)).tofile(tmp_path / records.MODELS)
     rewind(tmp_path, min(rounds, 3), 4)
     kept = {round: [(1, 0), (2, 0)] for round in range(min(rounds, 3))}
@@ -56,7 +56,7 @@ def test_records_are_not_written_twice_after_a_full_disk(tmp_path: Path, room: i
     record = records.RunRecorder(tmp_path, 0, 1e9)
     record.files[records.MODELS] = disk = Filling(record.files[records.MODELS], room)  # type: ignore[assignment]
     record.written = float("inf")  # nothing is written down before it is asked for
-    row = dict.fromkeys(records.LIVE, 0.0)
+    row = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
     for round in range(3):
         record.add({**row, "round": round}, np.full(2, float(round)), None, {})
     with pytest.raises(RunError, match="free some space"):
@@ -68,7 +68,7 @@ def test_records_are_not_written_twice_after_a_full_disk(tmp_path: Path, room: i
     assert records.read_models(tmp_path, 2).tolist() == [[0, 0], [1, 1], [2, 2]]
 
 
-ROW = dict.fromkeys(records.LIVE, 0.0)
+ROW = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
 
 
 def saved(folder: Path, rounds: int = 4, begun: dict[str, str] | None = None) -> None:
@@ -139,7 +139,7 @@ def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> N
     saved(tmp_path, begun={"spec": "{}", "data": "0"})
     path = tmp_path / records.CHECKPOINT
     whole, right, rng = path.read_bytes(), read_checkpoint(tmp_path), np.random.default_rng(0)
-    said: list[str] = []
+    found_text: list[str] = []
     places = range(int(rng.integers(3)), len(whole), 3)
     for place in places:
         spoilt = bytearray(whole)
@@ -148,11 +148,11 @@ def test_read_checkpoint_refuses_damage_or_returns_the_same(tmp_path: Path) -> N
         try:
             found = read_checkpoint(tmp_path)
         except wb.SettingError as error:
-            said.append(str(error))
+            found_text.append(str(error))
             continue
         assert str(found) == str(right), place
-    assert len(said) > 0.7 * len(places)
-    assert all(text.startswith(f"{path}: is damaged (") and "\n" not in text for text in said)
+    assert len(found_text) > 0.7 * len(places)
+    assert all(text.startswith(f"{path}: is damaged (") and "\n" not in text for text in found_text)
 
 
 @pytest.mark.parametrize("left", [0, 1, 30, 0.5, -1])
@@ -180,7 +180,7 @@ def test_checkpoints_use_a_bounded_share_of_time(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(record, "save", slow)
     for round in range(60):
         now += 1.0
-        record.add(dict.fromkeys(LIVE, float(round)), np.ones(2), None, {})
+        record.add(dict.fromkeys(LIVE_COLUMNS, float(round)), np.ones(2), None, {})
     assert saved[:2] == [3.0, pytest.approx(4.0 + 1 / records.MAX_CHECKPOINT_SHARE + 1, abs=1)]
     assert len(saved) <= 4
 

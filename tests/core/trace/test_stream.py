@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.core.trace.stream import COMPUTES, DEAD, DROPPED, LATE, MOST, SLICES, TO_COME, Stream
+from workbench.core.trace.stream import (
+    COMPUTES,
+    DEAD,
+    DROPPED,
+    LATE,
+    MAX_SLICES,
+    SLICES_PER_ROUND,
+    UNFINISHED,
+    Stream,
+)
 from workbench.lab.figures.round_events import events_of
 
 LINK = {"latency": 1e-3, "bandwidth": 1e6}
@@ -48,7 +57,7 @@ def test_stream_rounds_end_as_in_the_trace(name: str) -> None:
     trace = TRACES[name]
     stream = Stream.of(trace)
     np.testing.assert_allclose(stream.ends, trace.columns["time"], rtol=1e-12)
-    assert stream.grid.shape == (12, 12, SLICES)
+    assert stream.grid.shape == (12, 12, SLICES_PER_ROUND)
     assert (stream.utilisation() <= 1 + 1e-6).all()
     assert (stream.late <= stream.asked).all()
 
@@ -118,7 +127,7 @@ def test_stream_of_a_slow_worker_is_late_and_busy(tmp_path: Path) -> None:
 
 
 def test_stream_of_long_runs_has_fewer_slices() -> None:
-    assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MOST)).slices == 2
+    assert Stream(wb.Experiment(scheme="UMW", workers=4, rounds=MAX_SLICES)).slices == 2
 
 
 @pytest.mark.parametrize("name", ["GC", "CR", "died"])
@@ -138,9 +147,9 @@ def test_stream_shows_the_current_round(name: str, share: float, k: int) -> None
     assert column is not None
     assert len(stream) == k
     np.testing.assert_array_equal(stream.grid, before)  # it is not kept
-    over = (column != TO_COME).all(axis=0)
+    over = (column != UNFINISHED).all(axis=0)
     assert over[0]
-    assert (over == (column != TO_COME).any(axis=0)).all()  # all workers up to one moment
+    assert (over == (column != UNFINISHED).any(axis=0)).all()  # all workers up to one moment
     assert (np.diff(over.astype(int)) <= 0).all()
     states = column[:, over]
     assert not (states == LATE).any()  # before its end nobody is late

@@ -48,9 +48,9 @@ SWEPT = f"batch.sweep({PLAN}, 'sweep', progress=False)"
 
 def program(text: str, folder: Path, **more: str) -> str:
     """Run a program in a separate process, in a folder; return what it prints."""
-    words = [sys.executable, "-c", text]
+    texts = [sys.executable, "-c", text]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(texts, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -105,10 +105,10 @@ def test_readers_execute_no_foreign_code(tmp_path: Path) -> None:
 
 
 def drawn(folder: Path, examples: int) -> None:
-    words = [sys.executable, "-m", foreign_folders.__name__, str(examples)]
+    texts = [sys.executable, "-m", foreign_folders.__name__, str(examples)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache")}
     (home := folder / "home").mkdir()
-    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
+    done = subprocess.run(texts, cwd=home, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr
 
 
@@ -132,8 +132,8 @@ def test_load_shows_but_does_not_execute_a_name_in_a_spec(place: str, home: Path
 def test_runs_table_shows_a_spec_without_executing_it(run: Path) -> None:
     for _ in range(2):  # the second time what was read before
         (row,) = wb.runs(run.parent, progress=False).table.to_dict("records")
-        said = (row["state"], row["scheme"], row["workers"], row["delays.kind"], row["problem"])
-        assert said == ("done", "mine.py:Half", 3, "shifted_exponential", "logistic")
+        text = (row["state"], row["scheme"], row["workers"], row["delays.kind"], row["problem"])
+        assert text == ("done", "mine.py:Half", 3, "shifted_exponential", "logistic")
     assert not Path("ran").exists()
 
 
@@ -191,7 +191,7 @@ def test_experiment_read_executes_nothing_before_a_run(home: Path) -> None:
     e = wb.Experiment.read("spec.yaml")
     assert (type(e), e.scheme, e.workers) == (Description, "mine.py:Half", 3)
     with pytest.raises(
-        SettingError, match=r"names code, .*wb.Experiment.read\('spec.yaml', trust=True\) runs it"
+        SettingError, match=r"names code, .*wb.Experiment.read\('spec.yaml', trust=True\) \(--trust\) runs it"
     ):
         wb.run(e)
     assert e.model_dump(mode="json")["scheme"] == "mine.py:Half"
@@ -250,8 +250,8 @@ SIGNED = "signature.json"
 
 
 def spec_changed(run: Path) -> None:
-    words = json.loads((run / "spec.json").read_text())
-    (run / "spec.json").write_text(json.dumps({**words, "seed": 1}))
+    fields = json.loads((run / "spec.json").read_text())
+    (run / "spec.json").write_text(json.dumps({**fields, "seed": 1}))
     foreign_folders.forged(run)
 
 
@@ -347,8 +347,8 @@ def test_load_calls_no_function_of_a_module(name: str, home: Path, monkeypatch: 
     args = {"loss_and_gradient": name, "first": name}
     Path("plain/spec.json").write_text(json.dumps({**spec, "problem": "numpy", "problem_args": args}))
     foreign_folders.forged(Path("plain"))
-    for words in ({"task.json": "{}"}, {"ended.json": '{"state": "finished", "error": null}'}):
-        for file, text in words.items():
+    for found_text in ({"task.json": "{}"}, {"ended.json": '{"state": "finished", "error": null}'}):
+        for file, text in found_text.items():
             Path("plain", file).write_text(text)
         for use in (wb.attach, replay_arrivals, lambda f: wb.Trace.load(f).replay()):
             with pytest.raises(SettingError, match=f"= '{name}': names code|ended.json is missing"):

@@ -20,7 +20,7 @@ from tests.support.sweep_runs import DEATHS, QUICK, wait_for
 from workbench.analysis.tables.status import Status, write_plan
 from workbench.cli.main import cli
 from workbench.core.base.settings import SettingError
-from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
+from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, TRACE
 from workbench.lab.batch import Progress, Sweep, SweepRun
 
 LONG = {**QUICK, "rounds": 200_000}
@@ -56,7 +56,7 @@ def test_sweep_run_of_a_search_is_done_at_its_end(
 ) -> None:
     sweep = folder_of(tmp_path, {"a": "done"}, total=40)
     if found is not None:
-        (tmp_path / FOUND).write_text(json.dumps({**found, "words": "GC up to 0.2"}))
+        (tmp_path / SEARCH_STATE).write_text(json.dumps({**found, "text": "GC up to 0.2"}))
     assert sweep.state == state
     if found is not None:
         assert "1 of at most 40 runs done" in repr(sweep)
@@ -180,7 +180,7 @@ def test_sweep_search_uses_earlier_results(tmp_path: Path, tolerance: float) -> 
     summary = wb.batch.sweep(plan, tmp_path / "crossing", jobs=2, progress=False)
     found = wb.batch.attach(tmp_path / "crossing").found
     assert found["over"]
-    assert str(summary).endswith(found["words"])
+    assert str(summary).endswith(found["text"])
     assert 4 <= len(summary.states) <= 60
     again = wb.batch.sweep(plan, tmp_path / "crossing", progress=False)
     assert (again.found, again.states) == (summary.found, {})  # nothing is left to do
@@ -208,7 +208,7 @@ def test_optimum_of_a_real_sweep_is_the_best_of_all(tmp_path: Path) -> None:
     means = done.groupby("scheme_args.stragglers")["time"].mean()
     assert sweep.found["best"] == {"scheme_args.stragglers": means.idxmin()}
     assert sweep.found["mean"] == pytest.approx(means.min())
-    assert sweep.found["words"].endswith("of 4 settings")
+    assert sweep.found["text"].endswith("of 4 settings")
 
 
 def test_attach_reports_a_damaged_plan(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import workbench as wb
 from tests.support.sweep_runs import QUICK, SLOW_ROUNDS, held, kernels, start, wait_for, write
 from workbench.analysis.tables.status import Status
 
-NURSERY, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"
+FORKSERVER, RANKS = "workbench.lab.batch.forkserver", "workbench.mpi.launch.rank.main"
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -27,9 +27,9 @@ def states(folder: Path) -> dict[str, str]:
     return {name: status.state for name, status in sorted(found.items()) if status}
 
 
-def finished(folder: Path, *words: str) -> str:
+def finished(folder: Path, *text: str) -> str:
     """Go on with a sweep to its end; what it says."""
-    process = start(folder, None, *words)
+    process = start(folder, None, *text)
     out, errors = process.communicate(timeout=3600)
     assert process.returncode == 0, errors
     return out
@@ -65,7 +65,7 @@ def test_sweep_interrupted_by_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None
     assert "Traceback" not in errors
     assert set(states(folder).values()) == {"done", "interrupted"}
     assert "interrupted" in out
-    assert f"go on: workbench sweep {folder}" in out
+    assert f"resume: workbench sweep {folder}" in out
     assert psutil.wait_procs(forked, timeout=120)[1] == []
     table = wb.runs(folder).table
     assert set(table["state"]) == {"done", "interrupted"}
@@ -80,8 +80,10 @@ def test_sweep_interrupted_by_ctrl_c_keeps_finished_runs(tmp_path: Path) -> None
 def test_sweep_interrupted_by_ctrl_c_before_the_first_kernel(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     sweep = start(folder, write(tmp_path / "plan.yaml", base=QUICK, seeds=5), "--quiet")
-    nursery = wait_for(lambda: [p for p in psutil.Process(sweep.pid).children() if NURSERY in p.cmdline()])[0]
-    nursery.suspend()  # it has not imported everything yet
+    forkserver = wait_for(
+        lambda: [p for p in psutil.Process(sweep.pid).children() if FORKSERVER in p.cmdline()]
+    )[0]
+    forkserver.suspend()  # it has not imported everything yet
     wait_for(lambda: states(folder))
     others = psutil.Process(sweep.pid).children(recursive=True)
     sweep.send_signal(signal.SIGINT)
@@ -99,7 +101,7 @@ def test_sweep_killed_by_sigkill_leaves_no_process(tmp_path: Path) -> None:
     sweep = start(folder, plan)
     wait_for(lambda: held(sweep))
     others = psutil.Process(sweep.pid).children(recursive=True)
-    sockets = Path(kernels(sweep)[0].cmdline()[-1])  # a forked kernel has its nursery's command line
+    sockets = Path(kernels(sweep)[0].cmdline()[-1])  # a forked kernel has its forkserver's command line
     assert sockets.is_dir()
     sweep.kill()
     sweep.communicate()

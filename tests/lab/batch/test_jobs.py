@@ -107,7 +107,7 @@ def test_job_of_a_failing_run_leaves_no_folder(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def plainly(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def plainly(tmp_path: Path, *text: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-m",
@@ -116,7 +116,7 @@ def plainly(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         str(tmp_path / "out.ipynb"),
         "--no-progress-bar",
     ]
-    return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    return subprocess.run([*command, *text], cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
 @sampled_test("papermill", 0, 2)

@@ -117,14 +117,14 @@ def test_kernels_are_forked_private_and_preloaded(tmp_path: Path, threads: int) 
     with Kernels(threads) as kernels:
         kernels.warm()
         first, second = (ask(kernels, name, tmp_path / name) for name in "ab")
-        nursery = first["parent"]
+        forkserver = first["parent"]
         assert (
             first
             == second
             == {
                 "folder": str(Path.cwd()),
                 "group": True,
-                "parent": nursery,
+                "parent": forkserver,
                 "hosts": [],
                 "threads": [threads],
                 "seen": False,
@@ -132,12 +132,12 @@ def test_kernels_are_forked_private_and_preloaded(tmp_path: Path, threads: int) 
                 "debugger": [],
             }
         )
-        assert nursery != os.getpid()
+        assert forkserver != os.getpid()
         assert wait_for(lambda: kernels.code("a")) == -signal.SIGKILL  # ended as soon as its notebook had
-        os.kill(nursery, signal.SIGKILL)
-        wait_for(lambda: not psutil.pid_exists(nursery) or psutil.Process(nursery).status() == "zombie")
+        os.kill(forkserver, signal.SIGKILL)
+        wait_for(lambda: not psutil.pid_exists(forkserver) or psutil.Process(forkserver).status() == "zombie")
         replaced = ask(kernels, "c", tmp_path / "c")["parent"]
-        assert replaced != nursery
+        assert replaced != forkserver
         folder = kernels.folder
     assert not psutil.pid_exists(replaced)
     assert not folder.exists()
@@ -151,14 +151,16 @@ def test_kernels_that_are_stopping_start_no_kernel(tmp_path: Path) -> None:
 
 
 def test_kernel_fork_server_ends_with_its_input(tmp_path: Path) -> None:
-    nursery = KernelForkServer(tmp_path, threads=1)
-    words = {"environment": dict(os.environ), "folder": str(tmp_path)}
+    forkserver = KernelForkServer(tmp_path, threads=1)
+    fields = {"environment": dict(os.environ), "folder": str(tmp_path)}
     forked = [
-        nursery.fork(arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **words)
+        forkserver.fork(
+            arguments=["-f", str(tmp_path / f"{i}.json")], log=str(tmp_path / f"{i}.log"), **fields
+        )
         for i in range(5)
     ]
-    assert nursery.process.stdin is not None
-    nursery.process.stdin.close()
-    assert nursery.process.wait(120) == 0
+    assert forkserver.process.stdin is not None
+    forkserver.process.stdin.close()
+    assert forkserver.process.wait(120) == 0
     assert [psutil.pid_exists(kernel.pid) for kernel in forked if kernel] == [False] * 5
     assert not tmp_path.exists()

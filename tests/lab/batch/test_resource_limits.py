@@ -11,8 +11,8 @@ import pytest
 from workbench.core.base.settings import SettingError
 from workbench.lab import notebooks
 from workbench.lab.batch import sweep
-from workbench.lab.batch.run import OPENED, SPARE, room
-from workbench.lab.notebooks import NAMES, SOCKET, socket_folder
+from workbench.lab.batch.run import FILES_PER_RUN, SPARE_FILES, room
+from workbench.lab.notebooks import MAX_SOCKET_PATH_BYTES, SOCKET_NAME_BYTES, socket_folder
 
 PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 
@@ -20,7 +20,7 @@ PLAN = {"base": {"rounds": 2, "problem": "unit"}, "seeds": 2}
 @pytest.fixture
 def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Temporary files go where a socket's path would be too long."""
-    folder = tmp_path / ("d" * SOCKET)
+    folder = tmp_path / ("d" * MAX_SOCKET_PATH_BYTES)
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -38,7 +38,7 @@ def test_sweep_with_a_long_temporary_path(deep: Path, tmp_path: Path) -> None:
 def test_socket_folder_has_a_short_path(deep: Path) -> None:
     folder = socket_folder("wb-")
     try:
-        assert len(str(folder)) + NAMES <= SOCKET
+        assert len(str(folder)) + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES
         assert folder.stat().st_mode & 0o777 == 0o700
         assert deep not in folder.parents
     finally:
@@ -66,7 +66,7 @@ def test_sweep_reports_a_low_limit_of_open_files(tmp_path: Path, monkeypatch: py
 def test_room_of_open_files_grows_with_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, resource.RLIM_INFINITY)
     assert [room(jobs) for jobs in (1, 3)] == [2, 6]
-    allow(monkeypatch, 2 * OPENED + SPARE + 500)
+    allow(monkeypatch, 2 * FILES_PER_RUN + SPARE_FILES + 500)
     assert room(1) == 2
     allow(monkeypatch, 10**6)
     assert room(7) == 14

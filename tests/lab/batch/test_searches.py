@@ -75,7 +75,7 @@ def test_crossing_stepwise_equals_at_once(at: float, noise: float, number: int) 
     search, cost = crossing(budget=10_000), noisy(at, noise, number)
     step, asked = searched_through(search, cost)
     again = search.step(cost)
-    assert (step.words, step.numbers, step.runs) == (again.words, again.numbers, again.runs)
+    assert (step.text, step.numbers, step.runs) == (again.text, again.numbers, again.runs)
     assert asked > 1
 
 
@@ -93,18 +93,18 @@ def test_crossing_bracket_has_the_stated_coverage(many: int) -> None:
 def test_crossing_stays_within_the_budget(budget: int) -> None:
     step, _ = searched_through(crossing(budget=budget), noisy(0.4, 0.5))
     assert len(step.runs) <= budget
-    assert f"the budget of {budget} runs is spent" in step.words or len(step.runs) < budget
+    assert f"the budget of {budget} runs is spent" in step.text or len(step.runs) < budget
 
 
 def test_crossing_reports_ends_that_agree_or_are_open() -> None:
-    assert "CR has the lower time at both ends" in crossing().step(noisy(-1.0, 0.1)).words
-    assert "stays open after 8 seeds" in crossing(most=8).step(noisy(0.0, 50.0)).words
+    assert "CR has the lower time at both ends" in crossing().step(noisy(-1.0, 0.1)).text
+    assert "stays open after 8 seeds" in crossing(most=8).step(noisy(0.0, 50.0)).text
 
 
 def test_crossing_ends_if_runs_never_reach_the_target() -> None:
     search = crossing(of="time_to", target=0.1)
-    words = search.step(lambda run: math.nan if run["scheme"] == "CR" else 1.0).words
-    assert "search.target = 0.1: at x = 0 4 of 8 runs never get there" in words
+    text = search.step(lambda run: math.nan if run["scheme"] == "CR" else 1.0).text
+    assert "search.target = 0.1: at x = 0 4 of 8 runs never get there" in text
     with pytest.raises(SettingError, match="target: is missing; of = 'time_to' needs one"):
         crossing(of="time_to")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.core.base.settings import SettingError
 from workbench.lab.batch import Sweep
-from workbench.lab.batch.sweeps import MOST, label, make_item
+from workbench.lab.batch.sweeps import MAX_RUNS, label, make_item
 
 
 def experiments(**fields: Any) -> list[wb.Experiment]:
@@ -216,7 +216,7 @@ def test_sweep_counts_runs_before_listing_them(fields: dict[str, Any], says: str
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=3), st.integers(1, 60))
 def test_sweep_limit_of_runs(lengths: list[int], seeds: int) -> None:
     axes = {f"scheme_args.f{i}": [0] * length for i, length in enumerate(lengths)}
-    if (runs := int(np.prod(lengths)) * seeds) > MOST:
+    if (runs := int(np.prod(lengths)) * seeds) > MAX_RUNS:
         with pytest.raises(SettingError, match=r": \d{6,} runs are too many"):
             Sweep(grid=axes, seeds=seeds)
         return

@@ -30,8 +30,8 @@ class Half(UMW):
         rule = at_least(max(1, round(self.share * len(node.children))))
         return (parent_program if node.rank == MASTER else child_program)(node, rule, summed)
 
-class Naps(Exponential):
-    kind: Literal["naps"] = "naps"
+class Pauses(Exponential):
+    kind: Literal["pauses"] = "pauses"
 """
 PROGRAM = """
 from pathlib import Path
@@ -43,7 +43,7 @@ def run(text):
     shell.run_cell(text, store_history=True).raise_error()
 run({cell!r})
 base = {{"workers": 4, "rounds": 4, "problem": "least_squares", "problem_args": {{"samples": 40, "features": 4}}}}
-base |= {{"scheme": "Half", "delays": {{"kind": "naps"}}}}
+base |= {{"scheme": "Half", "delays": {{"kind": "pauses"}}}}
 plan = {{"base": base, "grid": {{"scheme_args.share": [0.5, 1.0]}}}}
 def swept(folder={folder!r}):
     done = batch.sweep(plan, folder, progress=False, fresh={fresh})
@@ -60,7 +60,7 @@ for path in Path({folder!r}).glob("*/trace"):
     if trace.experiment.scheme_args == {{"share": 0.5}}:
         assert trace.same(one) and trace.replay().same(one)
     assert (path / "own-Half.py").read_text().strip() == {cell!r}.strip()
-    assert (path / "own-Naps.py").is_file()
+    assert (path / "own-Pauses.py").is_file()
 run({cell!r}.replace("TIMES = 1.0", "TIMES = 0.5"))
 try:
     swept()

@@ -29,7 +29,7 @@ def test_translate_includes_what_a_function_uses(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "text"),
     [
         ("def f():\n    yield 1\n", "line 2: Yield"),
         ("def f():\n    try:\n        pass\n    finally:\n        pass\n", "line 2: Try"),
@@ -39,7 +39,7 @@ def test_translate_includes_what_a_function_uses(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_translate_names_what_has_no_counterpart(
-    source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Untranslatable, match=words):
+    with pytest.raises(Untranslatable, match=text):
         translated(tmp_path, monkeypatch, source)

@@ -27,8 +27,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def called(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["cluster", *map(str, words)])
+def called(*text: object) -> Result:
+    return CliRunner().invoke(cli, ["cluster", *map(str, text)])
 
 
 def packages(hosts: Hosts) -> list[Path]:
@@ -43,8 +43,8 @@ def test_cluster_up_run_and_down(two: Hosts) -> None:
         done = called("up", path)
         assert done.exit_code == 0, done.output
     assert len(packages(two)) == 2
-    said = called("run", path, "--", "sh", "-c", "hostname; exit 3")
-    assert (said.exit_code, said.stdout) == (3, f"{first}: w1\n{second}: w2\n")
+    text = called("run", path, "--", "sh", "-c", "hostname; exit 3")
+    assert (text.exit_code, text.stdout) == (3, f"{first}: w1\n{second}: w2\n")
     status = called("status", path).stdout
     assert "2 hosts, 0 ranks" in status
     assert "$ so far" in status

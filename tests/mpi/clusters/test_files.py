@@ -46,7 +46,7 @@ def test_cluster_files_are_found_by_name(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "found_text"),
     [
         ("kind: ssh\nhosts: [node1]\nhots: 3\n", "hots: Ssh has no such field; did you mean 'hosts'"),
         ("kind: ssh\n", "hosts: is missing"),
@@ -75,18 +75,18 @@ def test_cluster_files_are_found_by_name(here: Path) -> None:
         ("kind: [\n", "not valid YAML"),
     ],
 )
-def test_cluster_file_error_has_file_key_and_reason(here: Path, text: str, words: str) -> None:
+def test_cluster_file_error_has_file_key_and_reason(here: Path, text: str, found_text: str) -> None:
     path = here / "bad.yaml"
     path.write_text(text)
     with pytest.raises(wb.SettingError) as error:
         wb.start(wb.Experiment(scheme="UMW", workers=2, rounds=1), "mpi", cluster="bad")
     assert str(error.value).startswith(f"{Path('clusters/bad.yaml')}: ")
-    assert words in str(error.value)
+    assert found_text in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "found_text"),
     [
         ("kind: ssh\nhosts: 5\n", "hosts: write a list, e.g. [node1, node2], not 5"),
         ("kind: ssh\nhosts: {a: 1}\n", "hosts: write a list"),
@@ -100,11 +100,11 @@ def test_cluster_file_error_has_file_key_and_reason(here: Path, text: str, words
         (f"kind: ssh\nhosts: {'[' * 900}\n", "lies 50 levels deep"),
     ],
 )
-def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, words: str) -> None:
+def test_cluster_file_with_wrong_types_is_refused(here: Path, text: str, found_text: str) -> None:
     (here / "bad.yaml").write_text(text)
     with pytest.raises(wb.SettingError, match=r"^clusters.bad\.yaml: ") as error:
         clusters.load("bad")
-    assert words in str(error.value)
+    assert found_text in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -129,13 +129,13 @@ def test_cluster_list_says_that_files_are_code(here: Path) -> None:
     (here / "config").write_text("Host *\n  ProxyCommand touch started\n")
     (here / "lab.yaml").write_text(SSH + "config: config\n")
     (here / "five.yaml").write_text("kind: ssh\nhosts: 5\n")
-    said = CliRunner().invoke(cli, ["cluster", "list"])
-    assert said.exit_code == 0
+    text = CliRunner().invoke(cli, ["cluster", "list"])
+    assert text.exit_code == 0
     assert re.search(
-        r"^lab +ssh +clusters.lab\.yaml, with ssh's configuration .*config$", said.output, re.MULTILINE
+        r"^lab +ssh +clusters.lab\.yaml, with ssh's configuration .*config$", text.output, re.MULTILINE
     )
-    assert re.search(r"^five +cannot be used: .*hosts: write a list", said.output, re.MULTILINE)
-    assert "a cluster's file is code" in said.stderr
+    assert re.search(r"^five +cannot be used: .*hosts: write a list", text.output, re.MULTILINE)
+    assert "a cluster's file is code" in text.stderr
     assert not (here.parent / "started").exists()
 
 

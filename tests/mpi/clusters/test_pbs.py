@@ -151,8 +151,8 @@ def test_pbs_finished_job_is_looked_up_in_the_history(answer: Answer) -> None:
     gone = "qstat: 7.pbs Job has finished, use -x or -H to obtain historical job information\n"
     answer(gone, 35, history="Job Id: 7.pbs\n    job_state = F\n    Exit_status = -29\n")
     assert lab().look_up("7.pbs").state == "TIMEOUT"
-    for said in ("qstat: Unknown Job Id 7.pbs\n", "qstat: Unknown Job Id Error 7.master.example.org\n"):
-        answer(said, 153)
+    for text in ("qstat: Unknown Job Id 7.pbs\n", "qstat: Unknown Job Id Error 7.master.example.org\n"):
+        answer(text, 153)
         assert lab().look_up("7.pbs").state == "FORGOTTEN"
 
 
@@ -160,13 +160,13 @@ def test_pbs_server_without_an_answer_is_not_an_ended_job(answer: Answer) -> Non
     answer("Connection refused\nqstat: cannot connect to server pbs (errno=111)\n", 255)
     with pytest.raises(ClusterError, match="cannot connect to server pbs"):
         lab().look_up("7.pbs")
-    for said in (
+    for text in (
         "",
         "Job Id: 7.pbs\n",
         "Job Id: 7.pbs\n    job_state = Z\n",
         "Job Id: 7.pbs\n    job_state = \n",
     ):
-        answer(said)
+        answer(text)
         with pytest.raises(ClusterError, match="something that PBS does not print"):
             lab().look_up("7.pbs")
     answer("")
@@ -175,7 +175,7 @@ def test_pbs_server_without_an_answer_is_not_an_ended_job(answer: Answer) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "text"),
     [
         ("qsub: Unknown queue", "queue = 'gpu': PBS refuses the job \\(.?unknown queue"),
         ("qsub: submit error (Unknown queue MSG=cannot locate queue)", "queue = 'gpu'"),
@@ -190,15 +190,15 @@ def test_pbs_server_without_an_answer_is_not_an_ended_job(answer: Answer) -> Non
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_refusal_of_qsub_names_the_field(said: str, words: str) -> None:
+def test_refusal_of_qsub_names_the_field(message: str, text: str) -> None:
     cluster = lab(queue="gpu", account="maths", directives=("-l gpus=1",))
-    with pytest.raises(SettingError, match=words) as refused:
-        raise refusal("PBS", said, Pbs.refusals, cluster.model_dump())
+    with pytest.raises(SettingError, match=text) as refused:
+        raise refusal("PBS", message, Pbs.refusals, cluster.model_dump())
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("said", "number"),
+    ("message", "number"),
     [
         ("12.pbs\n", "12.pbs"),
         ("note 5\n12.master.example.org\n", "12.master.example.org"),
@@ -206,5 +206,5 @@ def test_refusal_of_qsub_names_the_field(said: str, words: str) -> None:
         ("", None),
     ],
 )
-def test_the_jobs_number_is_found(said: str, number: str | None) -> None:
-    assert lab().number_in(said) == number
+def test_the_jobs_number_is_found(message: str, number: str | None) -> None:
+    assert lab().number_in(message) == number

@@ -39,14 +39,14 @@ def fail_node(machine: SlurmMachine) -> None:
 @pytest.mark.xdist_group("hosts")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("blow", "words"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
+    ("blow", "text"), [(preempt, "a job of higher priority took its nodes"), (fail_node, "a node failed")]
 )
 def test_slurm_job_endings_are_reported(
-    machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], words: str
+    machine: SlurmMachine, lab: Callable[..., str], blow: Callable[[SlurmMachine], None], text: str
 ) -> None:
     run = going(lab())
     blow(machine)
-    with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: {words}; wb\.resume"):
+    with pytest.raises(wb.ClusterError, match=rf"job {job_of(run)}: {text}; wb\.resume"):
         ended(run)
     machine.await_idle()
 
@@ -63,9 +63,9 @@ def test_slurm_local_cluster_inside_an_allocation(machine: SlurmMachine, tmp_pat
         "run = wb.start(wb.Experiment(scheme='UMW', workers=4, rounds=5), engine='mpi')\n"
         "print(len(run.result().rounds), {place.host for place in run.pool.places} == {socket.gethostname()})\n"
     )
-    words = ["salloc", "-N", "1", "-n", "1", sys.executable, "-c", code]
+    texts = ["salloc", "-N", "1", "-n", "1", sys.executable, "-c", code]
     done = subprocess.run(
-        words, cwd=tmp_path, env=machine.environment, capture_output=True, text=True, timeout=PATIENCE
+        texts, cwd=tmp_path, env=machine.environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.split() == ["5", "True"], done.stderr
     assert machine.settled() == []
@@ -97,7 +97,7 @@ def test_check_directive_accepts_other_directives(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "found_text"),
     [
         ("-p debug", "begins with --"),
         ("qos=high", "begins with --"),
@@ -114,8 +114,8 @@ def test_check_directive_accepts_other_directives(text: str) -> None:
         ("--wrap=rm", "--wrap is set"),
     ],
 )
-def test_slurm_refuses_impossible_directives(text: str, words: str) -> None:
-    with pytest.raises(SettingError, match=words):
+def test_slurm_refuses_impossible_directives(text: str, found_text: str) -> None:
+    with pytest.raises(SettingError, match=found_text):
         Slurm(folder="/shared", tasks_per_node=2, directives=(text,))
 
 
@@ -143,7 +143,7 @@ def test_queue_of_slurm_is_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "text"),
     [
         ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid"
          " partition name specified", "partition = 'gpu'.*invalid partition specified"),
@@ -159,7 +159,7 @@ def test_queue_of_slurm_is_parsed() -> None:
         ("", "it gave no reason"),
     ],
 )  # fmt: skip
-def test_refusal_of_sbatch_names_the_field(said: str, words: str) -> None:
+def test_refusal_of_sbatch_names_the_field(message: str, text: str) -> None:
     fields = {
         "partition": "gpu",
         "account": "maths",
@@ -167,8 +167,8 @@ def test_refusal_of_sbatch_names_the_field(said: str, words: str) -> None:
         "nodes": 4,
         "directives": ("--foo=abc",),
     }
-    with pytest.raises(SettingError, match=words):
-        raise refusal("Slurm", said, Slurm.refusals, fields)
+    with pytest.raises(SettingError, match=text):
+        raise refusal("Slurm", message, Slurm.refusals, fields)
 
 
 @given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
@@ -180,7 +180,7 @@ def test_seconds_reads_slurm_times(days: int, hours: int, minutes: int, secs: in
 
 
 @pytest.mark.parametrize(
-    ("said", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
+    ("message", "number"), [("12\n", "12"), ("12;alps\n", "12"), ("note 5\n12\n", "12"), ("", None)]
 )
-def test_submitted_finds_the_job_number(said: str, number: str | None) -> None:
-    assert SLURM.number_in(said) == number
+def test_submitted_finds_the_job_number(message: str, number: str | None) -> None:
+    assert SLURM.number_in(message) == number

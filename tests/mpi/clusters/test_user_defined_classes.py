@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clusters.ssh_hosts import Hosts, write_yaml
-from tests.support.notebook_cells import THROUGH, good, program
+from tests.support.notebook_cells import THROUGH, assert_script_passes, program
 from workbench.mpi.clusters.warm import POOLS
 
 pytest_plugins = ["tests.support.clusters.batch_fixtures"]
@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("hosts")]
 
 def test_user_defined_classes_over_ssh(two: Hosts, tmp_path: Path) -> None:
     POOLS.close()
-    good(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
+    assert_script_passes(program(THROUGH, cluster=str(write_yaml(two)), folder=str(tmp_path / "run")))
 
 
 @pytest.mark.slow  # what is sent there is what is sent to hosts, above; Slurm's own way is in slurm/test_kind.py
 def test_user_defined_classes_in_a_slurm_job(lab: Callable[..., str], shared: Path) -> None:
     POOLS.close()
-    good(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))
+    assert_script_passes(program(THROUGH, cluster=lab(), folder=str(shared / "own-run")))

@@ -20,7 +20,7 @@ from workbench.mpi.running.real import RealRun, resume, start_real
 
 pytestmark = [pytest.mark.mpi, pytest.mark.xdist_group("mpi")]
 
-MOST = 20 if settings().max_examples > 50 else 12  # workers; a rank's start is most of a run
+MAX_WORKERS = 20 if settings().max_examples > 50 else 12  # workers; a rank's start is most of a run
 PATIENCE = 240.0  # s after which a run counts as hanging, on a loaded machine
 FAST_DELAYS = st.sampled_from(
     [
@@ -47,7 +47,7 @@ LEARNING = {  # the defaults do for most schemes
 @pytest.fixture(autouse=True, scope="module")
 def warm() -> None:
     """Start the largest pool first. It serves all other tests, each of which would start its own ranks."""
-    POOLS.get(MOST + 1).await_ready()
+    POOLS.get(MAX_WORKERS + 1).await_ready()
 
 
 EXACT = [name for name in CASES if wb.schemes.get(name).exact]
@@ -56,7 +56,7 @@ EXACT = [name for name in CASES if wb.schemes.get(name).exact]
 @st.composite
 def real_experiments(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
     """Draw an experiment with short delays for real ranks."""
-    spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MOST))
+    spec = draw(experiments(names, rounds=3).filter(lambda spec: spec["workers"] <= MAX_WORKERS))
     args = dict(spec["scheme_args"])
     if args.get("deadline") is not None:
         args["deadline"] = 5e-3
@@ -73,7 +73,7 @@ def finished(spec: dict[str, Any], **options: Any) -> tuple[RealRun, np.ndarray[
     return run, records.read_gradients(run.home, run.result().model.size)
 
 
-FEW = settings(  # each is a run on real processes; all schemes have one below
+FEW_EXAMPLES = settings(  # each is a run on real processes; all schemes have one below
     max_examples=max(5, settings().max_examples // 20),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # a run cannot be shrunk: its timing is never the same
@@ -82,7 +82,7 @@ FEW = settings(  # each is a run on real processes; all schemes have one below
 
 
 @given(real_experiments(EXACT))
-@FEW
+@FEW_EXAMPLES
 def test_ranks_commit_all_ones_for_exact_schemes(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     held = run.experiment.plan.sizes > 0
@@ -91,7 +91,7 @@ def test_ranks_commit_all_ones_for_exact_schemes(spec: dict[str, Any]) -> None:
 
 
 @given(real_experiments(LEAST_SQUARES))
-@FEW
+@FEW_EXAMPLES
 def test_ranks_commit_the_least_squares_decoding_vector(spec: dict[str, Any]) -> None:
     run, gradients = finished(spec)
     e, trace = run.experiment, run.result()

@@ -73,10 +73,10 @@ def test_wakeup_of_a_missing_rank_is_ignored(folder: Path) -> None:
 
 @pytest.mark.parametrize("place", [None, "missing", "x" * 300])
 def test_wakeup_pipe_that_cannot_be_made_is_disabled(folder: Path, place: str | None) -> None:
-    bell = WakeupPipe(None if place is None else folder / place, 0)
-    assert not bell.enabled
-    bell.notify([0])
-    assert not bell.sleep(0.0)
+    timer = WakeupPipe(None if place is None else folder / place, 0)
+    assert not timer.enabled
+    timer.notify([0])
+    assert not timer.sleep(0.0)
 
 
 def test_wakeup_pipe_is_private(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from workbench.core.base.errors import ClusterError
 from workbench.core.base.reading import MAX_FILE_BYTES
 from workbench.mpi.launch.gateway import AGENT, ConnectionLost, Gateway
-from workbench.mpi.launch.package import MARK, Package
+from workbench.mpi.launch.package import GREETING_MARK, Package
 
 PEER = """
 import struct, sys, time
@@ -45,9 +45,9 @@ FIRST = {
     "half of a pair": 'boot(); word(b\'{"error": "\\\\ud800"}\')',
 }
 LATER = {
-    "said is a number": b'{"said": 5}',
-    "said is short": b'{"said": ["x"]}',
-    "said is text": b'{"said": ["x", "y", "z"]}',
+    "progress is a number": b'{"progress": 5}',
+    "progress is short": b'{"progress": ["x"]}',
+    "progress is text": b'{"progress": ["x", "y", "z"]}',
     "no field": b"{}",
     "nesting": b"[" * 10**5,
     "no JSON": b"hello",
@@ -55,7 +55,7 @@ LATER = {
 
 
 def gateway(does: str) -> Gateway:
-    script = PEER.format(mark=MARK, does=does)
+    script = PEER.format(mark=GREETING_MARK, does=does)
     return Gateway("far", (sys.executable, "-c", script), sys.executable, Package("key", bytes(10**7)), 0.5)
 
 
@@ -63,11 +63,11 @@ def told(work: Any) -> str:
     """Return the one sentence with which a connection ends; it may not wait for ever."""
     with ThreadPoolExecutor(1) as thread, pytest.raises(ClusterError) as caught:
         thread.submit(work).result(60)
-    said = str(caught.value)
-    assert "\n" not in said
-    assert len(said) < 400
-    said.encode()
-    return said
+    text = str(caught.value)
+    assert "\n" not in text
+    assert len(text) < 400
+    text.encode()
+    return text
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -81,8 +81,8 @@ def test_gateway_refuses_an_invalid_answer(name: str) -> None:
     answer = f"word({LATER[name]!r})"
     link = gateway(f"boot(); word(b'{{}}'); {answer}").connect(AGENT)
     try:
-        said = told(lambda: link.ask("news")[0]["pieces"])
-        assert said
+        text = told(lambda: link.ask("news")[0]["pieces"])
+        assert text
     finally:
         link.close()
 

@@ -52,7 +52,7 @@ def test_gateway_skips_words_before_the_agent(tmp_path: Path, login: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("login", "words"),
+    ("login", "text"),
     [
         ("seq 1 20000", "its login wrote '1 2 3 4 5"),
         ("head -c 70000 /dev/zero", "its login wrote '???"),
@@ -64,11 +64,11 @@ def test_gateway_skips_words_before_the_agent(tmp_path: Path, login: str) -> Non
         ("echo 'Which project?'; read a; read b", "workbench, and its login wrote 'Which project?'"),
     ],
 )
-def test_gateway_quotes_a_noisy_login(tmp_path: Path, login: str, words: str) -> None:
-    said = sentence(tmp_path, login)
-    assert words in said
-    assert said.endswith(SILENT)
-    assert unreached("w1", said).what == "login shell"
+def test_gateway_quotes_a_noisy_login(tmp_path: Path, login: str, text: str) -> None:
+    text = sentence(tmp_path, login)
+    assert text in text
+    assert text.endswith(SILENT)
+    assert unreached("w1", text).what == "login shell"
 
 
 def test_gateway_gives_up_a_login_that_waits_for_input(tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ def test_gateway_names_a_missing_program(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_gateway_reports_a_host_that_cannot_write() -> None:
-    said = "w1: OSError: [Errno 30] Read-only file system: '/home/ada/.cache'"
-    assert unreached("w1", said).what == "files"
+    text = "w1: OSError: [Errno 30] Read-only file system: '/home/ada/.cache'"
+    assert unreached("w1", text).what == "files"

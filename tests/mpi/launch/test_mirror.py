@@ -14,7 +14,7 @@ from workbench.core.trace.layout import RANKS_LOCK
 from workbench.mpi.launch import mirror as news
 from workbench.mpi.launch.mirror import DeltaRequest, Mirror, file_sizes
 
-ROW = dict.fromkeys(records.LIVE, 0.0)
+ROW = dict.fromkeys(records.LIVE_COLUMNS, 0.0)
 
 
 def fetched(there: Path, mirror: Mirror) -> bool:
@@ -45,7 +45,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 def test_mirror_copies_a_growing_folder_end_last(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "PIECE", 100)  # bytes: several answers
+    monkeypatch.setattr(news, "BYTES_PER_PIECE", 100)  # bytes: several answers
     there, here = folders
     mirror = Mirror(here, {})
     fetched(there, mirror)
@@ -70,7 +70,7 @@ def test_mirror_copies_a_growing_folder_end_last(
 def test_mirror_copies_rounds_before_their_checkpoint(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(news, "PIECE", piece)  # bytes
+    monkeypatch.setattr(news, "BYTES_PER_PIECE", piece)  # bytes
     there, here = folders
     record, mirror = records.RunRecorder(there, 0, 1e9), Mirror(here, {})
     for round in range(12):

@@ -71,8 +71,8 @@ def call(command: list[str], folder: Path, before: str = "", **variables: str) -
     shell = ["bash", "-c", f'{before}\n"$@"', "shell", *command]
     done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    said = (done.stderr if done.returncode else done.stdout).replace("\r", "\n")
-    return done.returncode, said.strip().splitlines()[-1]
+    text = (done.stderr if done.returncode else done.stdout).replace("\r", "\n")
+    return done.returncode, text.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def call(command: list[str], folder: Path, before: str = "", **variables: str) -
 )
 def test_mpiexec_ignores_a_surrounding_job(tmp_path: Path, job: str) -> None:
     (tmp_path / "nodes").write_text("node01\n")
-    every = {name: value for words in JOBS.values() for name, value in words.items()}
-    code, said = call([*REAL, "-o", "out"], tmp_path, **(every if job == "all" else JOBS[job]))
-    assert (code, said) == (0, "written to out")
+    every = {name: value for fields in JOBS.values() for name, value in fields.items()}
+    code, text = call([*REAL, "-o", "out"], tmp_path, **(every if job == "all" else JOBS[job]))
+    assert (code, text) == (0, "written to out")
 
 
 def test_mpiexec_of_engines_ignores_a_surrounding_job(tmp_path: Path) -> None:
-    every = {name: value for words in JOBS.values() for name, value in words.items()}
+    every = {name: value for fields in JOBS.values() for name, value in fields.items()}
     assert call([sys.executable, "-c", ENGINES], tmp_path, **every) == (0, "hosts 1 rounds 3")
 
 
@@ -113,14 +113,14 @@ def test_mpiexec_environment_omits_variables_of_jobs(prefix: str, rest: str) -> 
 
 def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
     """A user's own setting keeps mpiexec from starting."""
-    code, said = call(
+    code, text = call(
         REAL, tmp_path, PRTE_MCA_rmaps_default_mapping_policy="nonsense", PRTE_MCA_plm_ssh_agent="/none"
     )
     if code == 0:  # mpiexec does without them
-        code, said = call(REAL, tmp_path, PRTE_MCA_prte_tmpdir_base="/none", PMIX_MCA_gds="none")
+        code, text = call(REAL, tmp_path, PRTE_MCA_prte_tmpdir_base="/none", PMIX_MCA_gds="none")
     assert code == 2
-    match = re.search(r"; see (\S+)$", said)
-    assert match, said
+    match = re.search(r"; see (\S+)$", text)
+    assert match, text
     log = Path(match[1])
     assert log.read_text()
     assert log.parent.stat().st_mode & 0o077 == 0
@@ -128,10 +128,10 @@ def test_mpiexec_error_log_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [24, 36])
 def test_mpiexec_reports_too_few_open_files(tmp_path: Path, limit: int) -> None:
-    code, said = call(REAL, tmp_path, f"ulimit -n {limit}")
+    code, text = call(REAL, tmp_path, f"ulimit -n {limit}")
     assert code == 2
     assert re.search(
-        rf"^workbench: workers = 3: \d+ files have to be open .*, and {limit} may be; raise the", said
+        rf"^workbench: workers = 3: \d+ files have to be open .*, and {limit} may be; raise the", text
     )
 
 
@@ -167,37 +167,37 @@ READ_ONLY = 'mkdir -p "$1/ro" && mount -t tmpfs -o ro tmpfs "$1/ro"'
 @pytest.mark.parametrize("command", [REAL, [sys.executable, "-c", ENGINES]], ids=["ranks", "engines"])
 def test_mpiexec_reports_an_unwritable_cache(tmp_path: Path, command: list[str]) -> None:
     home = {"HOME": str(tmp_path / "ro"), "XDG_CACHE_HOME": "", "WORKBENCH_CACHE": str(tmp_path)}
-    _, said = mounted(tmp_path, READ_ONLY, command, **home)
+    _, text = mounted(tmp_path, READ_ONLY, command, **home)
     assert (
         "/ro/.cache/straggler-workbench/runs: cannot be written (Read-only file system); set XDG_CACHE_HOME"
-        in said
+        in text
     )
 
 
 @in_a_namespace
 def test_mpiexec_names_both_variables_of_an_unwritable_folder(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path / "ro"), "XDG_CACHE_HOME": "", "WORKBENCH_CACHE": ""}
-    _, said = mounted(tmp_path, READ_ONLY, RUN, **home)
-    assert "cannot be made (Read-only file system); set WORKBENCH_CACHE, or XDG_CACHE_HOME" in said
+    _, text = mounted(tmp_path, READ_ONLY, RUN, **home)
+    assert "cannot be made (Read-only file system); set WORKBENCH_CACHE, or XDG_CACHE_HOME" in text
 
 
 @in_a_namespace
 def test_mpiexec_names_a_file_system_without_inodes(tmp_path: Path) -> None:
     few = 'mkdir -p "$1/few" && mount -t tmpfs -o nr_inodes=20,size=64m tmpfs "$1/few"'
-    code, said = mounted(tmp_path, few, REAL, XDG_CACHE_HOME=str(tmp_path / "few"))
+    code, text = mounted(tmp_path, few, REAL, XDG_CACHE_HOME=str(tmp_path / "few"))
     assert code == 2
     assert re.search(
-        r"cannot be written \(No space left on device: \d+ inodes are left, remove some files\)", said
+        r"cannot be written \(No space left on device: \d+ inodes are left, remove some files\)", text
     )
 
 
 @in_a_namespace
 def test_mpiexec_reports_a_machine_without_proc(tmp_path: Path) -> None:
     for command in (REAL, [sys.executable, "-c", ENGINES]):
-        _, said = mounted(tmp_path, "mount -t tmpfs tmpfs /proc", command)
+        _, text = mounted(tmp_path, "mount -t tmpfs tmpfs /proc", command)
         assert (
             "the memory of this machine cannot be read (/proc/meminfo: No such file or directory); mount /proc"
-            in said
+            in text
         )
 
 

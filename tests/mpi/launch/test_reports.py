@@ -29,7 +29,7 @@ def test_reports_round_trip(what: str, report: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "what", "wanted"),
+    ("message", "what", "wanted"),
     [
         ("w1: Host key verification failed.", "host key", "its key in known"),
         ("w1: Permission denied (publickey).", "login", "without a question"),
@@ -38,7 +38,7 @@ def test_reports_round_trip(what: str, report: Any) -> None:
         ("w1: no answer for 3 s", "connection", "reached by ssh"),
     ],
 )
-def test_unreached_names_the_cause(said: str, what: str, wanted: str) -> None:
-    found = unreached("w1", said, "known")
+def test_unreached_names_the_cause(message: str, what: str, wanted: str) -> None:
+    found = unreached("w1", message, "known")
     assert (found.host, found.what) == ("w1", what)
     assert wanted in found.wanted

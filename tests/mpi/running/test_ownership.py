@@ -13,7 +13,7 @@ import workbench as wb
 from workbench.cli.main import main
 from workbench.core.base.files import cache_folder
 from workbench.core.base.settings import SettingError
-from workbench.core.trace.trust import sign_holder
+from workbench.core.trace.trust import sign_owner
 from workbench.mpi import clusters
 from workbench.mpi.clusters.agent import Agent
 from workbench.mpi.clusters.ssh import Ssh
@@ -43,24 +43,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ssh(home: Path, **more: Any) -> dict[str, Any]:
-    words = {"kind": "ssh", "name": "lab", "hosts": ["a.invalid"], "config": str(home / "config"), **more}
-    return clusters.rebuilt(words).model_dump(mode="json")
+    fields = {"kind": "ssh", "name": "lab", "hosts": ["a.invalid"], "config": str(home / "config"), **more}
+    return clusters.rebuilt(fields).model_dump(mode="json")
 
 
-def folder_of(cluster: Any, **words: Any) -> Path:
+def folder_of(cluster: Any, **fields: Any) -> Path:
     """A run that somebody's processes may have under way."""
     folder = Path("run")
     folder.mkdir(exist_ok=True)
     (folder / "spec.json").write_text(json.dumps(SMALL))
     (folder / "task.json").write_text(json.dumps(TASK))
-    there = {"folder": "/elsewhere", "words": {}, "bases": {}}
+    there = {"folder": "/elsewhere", "fields": {}, "bases": {}}
     held = {
         "cluster": cluster,
         "pool": "/elsewhere",
         "supervisor": 2**30,
         "job": "1",
         "there": there,
-        **words,
+        **fields,
     }
     (folder / "owner.json").write_text(json.dumps(held))
     return folder
@@ -116,9 +116,9 @@ def test_commands_refuse_the_cluster_of_a_foreign_folder(
     monkeypatch.setattr(sys, "argv", ["workbench", name, str(folder_of(ssh(home)))])
     with pytest.raises(SystemExit) as ended:
         main()
-    said = capsys.readouterr().err
-    assert (ended.value.code, said.count("\n")) == (2, 1)
-    assert "--trust" in said
+    text = capsys.readouterr().err
+    assert (ended.value.code, text.count("\n")) == (2, 1)
+    assert "--trust" in text
     assert not (home / "ran").exists()
 
 
@@ -140,11 +140,11 @@ def test_cluster_of_accepts_an_equal_user_file(place: str, home: Path) -> None:
 
 
 def test_cluster_of_the_local_machine_needs_no_trust(home: Path) -> None:
-    for words in (
+    for text in (
         {"kind": "local", "name": "local", "price": None},
         {"kind": "local", "name": "lab", "price": 2.0},
     ):
-        assert cluster_of(folder_of(words)).kind == "local"
+        assert cluster_of(folder_of(text)).kind == "local"
     (Path("run") / "owner.json").unlink()
     assert cluster_of(Path("run")).kind == "local"
 
@@ -164,18 +164,18 @@ def test_cluster_of_is_trusted_once(home: Path) -> None:
 def test_cluster_of_accepts_what_this_users_processes_wrote(home: Path) -> None:
     """The folder is of a run on a cluster whose file was elsewhere, or has changed since."""
     folder = folder_of(ssh(home))
-    sign_holder(folder, json.loads((folder / "owner.json").read_text()))
+    sign_owner(folder, json.loads((folder / "owner.json").read_text()))
     assert isinstance(cluster_of(folder), Ssh)
 
 
 def test_owner_of_refuses_options_as_job_numbers(home: Path) -> None:
     (home / "clusters").mkdir()
     (home / "clusters/lab.yaml").write_text(f"kind: slurm\nfolder: {home}\ntasks_per_node: 4\n")
-    words = clusters.load("lab").model_dump(mode="json")
+    fields = clusters.load("lab").model_dump(mode="json")
     for job in ("--help", "1 2", "", "-M x"):
         with pytest.raises(SettingError, match="is not the number of a job"):
-            owner_of(folder_of(words, job=job))
-    assert owner_of(folder_of(words, job="12")) is not None
+            owner_of(folder_of(fields, job=job))
+    assert owner_of(folder_of(fields, job="12")) is not None
 
 
 def test_agent_removes_only_run_folders(home: Path) -> None:
@@ -211,9 +211,9 @@ OWNERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", OWNERS, ids=str)
-def test_owner_of_a_damaged_file_is_one_sentence(words: dict[str, Any], home: Path) -> None:
-    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, **words}))
+@pytest.mark.parametrize("fields", OWNERS, ids=str)
+def test_owner_of_a_damaged_file_is_one_sentence(fields: dict[str, Any], home: Path) -> None:
+    (home / "owner.json").write_text(json.dumps({"cluster": LOCAL, **fields}))
     with pytest.raises(SettingError, match=r"owner.json: is damaged \("):
         owner_of(home)
 

@@ -169,15 +169,15 @@ def test_real_run_survives_a_killed_kernel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "fields"),
     [
         ({"cluster": "moon"}, "cluster = 'moon'"),
         ({"emulate": "some"}, "emulate = 'some'"),
         ({"folder": "/proc/no/such"}, "folder = '/proc/no/such'"),
     ],
 )
-def test_start_real_refuses_wrong_options(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(wb.SettingError, match=words):
+def test_start_real_refuses_wrong_options(options: dict[str, Any], fields: str) -> None:
+    with pytest.raises(wb.SettingError, match=fields):
         start_real(wb.Experiment(**SPEC), **options)
 
 

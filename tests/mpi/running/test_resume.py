@@ -181,7 +181,7 @@ def test_resume_a_run_stopped_before_it_started(tmp_path: Path) -> None:
     assert (row["state"], row["scheme"], row["error"][-25:]) == (
         "stopped",
         e.scheme,
-        "wb.resume goes on with it",
+        "wb.resume resumes it",
     )
     busy.stop()
     assert len(resume(waiting.home).result().rounds) == 200
@@ -328,7 +328,7 @@ def test_resume_checks_every_file(name: str, how: str, over: Path, tmp_path: Pat
 def test_replay_arrivals_refuses_a_missing_hash(over: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(over, tmp_path / "run")
     sums = (folder / "SHA256SUMS").read_text().splitlines(keepends=True)
-    kept = ("live.f64", "models.f64", "books.npz", "ended.json", "arrivals/0.i64")
+    kept = ("live.f64", "models.f64", "ledgers.npz", "ended.json", "arrivals/0.i64")
     for gone in [*((name,) for name in kept), kept]:
         (folder / "SHA256SUMS").write_text("".join(s for s in sums if s.split("  ")[1].strip() not in gone))
         with pytest.raises(wb.SettingError, match="does not stand in SHA256SUMS"):

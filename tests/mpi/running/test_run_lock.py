@@ -79,16 +79,16 @@ class TestReal:
 
     def test_run_lock_refuses_a_second_process(self, tmp_path: Path) -> None:
         run = going(start_real(wb.Experiment(**{**SPEC, "rounds": 100_000}), folder=tmp_path / "run"))
-        said = [
-            subprocess.run([sys.executable, "-c", COMMAND, *words], capture_output=True, text=True)
-            for words in (
+        text = [
+            subprocess.run([sys.executable, "-c", COMMAND, *text], capture_output=True, text=True)
+            for text in (
                 ["resume", str(run.home)],
                 ["run", "--engine", "mpi", "-o", str(run.home)],
             )
         ]
-        assert [done.returncode for done in said] == [2, 2]
-        assert "still under way" in said[0].stderr
-        assert "exists already" in said[1].stderr
+        assert [done.returncode for done in text] == [2, 2]
+        assert "still under way" in text[0].stderr
+        assert "exists already" in text[1].stderr
         run.stop()
         run.result()
         assert rounds_written(run.home) == list(range(len(run.rows()["round"])))
@@ -110,7 +110,7 @@ class TestReal:
         followers = [attach(run.home) for _ in range(3)]
         assert len({len(each.result().rounds) for each in (run, *followers)}) == 1
         assert wb.Trace.load(run.home).same(run.result())
-        assert not Lock(run.home / RUN_LOCK).held
+        assert not Lock(run.home / RUN_LOCK).locked
 
 
 def test_run_lock_of_a_dead_holder_can_be_taken(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_run_lock_of_two_runs_saved_to_one_folder(tmp_path: Path, monkeypatch: p
         return ""
 
     with ThreadPoolExecutor(2) as threads:
-        said = list(threads.map(save, traces))
-    assert sorted(map(bool, said)) == [False, True]
-    assert "exists already" in max(said)
+        text = list(threads.map(save, traces))
+    assert sorted(map(bool, text)) == [False, True]
+    assert "exists already" in max(text)
     kept = wb.Trace.load(tmp_path / "run")
-    np.testing.assert_array_equal(kept.rounds["time"], traces[said.index("")].rounds["time"])
+    np.testing.assert_array_equal(kept.rounds["time"], traces[text.index("")].rounds["time"])

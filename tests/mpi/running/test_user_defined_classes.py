@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
-from tests.support.notebook_cells import CHECKS, THROUGH, good, program
+from tests.support.notebook_cells import CHECKS, THROUGH, assert_script_passes, program
 from tests.support.user_plugins import FILE
 from workbench.core.base.settings import SettingError
 
@@ -64,10 +64,10 @@ def test_user_defined_class_that_changed_is_refused(mine: Path, tmp_path: Path) 
 
 def test_user_defined_classes_of_a_cell_through_a_run_life_cycle(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    good(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
+    assert_script_passes(program(CHECKS + THROUGH, cluster="local", folder=str(folder)))
     assert "TIMES = 1.0" in (folder / "own-Half.py").read_text()
     trace = wb.Trace.load(folder)  # nobody has defined it here: it is shown by name
-    assert (trace.label, trace.experiment.delays.kind) == ("Half", "naps")
+    assert (trace.label, trace.experiment.delays.kind) == ("Half", "pauses")
     for use in (trace.replay, lambda: wb.attach(folder), lambda: wb.forecast(trace.experiment)):
         with pytest.raises(SettingError, match=r"kind = 'naps': .*kept in .*own-Half.py, .*; run that first"):
             use()

@@ -32,7 +32,7 @@ class Student:
 
     def slide(self, name: str, value: float) -> None:
         """Set a slider, and wait until its figures have followed."""
-        line = next(line for line in self.knobs.lines() if line.name == name)
+        line = next(line for line in self.knobs.entries() if line.name == name)
         slider = self.page.get_by_label(f"{line.label}, slider", exact=True).first
         before = self.page.evaluate(SERIALS)
         slider.evaluate(
@@ -99,7 +99,7 @@ class Student:
 
 def first_slider(script: Script[Any]) -> tuple[str, float]:
     """Return the first whole-numbered slider of a lecture, and another value for it."""
-    line = next(line for line in script.knobs.lines() if line.kind == "whole")
+    line = next(line for line in script.knobs.entries() if line.kind == "whole")
     assert line.low is not None
     assert line.high is not None
     default = script.knobs().model_dump()[line.name]

@@ -67,21 +67,21 @@ class World:
 
     def cluster(self, name: str = "lab", **changes: Any) -> Ec2:
         """Make a small cluster."""
-        words = {
+        fields = {
             "workers": 3,
             "worker_type": "t2.micro",
             "head_type": "m5.large",
             "hours": 2.5,
             "prices": PRICES,
         }
-        words |= {
+        fields |= {
             "region": REGION,
             "image": IMAGE,
             "ssh_from": "203.0.113.7/32",
             "owner": "ada",
             "disk": 20,
         }
-        return Ec2(**{**words, "name": name, **changes})
+        return Ec2(**{**fields, "name": name, **changes})
 
     def alive(self) -> list[dict[str, Any]]:
         """Return all machines of the account that are not terminated."""
@@ -118,7 +118,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.made: list[tuple[str, dict[str, Any]]] = []
-        self.before: Callable[[str, dict[str, Any]], None] = lambda name, words: None
+        self.before: Callable[[str, dict[str, Any]], None] = lambda name, text: None
         self.after: Callable[[str, dict[str, Any]], None] = lambda name, answer: None
 
     def names(self) -> list[str]:
@@ -154,8 +154,8 @@ def ec2_world(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("builtins.input", lambda: "lab")
-    monkeypatch.setattr(fleet, "PAUSE", 0.0)
-    monkeypatch.setattr(fleet, "ENDING", 60.0)
+    monkeypatch.setattr(fleet, "POLL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(fleet, "END_TIMEOUT_S", 60.0)
     # moto's machines have no sshd, and their addresses are somebody's on the internet.
     monkeypatch.setattr(ec2_access, "deliver", lambda *rest: None)
     monkeypatch.setattr(Ssh, "check", lambda *rest: [])

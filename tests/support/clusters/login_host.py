@@ -49,8 +49,8 @@ class LoginHost:
         Path("/run/sshd").mkdir(exist_ok=True)
         self.folder.mkdir()
         for name in ("host_key", "key"):
-            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
-            subprocess.run(words, check=True)
+            texts = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
+            subprocess.run(texts, check=True)
         told = " ".join(f"{name}={value}" for name, value in self.environment.items())
         text = SETTINGS.format(port=self.port, folder=self.folder, environment=told)
         (self.folder / "sshd_config").write_text(text)

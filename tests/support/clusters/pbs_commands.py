@@ -59,12 +59,12 @@ class Server:
 
     # --- qsub ---
 
-    def qsub(self, words: list[str]) -> None:
-        script = Path(words[-1])
+    def qsub(self, argv: list[str]) -> None:
+        script = Path(argv[-1])
         lines = [
             line.removeprefix("#PBS ") for line in script.read_text().splitlines() if line.startswith("#PBS ")
         ]
-        options = [line.split(" ", 1) for line in [*lines, *words[:-1]]]
+        options = [line.split(" ", 1) for line in [*lines, *argv[:-1]]]
         job: Fields = {
             "name": "STDIN",
             "queue": "workq",
@@ -120,7 +120,7 @@ class Server:
         nodes, began = [f"n{i + 1}" for i in job["on"]], time.time()
         nodefile = self.folder / "jobs" / f"{number}.nodes"
         nodefile.write_text("".join(f"{node}\n" for node in nodes for _ in range(job["tasks"])))
-        words = {
+        fields = {
             "PBS_JOBID": f"{number}.{self.host}",
             "PBS_NODEFILE": str(nodefile),
             "PBS_ENVIRONMENT": "PBS_BATCH",
@@ -130,7 +130,7 @@ class Server:
         command = ["unshare", "--uts", "sh", "-c", ON_NODE, nodes[0], "bash", str(script)]
         kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "PATH") if name in os.environ}
         process = subprocess.Popen(
-            command, env=kept | words, cwd=kept.get("HOME", "/"), start_new_session=True
+            command, env=kept | fields, cwd=kept.get("HOME", "/"), start_new_session=True
         )
         while process.poll() is None and not deleted and time.time() - began < job["limit"]:
             time.sleep(0.05)
@@ -187,31 +187,31 @@ class Server:
 
     # --- qdel ---
 
-    def qdel(self, words: list[str]) -> None:
-        job = self.find(words[0])
+    def qdel(self, argv: list[str]) -> None:
+        job = self.find(argv[0])
         if job is None:
-            refuse(f"qdel: Unknown Job Id {words[0]}", 153)
+            refuse(f"qdel: Unknown Job Id {argv[0]}", 153)
         if job["state"] in "CF":
-            refuse(f"qdel: Request invalid for state of job {words[0]}" if self.torque else
-                   f"qdel: Job has finished {words[0]}", 35)  # fmt: skip
+            refuse(f"qdel: Request invalid for state of job {argv[0]}" if self.torque else
+                   f"qdel: Job has finished {argv[0]}", 35)  # fmt: skip
         (self.folder / "jobs" / f"{job['number']}.delete").touch()
 
     # --- qstat ---
 
-    def qstat(self, words: list[str]) -> None:
-        history = "-x" in words
+    def qstat(self, argv: list[str]) -> None:
+        history = "-x" in argv
         if history and self.torque:
             print("<Data><Job></Job></Data>")
             return
-        if "-u" in words:
+        if "-u" in argv:
             self._of_user()
             return
-        job = self.find(words[-1])
+        job = self.find(argv[-1])
         if job is None:
-            refuse(f"qstat: Unknown Job Id {'Error ' if self.torque else ''}{words[-1]}", 153)
+            refuse(f"qstat: Unknown Job Id {'Error ' if self.torque else ''}{argv[-1]}", 153)
         if job["state"] == "F" and not history:
             refuse(
-                f"qstat: {words[-1]} Job has finished, use -x or -H to obtain historical job information", 35
+                f"qstat: {argv[-1]} Job has finished, use -x or -H to obtain historical job information", 35
             )
         print(self._full(job))
 

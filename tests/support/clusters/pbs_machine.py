@@ -44,9 +44,9 @@ class PbsMachine:
         for name in ("bin", "jobs"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "flavour").write_text(self.flavour)
-        words = {"python": sys.executable, "file": pbs_commands.__file__, "folder": self.folder}
+        fields = {"python": sys.executable, "file": pbs_commands.__file__, "folder": self.folder}
         for name in ("qsub", "qstat", "qdel"):
-            self._program(name, COMMAND.format(**words, name=name))
+            self._program(name, COMMAND.format(**fields, name=name))
         self._program("rsh", RSH)
 
     def _program(self, name: str, text: str) -> None:

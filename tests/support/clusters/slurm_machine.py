@@ -105,18 +105,18 @@ class SlurmMachine:
         (folder / "key").write_bytes(secrets.token_bytes(1024))
         (folder / "key").chmod(0o600)
         files = {"key": "key", "socket": "sock", "pid": "pid", "log": "log", "seed": "seed"}
-        words = [
+        texts = [
             f"--{name}-file={folder / file}" if name != "socket" else f"--socket={folder / file}"
             for name, file in files.items()
         ]
-        self.call("munged", "--force", *words)
+        self.call("munged", "--force", *texts)
 
     def _configure(self) -> None:
         host = socket.gethostname().partition(".")[0]
         ports = free_ports(self.nodes + 1)
         nodes = [NODE.format(i=i + 1, port=ports[i], tasks=self.tasks) for i in range(self.nodes)]
-        words = {"folder": self.folder, "user": getpass.getuser(), "count": self.nodes}
-        self.conf.write_text(CONF.format(host=host, port=ports[-1], nodes="\n".join(nodes), **words))
+        fields = {"folder": self.folder, "user": getpass.getuser(), "count": self.nodes}
+        self.conf.write_text(CONF.format(host=host, port=ports[-1], nodes="\n".join(nodes), **fields))
 
     def call(self, *command: str) -> str:
         """Run a command of Slurm and return its output; raise with all its output if it fails."""

@@ -145,9 +145,9 @@ class Host:
         found = []
         for pid in self.pids():
             with contextlib.suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                if words and not any(own in words.split()[0] for own in ("sshd", "unshare")):
-                    found.append(f"{pid} {words}")
+                text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                if text and not any(own in text.split()[0] for own in ("sshd", "unshare")):
+                    found.append(f"{pid} {text}")
         return found
 
     def limit(self, bits: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What the planner answers: schemes and their numbers in order, what each round is made of, and why in words."""
+"""What the planner answers: schemes and their parameters in order, what each round is made of, and why in words."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.results import results
 from workbench.core.base.settings import unknown_name
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 
-PARTS = {  # of a round's time, and what they are called in a sentence
+COST_LABELS = {  # of a round's time, and what they are called in a sentence
     "computing": "computing",
     "stragglers": "waiting for stragglers",
     "latency": "latency, message after message",
     "transfers": "transfers through the busiest port",
 }
-CLOSE = 1.02  # times as long: no difference
+MAX_EQUAL_RATIO = 1.02  # times as long: no difference
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One scheme with its numbers, and what it is expected to take; times in s.
+    """One scheme with its parameters, and what it is expected to take; times in s.
 
     `seconds`: expected time to the target, over the clusters that the measurement allows. Nine in ten runs should lie
     between `low` and `high`. `sure`: the share of the resampled predictions in which this choice is the quickest, or as
@@ -52,16 +52,16 @@ class Choice:
     @property
     def step(self) -> str:
         """Optimiser and step that it is compared with."""
-        return " ".join(filter(None, [self.experiment.optimiser, self.experiment.build_optimiser().told]))
+        return " ".join(filter(None, [self.experiment.optimiser, self.experiment.build_optimiser().summary]))
 
     @property
     def marked(self) -> str:
         """The name; that of an inexact scheme is marked."""
-        return self.name if self.exact else f"{INEXACT} {self.name}"
+        return self.name if self.exact else f"{INEXACT_MARK} {self.name}"
 
     @property
     def name(self) -> str:
-        """The scheme and its numbers, as legends show them."""
+        """The scheme and its parameters, as legends show them."""
         return name_of(self.experiment)
 
     @property
@@ -72,12 +72,12 @@ class Choice:
     @property
     def dominant(self) -> str:
         """The part that takes longest; empty where the parts are unknown."""
-        return max(self.parts, key=lambda part: self.parts[part]) if self.parts else ""
+        return max(self.parts, key=lambda name: self.parts[name]) if self.parts else ""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A scheme, perhaps with its numbers, that is not ranked, and why."""
+    """A scheme, perhaps with its parameters, that is not ranked, and why."""
 
     name: str
     reason: str
@@ -133,7 +133,7 @@ class Advice:
         return tuple(first.values())
 
     def sure(self, scheme: str) -> float:
-        """Share of the resampled predictions in which the scheme wins, whatever its numbers."""
+        """Share of the resampled predictions in which the scheme wins, whatever its parameters."""
         return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
 
     def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
@@ -144,7 +144,7 @@ class Advice:
         Raises
         ------
         SettingError
-            A run whose scheme and numbers are no choice.
+            A run whose scheme and parameters are no choice.
         """
         known = {choice.name: choice.per_round for choice in self.choices}
         rows = []
@@ -173,21 +173,21 @@ class Advice:
     def why(self) -> str:
         """Why the first is first, with numbers."""
         best, *others = self.schemes
-        words = [
+        texts = [
             f"{self.headline}.",
             f"{best.name} takes {quantity_of(best.seconds)} {self.target} with {best.step},"
             f" {quantity_of(best.per_round)} a round ({_made_of(best)}).",
         ]
-        words += [_against(best, other) for other in others[:1]]
-        words.append(
+        texts += [_against(best, other) for other in others[:1]]
+        texts.append(
             f"It wins in {best.sure:.0%} of the resampled predictions,"
-            f" {best.scheme} with any numbers in {self.sure(best.scheme):.0%}."
+            f" {best.scheme} with any parameters in {self.sure(best.scheme):.0%}."
         )
         if self.favourite is not best:
-            words.append(
+            texts.append(
                 f"{self.favourite.name} wins in {self.favourite.sure:.0%}, yet takes longer on average."
             )
-        return " ".join([*words, *([str(self.runner_up)] if self.runner_up else [])])
+        return " ".join([*texts, *([str(self.runner_up)] if self.runner_up else [])])
 
     def __str__(self) -> str:
         return self.why
@@ -208,7 +208,7 @@ class Advice:
 
 
 def name_of(e: Experiment) -> str:
-    """Scheme and numbers.
+    """Scheme and parameters.
 
     >>> name_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))
     'GC stragglers 2'
@@ -217,7 +217,7 @@ def name_of(e: Experiment) -> str:
 
 
 def settings_of(e: Experiment) -> str:
-    """The scheme's numbers."""
+    """The scheme's parameters."""
     return ", ".join(f"{name} {_plain(value)}" for name, value in e.scheme_args.items())
 
 
@@ -230,27 +230,29 @@ def _made_of(choice: Choice) -> str:
 
     Stragglers shorten a round that waits for the quickest only: no share of it.
     """
-    whole = sum(max(part, 0.0) for part in choice.parts.values())
+    whole = sum(max(cost, 0.0) for cost in choice.parts.values())
     if whole <= 0:
         return "parts unknown"
-    order = sorted(choice.parts.items(), key=lambda part: -part[1])
-    shares = [f"{PARTS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole]
-    less = [f"less {quantity_of(-s)} by {PARTS[name]}" for name, s in order if s < -0.005 * whole]
+    order = sorted(choice.parts.items(), key=lambda item: -item[1])
+    shares = [
+        f"{COST_LABELS[name]} {seconds / whole:.0%}" for name, seconds in order if seconds > 0.005 * whole
+    ]
+    less = [f"less {quantity_of(-s)} by {COST_LABELS[name]}" for name, s in order if s < -0.005 * whole]
     return ", ".join(shares + less)
 
 
 def _against(best: Choice, other: Choice) -> str:
     """By how much the next scheme is behind, and what makes the difference."""
     ratio = other.seconds / best.seconds
-    if ratio < CLOSE:
+    if ratio < MAX_EQUAL_RATIO:
         return f"{other.name} is as good, as far as the forecast can tell."
     start = f"Next is {other.name}, {ratio:.3g} times as long"
     if not best.parts or not other.parts:
         return f"{start}."
     if other.rounds > 1.2 * best.rounds:
         return f"{start}: it needs {other.rounds:.0f} rounds instead of {best.rounds:.0f} ({other.source})."
-    more = {name: other.parts[name] - best.parts[name] for name in PARTS}
+    more = {name: other.parts[name] - best.parts[name] for name in COST_LABELS}
     name = max(more, key=lambda each: more[each])
     if more[name] <= 0:
         return f"{start}."
-    return f"{start}, above all for {PARTS[name]}: {quantity_of(more[name])} more a round."
+    return f"{start}, above all for {COST_LABELS[name]}: {quantity_of(more[name])} more a round."

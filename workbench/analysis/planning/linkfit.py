@@ -14,8 +14,8 @@ from workbench.core.base.settings import Settings, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.round_times import port_departures
 
-MOST = 1e4  # times as much as the samples: all of it
-EXACT = 1e-6  # relative error of times that are known
+MAX_FIXED_RATIO = 1e4  # times as much as the samples: all of it
+EXACT_RELATIVE_ERROR = 1e-6  # relative error of times that are known
 
 # ---------------------------------------------------------------- the cost of work
 
@@ -33,10 +33,10 @@ class Work(Settings):
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
 
     def before(self, samples: float, floats: float) -> float:
-        """What it costs before the first sample, over what the samples cost; `MOST` where these cost nothing."""
+        """Return fixed cost over the cost of the samples; `MAX_FIXED_RATIO` where these cost nothing."""
         begin = self.seconds(0, floats)
         rest = self.seconds(samples, floats) - begin
-        return min(begin / rest, MOST) if rest > 0 else MOST
+        return min(begin / rest, MAX_FIXED_RATIO) if rest > 0 else MAX_FIXED_RATIO
 
 
 def _powers(samples: float, floats: float) -> list[float]:
@@ -47,7 +47,7 @@ def fit_work(
     samples: Sequence[float],
     floats: Sequence[float],
     seconds: Sequence[float] | Array,
-    errors: Sequence[float] | Array = (EXACT,),
+    errors: Sequence[float] | Array = (EXACT_RELATIVE_ERROR,),
 ) -> tuple[Work, Array]:
     """What work costs, from times of measured loads and model sizes, and each load's seconds less their luck.
 
@@ -72,8 +72,8 @@ def fit_work(
     numbers = [float(f"{value:.12g}") for value in costs]
     logs = np.log(taken / (rows @ costs))
     left, free = float(np.sum((logs / off) ** 2)), len(taken) - float(weights @ terms)
-    kept = max(1 - max(free, 0.0) / left, 0.0) if left > 0 else 0.0
-    return Work(**dict(zip(Work.model_fields, numbers, strict=True))), rows @ costs * np.exp(kept * logs)
+    remaining = max(1 - max(free, 0.0) / left, 0.0) if left > 0 else 0.0
+    return Work(**dict(zip(Work.model_fields, numbers, strict=True))), rows @ costs * np.exp(remaining * logs)
 
 
 class _Terms(NamedTuple):
@@ -145,8 +145,8 @@ def fit_line(bytes_: Array, seconds: Array) -> _Line:
         return _Line(0.0, None)
     noise = float(np.median(np.abs(seconds - np.median(seconds)))) + 1e-3 * scale
 
-    def off(line: Array) -> Array:
-        return np.asarray((line[0] + line[1] * bytes_ / longest - seconds) / noise)
+    def off(coefficients: Array) -> Array:
+        return np.asarray((coefficients[0] + coefficients[1] * bytes_ / longest - seconds) / noise)
 
     low = float(np.min(seconds))
     found = least_squares(off, [low, max(scale - low, 1e-3 * scale)], bounds=(0, np.inf), loss="soft_l1").x

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from workbench.analysis.planning.laws import Law, slow_for_good
+from workbench.analysis.planning.delay_fits import FittedModel, slow_for_good
 from workbench.analysis.planning.linkfit import PortFit, Work
 from workbench.core.base.files import atomic_write
 from workbench.core.base.older import renamed
@@ -28,7 +28,7 @@ from workbench.core.problems.data.cache import stored
 
 Row = tuple[float, ...]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
 class Host(Settings):
@@ -86,16 +86,18 @@ class Fitted(Settings):
     work: Work
     typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
     decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
-    laws: tuple[Delays | None, ...] = setting(
+    delay_models: tuple[Delays | None, ...] = setting(
         ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
     )
     drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
 
 
 class Measurements(Settings):
-    """A cluster as it was measured; `fitted`: the laws of computing and of messages that forecasts take."""
+    """A cluster as it was measured; `fitted`: the delay models of computing and of messages that forecasts take."""
 
-    format: int = setting(FORMAT, "version of this file's format", ge=FORMAT, le=FORMAT)
+    format: int = setting(
+        FORMAT_VERSION, "version of this file's format", ge=FORMAT_VERSION, le=FORMAT_VERSION
+    )
     cluster: str = setting(..., "name of the cluster")
     workers: int = setting(..., "workers that were measured, all at once", ge=1)
     hosts: tuple[Host, ...] = setting(..., "where they ran")
@@ -107,7 +109,9 @@ class Measurements(Settings):
     versions: dict[str, str] = setting({}, "of Python and of the libraries")
     problem: str = setting(..., "what the workers computed")
     recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
-    laws: tuple[tuple[Law, ...], ...] = setting(..., "every law fitted to each load's times, the best first")
+    delay_models: tuple[tuple[FittedModel, ...], ...] = setting(
+        ..., "every delay model fitted to each load's times, the best first"
+    )
     fitted: Fitted
     resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
     same_machines: bool = setting(False, "are workers the very ones that were measured, each in its place?")
@@ -118,7 +122,7 @@ class Measurements(Settings):
         """Read what earlier versions wrote: other names, and links, which nothing ever used."""
         if not isinstance(fields, dict):
             return fields
-        names = {"very": "same_machines"}
+        names = {"very": "same_machines", "laws": "delay_models"}
         return renamed({names.get(k, k): v for k, v in fields.items() if k != "links"})
 
     @model_validator(mode="after")
@@ -170,8 +174,8 @@ class Measurements(Settings):
         return found
 
     def slow_for_good(self) -> Array | None:
-        """Probability that each worker is slow for good, (workers,); None where no fitted law has such ones."""
-        mixed = [isinstance(law, Heterogeneous) for law in self.fitted.laws]
+        """Probability that each worker is slow for good, (workers,); None where no fitted delay model has such ones."""
+        mixed = [isinstance(delay_model, Heterogeneous) for delay_model in self.fitted.delay_models]
         if not any(mixed):
             return None
         there = [each.times / each.typical for each, is_ in zip(self.recorded, mixed, strict=True) if is_]
@@ -179,26 +183,26 @@ class Measurements(Settings):
 
     @property
     def main(self) -> int:
-        """Place of the longest task measured: what laws are shown of."""
+        """Place of the longest task measured: what delay models are shown of."""
         return int(np.argmax([each.typical for each in self.recorded]))
 
-    def law(self, place: int) -> Law | None:
-        """The law of one load's times, None where recorded times are replayed."""
-        best = self.laws[place][0]
+    def delay_model(self, place: int) -> FittedModel | None:
+        """The delay model of one load's times, None where recorded times are replayed."""
+        best = self.delay_models[place][0]
         return best if best.fits else None
 
     def notes(self) -> list[str]:
-        """What a reader must know: shared cores, laws that do not fit, clocks that differ."""
+        """What a reader must know: shared cores, delay models that do not fit, clocks that differ."""
         found = [
             f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
             " hold for this many workers only, and who is late goes on using cores"
             for host in self.hosts
             if host.crowded
         ]
-        best = self.laws[self.main][0]
+        best = self.delay_models[self.main][0]
         if not best.fits:
             found.append(
-                f"no law fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
+                f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
                 f" {best.complaint}): recorded times are replayed"
             )
         clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
@@ -242,11 +246,11 @@ class Measurements(Settings):
         if file.is_dir() or not file.exists():
             raise SettingError(f"{path}: no such file; `workbench profile NAME -o {path}` measures a cluster")
         text = read_text(file) if file.suffix == ".json" else None  # YAML takes a hundred times as long
-        words = read_yaml(file, "kind: local") if text is None else {}
+        fields = read_yaml(file, "kind: local") if text is None else {}
         check_json_size(text or "", file)
         with nullcontext() if trust else limited() as now:
             try:
-                return cls.model_validate(words) if text is None else cls.model_validate_json(text)
+                return cls.model_validate(fields) if text is None else cls.model_validate_json(text)
             except SettingError as error:
                 more = (
                     f"; wb.ClusterProfile.load({str(path)!r}, trust=True) runs it"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from workbench.analysis.planning.laws import errors_of, evenly, every_law, judged, ordered, redrawn
+from workbench.analysis.planning.delay_fits import errors_of, evenly, every_model, judged, ordered, redrawn
 from workbench.analysis.planning.linkfit import Messages, PortFit, fit_line, fit_port, fit_work
 from workbench.analysis.planning.measurements import QUANTILES, Fitted, Host, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
@@ -36,14 +36,15 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters import Status
 from workbench.mpi.running.real import start_real
 
-WARM = 4  # first rounds, which are not counted
-WORKERS = 12  # by default
-FLOATS = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
-SAMPLES = 64  # a worker's load, once and four times
-ROOM = 64e6  # bytes that the data of a calibration may take
-ROOM_LIKE = 512e6  # the same, where it is like an experiment
-STEP = {"step": 1e-9}  # the model hardly moves
-FULL = 0.6  # of the cores' time: so busy they count as full, as some idle while the master begins or ends a round
+WARM_UP_ROUNDS = 4  # first rounds, which are not counted
+DEFAULT_WORKERS = 12  # by default
+MODEL_SIZES = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
+SAMPLES_PER_WORKER = 64  # a worker's load, once and four times
+MAX_DATA_BYTES = 64e6  # bytes that the data of a calibration may take
+MAX_DATA_BYTES_LIKE = 512e6  # the same, where it is like an experiment
+OPTIMISER_ARGS = {"step": 1e-9}  # the model hardly moves
+# of the cores' time: so busy they count as full, as some idle while the master begins or ends a round
+FULL_CORE_SHARE = 0.6
 # When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
 Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
@@ -91,12 +92,12 @@ def profile(
     workbench.core.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
     """
     state = clusters.load(cluster).status()
-    count = (WORKERS if like is None else like.workers) if workers is None else workers
+    count = (DEFAULT_WORKERS if like is None else like.workers) if workers is None else workers
     if count < 1:
         raise SettingError(f"workers = {count}: take 1 or more")
     measured = grid(count, like, rounds, seed)
-    with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM), progress) as bar:
-        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM), state)
+    with Bar(f"profiling {cluster}", "round", len(measured) * (rounds + WARM_UP_ROUNDS), progress) as bar:
+        found, hosts = _measured(measured, _real(cluster, bar, rounds + WARM_UP_ROUNDS), state)
     with Bar("resampling", "fit", resamples, progress) as bar:
         return _fitted(cluster, measured[0], found, hosts_of(hosts, state), resamples, seed, bar)
 
@@ -107,7 +108,7 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
     One load is measured after the other, on the same workers: who is slow for good is so throughout, luck is not.
 
     >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
-    >>> simulated(truth, rounds=8).law(0).delays.kind
+    >>> simulated(truth, rounds=8).delay_model(0).delays.kind
     'constant'
     """
     cluster = {name: getattr(truth, name) for name in ("delays", "link", "decode_rate")}
@@ -118,9 +119,9 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
         e = e.model_copy(update=cluster)
         stream, done = DelayStream(e.delays, e.seed, e.workers, first=done), done + e.rounds
         world = SimSetup(e.rounds, e.shape()[1], stream, e.line, e.decode_rate)
-        line = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
-        events = DataFrame(events_as_columns(line.events))
-        return np.array(line.times), events, ["simulated"] * (e.workers + 1), 0.0
+        timeline = simulate(e.built_scheme, e.plan, world, Coefficients(e.plan))
+        events = DataFrame(events_as_columns(timeline.events))
+        return np.array(timeline.times), events, ["simulated"] * (e.workers + 1), 0.0
 
     measured = grid(truth.workers, None, rounds, truth.seed)
     found, hosts = _measured(measured, ran, None)
@@ -139,7 +140,12 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
         raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
     if like is not None and like.problem == "unit":
         raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
-    base: dict[str, Any] = {"workers": workers, "rounds": rounds + WARM, "seed": seed, "optimiser_args": STEP}
+    base: dict[str, Any] = {
+        "workers": workers,
+        "rounds": rounds + WARM_UP_ROUNDS,
+        "seed": seed,
+        "optimiser_args": OPTIMISER_ARGS,
+    }
     problems = _plain(workers) if like is None else _like(workers, like)
     return [Experiment(**base, **star(workers, copies), **problem) for problem, copies in problems]
 
@@ -158,8 +164,8 @@ Problem = tuple[dict[str, Any], int]  # fields of an experiment, copies of every
 
 
 def _plain(workers: int) -> Iterator[Problem]:
-    for features in FLOATS:
-        samples = workers * max(min(SAMPLES, int(ROOM / (8 * features * workers))), 2)
+    for features in MODEL_SIZES:
+        samples = workers * max(min(SAMPLES_PER_WORKER, int(MAX_DATA_BYTES / (8 * features * workers))), 2)
         for copies in {1: None, min(4, workers): None}:
             sizes = {"samples": samples, "features": features}
             yield {"problem": "least_squares", "problem_args": sizes}, copies
@@ -168,14 +174,14 @@ def _plain(workers: int) -> Iterator[Problem]:
 def _like(workers: int, like: Experiment) -> Iterator[Problem]:
     """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
     samples, floats = like.shape()
-    if like.problem_spec.own():  # made for its own data
+    if like.problem_spec.model_args():  # made for its own data
         for copies in {1: None, min(2, workers): None, min(4, workers): None}:
             yield {"problem": like.problem, "problem_args": like.problem_args}, copies
         return
     # The same problem on data that need no file; what is not a number of the data stays.
     args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)
-    most = max(int(ROOM_LIKE / (8 * (more or [few])[0])), workers)
+    most = max(int(MAX_DATA_BYTES_LIKE / (8 * (more or [few])[0])), workers)
     each = max(min(samples, most), workers)
     whole = [(f, copies) for f in more or [few] for copies in (1, 2, 4) if copies <= workers]
     for features, copies in [*([(few, 1)] if more else []), *whole]:
@@ -241,7 +247,7 @@ def filled(found: Sequence[Observed]) -> list[Observed]:
     used = sum(each.used * each.end.size for each in found)
     there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
     crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
-    return [replace(each, full=bool(crowded and used > FULL * there)) for each in found]
+    return [replace(each, full=bool(crowded and used > FULL_CORE_SHARE * there)) for each in found]
 
 
 # ---------------------------------------------------------------- from events to moments
@@ -291,14 +297,14 @@ class Observed:
         """From the last answer to the end of the round, (rounds,): the master decodes and updates the model."""
         return np.asarray(np.maximum(self.commit - self.end.max(axis=1), 0.0))
 
-    def ways_up(self, port: PortFit) -> Array:
+    def transits_up(self, port: PortFit) -> Array:
         """Time of every answer on its way, (rounds, workers), without its wait while the port took in another."""
         order = np.argsort(self.end, axis=1, kind="stable")
         sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
         before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
-        way = end - sent - np.maximum(before - sent - port.latency, 0.0)
-        found = np.empty_like(way)
-        np.put_along_axis(found, order, way, axis=1)
+        transit = end - sent - np.maximum(before - sent - port.latency, 0.0)
+        found = np.empty_like(transit)
+        np.put_along_axis(found, order, transit, axis=1)
         return np.asarray(np.maximum(found, 0.0))
 
     @property
@@ -340,13 +346,17 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
     `elsewhere`: which workers have another clock than the master. Raises `SettingError` where no round is complete.
     """
     shape = (len(ends), e.workers)
-    kept = events[events["round"] < shape[0]]
-    sends = kept[(kept["kind"] == "send") & (kept["bytes"] > 0)]
-    down, up, work = sends[sends["rank"] == 0], sends[sends["to"] == 0], kept[kept["kind"] == "compute"]
+    events_left = events[events["round"] < shape[0]]
+    sends = events_left[(events_left["kind"] == "send") & (events_left["bytes"] > 0)]
+    down, up, work = (
+        sends[sends["rank"] == 0],
+        sends[sends["to"] == 0],
+        events_left[events_left["kind"] == "compute"],
+    )
 
-    def table(part: Any, rank: str, moment: str) -> Array:
+    def table(rows: Any, rank: str, moment: str) -> Array:
         found = np.full(shape, np.nan)
-        found[part["round"].to_numpy(int), part[rank].to_numpy(int) - 1] = part[moment].to_numpy(float)
+        found[rows["round"].to_numpy(int), rows[rank].to_numpy(int) - 1] = rows[moment].to_numpy(float)
         return found
 
     samples, floats = e.shape()
@@ -366,7 +376,7 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
     )
     moments = seen.left + seen.came + seen.begun + seen.done + seen.end
     whole = np.flatnonzero(np.isfinite(moments).all(axis=1))
-    whole = whole[whole >= min(WARM, shape[0] - 1)]
+    whole = whole[whole >= min(WARM_UP_ROUNDS, shape[0] - 1)]
     if not len(whole):
         raise SettingError("rounds: none was complete, workers were lost; look at the cluster first")
     return on_one_clock(seen.at(whole), np.array(elsewhere, dtype=bool))
@@ -388,18 +398,18 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit everything but the laws; also every load's times. `near`, `errors`: of much the same rounds."""
+    """Fit everything but the delay models; also every load's times. `near`, `errors`: of much the same rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
     rate = fit_line(added, master).rate
-    own = np.maximum(master - (added / rate if rate else 0.0), 0.0)
-    shared = [each.seconds(port, m) for each, m in zip(found, own.tolist(), strict=True)]
+    handling = np.maximum(master - (added / rate if rate else 0.0), 0.0)
+    shared = [each.seconds(port, m) for each, m in zip(found, handling.tolist(), strict=True)]
     times = [each.alone(t, each.share(t)) for each, t in zip(found, shared, strict=True)]
     typical = [float(np.median(t)) for t in times]
     loads = [each.samples for each in found], [each.floats for each in found]
     work, settled = fit_work(*loads, typical, errors_of(times) if errors is None else errors)
-    return Fitted(port=port, work=work, typical=_short(settled), decode_rate=rate, laws=()), times
+    return Fitted(port=port, work=work, typical=_short(settled), decode_rate=rate, delay_models=()), times
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
@@ -424,9 +434,9 @@ def _fitted(
     seed: int,
     bar: Bar | None = None,
 ) -> ClusterProfile:
-    """From moments to a profile; fitted again to rounds and, as laws speak of new ones, workers that are drawn anew."""
+    """Make a profile of moments; fits are repeated on rounds, and workers, that are drawn again."""
     fitted, times = fit_all(found)
-    laws, kinds = judged(times)
+    delay_models, kinds = judged(times)
     errors = errors_of(times)
     rng, again = np.random.default_rng(seed), list[Fitted]()
     for k, quantiles in enumerate(evenly(resamples, rng)):
@@ -434,8 +444,8 @@ def _fitted(
         once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
 
         anew = partial(redrawn, rng=once, at=quantiles)
-        fits = every_law(ordered(kinds, times, theirs), kinds, anew)
-        again.append(drawn.replace(laws=fits, drawn=once))
+        fits = every_model(ordered(kinds, times, theirs), kinds, anew)
+        again.append(drawn.replace(delay_models=fits, drawn=once))
         if bar is not None:
             bar.update(k + 1)
     return ClusterProfile(
@@ -448,8 +458,8 @@ def _fitted(
         versions=versions(),
         problem=first.problem,
         recorded=tuple(_recorded(each, fitted.port, t) for each, t in zip(found, times, strict=True)),
-        laws=laws,
-        fitted=fitted.replace(laws=every_law(times, kinds)),
+        delay_models=delay_models,
+        fitted=fitted.replace(delay_models=every_model(times, kinds)),
         resampled=tuple(again),
     )
 
@@ -462,7 +472,7 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
         seconds=tuple(map(_short, times)),
         busy=1.0 if seen.full else min(seen.used / float(times.mean()), 1.0),
         computing=tuple(_quantiles(column) for column in computing.T),
-        up=_quantiles(seen.ways_up(port)),
+        up=_quantiles(seen.transits_up(port)),
         down=_quantiles(seen.came - seen.left),
         rounds=_short(seen.commit - seen.start),
     )

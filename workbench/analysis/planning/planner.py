@@ -1,6 +1,6 @@
-"""Which scheme, and with which numbers, is the quickest on a measured cluster: forecast, resample, rank, say why.
+"""Which scheme, and with which parameters, is the quickest on a measured cluster: forecast, resample, rank, say why.
 
-Schemes tell themselves which numbers are worth trying (`Scheme.candidates`) and how long their rounds take
+Schemes tell themselves which parameters are worth trying (`Scheme.candidates`) and how long their rounds take
 (`Scheme.round_times`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss.
 All exact schemes need equally many; those of the others come from a simulation, at steps of their own
 (`workbench.analysis.planning.targets`).
@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workbench.analysis.planning.advice import CLOSE, Advice, Choice, Refusal
-from workbench.analysis.planning.laws import drawn
+from workbench.analysis.planning.advice import MAX_EQUAL_RATIO, Advice, Choice, Refusal
+from workbench.analysis.planning.delay_fits import drawn
 from workbench.analysis.planning.predicting import (
-    SEEDS,
+    PREDICTION_SEEDS,
     Candidate,
     Resampling,
     by_scheme,
@@ -31,7 +31,7 @@ from workbench.analysis.planning.predicting import (
 from workbench.analysis.planning.profile import ClusterProfile, Task
 from workbench.analysis.planning.shapley import shapley
 from workbench.analysis.planning.targets import (
-    EFFORT,
+    MAX_NUMBERS,
     Target,
     Trials,
     centre,
@@ -52,14 +52,15 @@ from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
-ROUNDS, ROUNDS_APART = 64, 24  # of a forecast: to compare, and to take apart
-DRAWS = 4  # seeds of the former
-EXPLAINED = 10  # schemes whose rounds are taken apart
-EACH = 6  # settings of an inexact scheme that are simulated
-FEWEST = 8  # seeds of each, unless that leaves one setting only
-BEHIND = 1.1  # rounds so many times the best exact one's: unbiased estimates cannot make up for that
-QUIET = 0.05  # quantile of a worker's times: it was not held up
-PER_RANK = 45e6  # bytes of a rank's own
+FORECAST_ROUNDS, BREAKDOWN_ROUNDS = 64, 24  # of a forecast: to compare, and to take apart
+FORECAST_SEEDS = 4  # seeds of the former
+MAX_BREAKDOWNS = 10  # schemes whose rounds are taken apart
+SETTINGS_PER_SCHEME = 6  # settings of an inexact scheme that are simulated
+MIN_SEEDS = 8  # seeds of each, unless that leaves one setting only
+# rounds so many times the best exact one's: unbiased estimates cannot make up for that
+MAX_ROUNDS_RATIO = 1.1
+QUIET_QUANTILE = 0.05  # quantile of a worker's times: it was not held up
+BYTES_PER_RANK = 45e6  # bytes of a rank's own
 
 
 @kinds_checked
@@ -74,13 +75,13 @@ def plan(
     tolerance: float = 0.02,
     schemes: Sequence[str] | None = None,
     seed: int = 0,
-    effort: float = EFFORT,
+    effort: float = MAX_NUMBERS,
     machines: Literal["same", "new"] | None = None,
     replay: bool = False,
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their numbers by the time to a loss on a measured cluster; say what is not ranked, and why.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster; say what is not ranked, and why.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def plan(
     machines, replay
         "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
         "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
-        `replay`: take recorded times in place of fitted laws; on new machines these are dealt out anew.
+        `replay`: take recorded times in place of fitted delay models; on new machines these are dealt out anew.
     progress
         Show a bar.
     **fields
@@ -177,7 +178,7 @@ class _Search:
     refusals: list[Refusal] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Leave a scheme, perhaps with its numbers, out."""
+        """Leave a scheme, perhaps with its parameters, out."""
         self.refusals.append(Refusal(name, reason))
 
     def advice(
@@ -191,9 +192,9 @@ class _Search:
         found = told_apart(all_, found)
         doubt = doubted(all_, found)
         notes = (*_notes(self.cluster, self.base, aim), *_steps(self.base, self.effort))
-        words = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
+        aim_text = f"for {self.base.rounds} rounds" if aim.loss is None else f"to a loss of {aim.loss:.4g}"
         return Advice(
-            tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), words, notes, aim.loss, doubt
+            tuple(_ranked(self.cluster, found, aim)), tuple(self.refusals), aim_text, notes, aim.loss, doubt
         )
 
     # ------------------------------------------------------------ candidates
@@ -234,7 +235,7 @@ class _Search:
                 raise _NotSimulated("effort = 0: nothing is simulated")
             if loss is None and self.base.problem == "unit":
                 raise _NotSimulated("unit has no loss")
-            aim = reference(self.base, self.base.rounds, loss, tolerance, share or EFFORT, tuned)
+            aim = reference(self.base, self.base.rounds, loss, tolerance, share or MAX_NUMBERS, tuned)
         except (DataError, OSError, ImportError, _NotSimulated) as error:
             if loss is not None:
                 raise
@@ -261,10 +262,10 @@ class _Search:
 
     def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
         """Those that could win with about as many rounds as an exact scheme."""
-        best = BEHIND * min((c.forecast.mean for c in exact), default=float("inf"))
+        best = MAX_ROUNDS_RATIO * min((c.forecast.mean for c in exact), default=float("inf"))
         able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
         for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:
-            ratio = BEHIND * min(c.forecast.mean for c in by_scheme(others)[scheme]) / best
+            ratio = MAX_ROUNDS_RATIO * min(c.forecast.mean for c in by_scheme(others)[scheme]) / best
             reason = f"it still takes {ratio:.3g} times as long as the best"
             self.refuse(scheme, f"with as many rounds as an exact scheme {reason}")
         return able
@@ -277,9 +278,9 @@ class _Search:
             name, around = c.experiment.optimiser, None
             if (
                 aim.times is not None
-                and (own := c.experiment.built_scheme.own_step(aim.smoothness)) is not None
+                and (step := c.experiment.built_scheme.own_step(aim.smoothness)) is not None
             ):
-                around = own * aim.smoothness
+                around = step * aim.smoothness
             elif aim.times is not None:
                 if name not in centres:
                     centres[name] = centre(c.experiment, aim)
@@ -328,7 +329,10 @@ def _follows(scheme: type[Scheme]) -> bool:
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
     """Forecast over several seeds: who is slow for good is drawn once for each."""
-    found = [cluster.forecast_of(e, task, ROUNDS // DRAWS, e.seed + k) for k in range(DRAWS)]
+    found = [
+        cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
+        for k in range(FORECAST_SEEDS)
+    ]
     messages, size = (float(np.mean([getattr(f, name) for f in found])) for name in ("messages", "bytes"))
     return Forecast(np.concatenate([f.seconds for f in found]), found[0].load, messages, size)
 
@@ -346,7 +350,7 @@ def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
         ranks = host.ranks * e.workers / measured
         data = min(ranks * load, samples) * row  # ranks of one host share its copy of the data
         messages = 8.0 * floats * (4 * ranks + (e.workers if place == 0 else 0))
-        room = (ranks * PER_RANK + data + messages) / 2**30
+        room = (ranks * BYTES_PER_RANK + data + messages) / 2**30
         if host.free is not None and room > host.free:
             raise SettingError(
                 f"workers: {ranks:.0f} on {host.name} need about {room:.1f} GiB and {host.free:.1f} GiB are free;"
@@ -363,12 +367,12 @@ def _too_far(aim: Target) -> str:
 
 def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
     """As many settings and seeds as the share of the effort pays for, evenly spread from the quickest round on."""
-    for count in range(min(EACH, len(every)), 0, -1):
+    for count in range(min(SETTINGS_PER_SCHEME, len(every)), 0, -1):
         places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
         some = [every[k] for k in places]
         choosing, each = np.sum([price(c.experiment, aim) for c in some], axis=0)
-        seeds = int(min((share - choosing) / each, SEEDS))
-        if seeds >= (FEWEST if count > 1 else 1):
+        seeds = int(min((share - choosing) / each, PREDICTION_SEEDS))
+        if seeds >= (MIN_SEEDS if count > 1 else 1):
             return some, seeds
     return [], 0
 
@@ -380,7 +384,7 @@ def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) ->
     """Choices by expected time; the first of each of the best schemes is taken apart."""
     found = sorted(found, key=lambda c: c.mean)
     choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
-    explained = list(dict.fromkeys(c.scheme for c in choices))[:EXPLAINED]
+    explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]
     for k in [next(k for k, c in enumerate(choices) if c.scheme == scheme) for scheme in explained]:
         choices[k] = replace(choices[k], parts=_parts(cluster, found[k]))
     return choices
@@ -415,10 +419,15 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
     What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
     """
     times = np.array(
-        [c.seconds[:SEEDS] if len(c.seconds) >= SEEDS else np.full(SEEDS, np.inf) for c in found]
+        [
+            c.seconds[:PREDICTION_SEEDS]
+            if len(c.seconds) >= PREDICTION_SEEDS
+            else np.full(PREDICTION_SEEDS, np.inf)
+            for c in found
+        ]
     )
-    first = np.argmax(times <= CLOSE * times.min(axis=0), axis=0)
-    return [float(share) for share in np.bincount(first, minlength=len(found)) / SEEDS]
+    first = np.argmax(times <= MAX_EQUAL_RATIO * times.min(axis=0), axis=0)
+    return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]
 
 
 # ---------------------------------------------------------------- what a round is made of
@@ -427,7 +436,7 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
 def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
     """Seconds of a round by cause: computing undisturbed, and what stragglers, latency and transfers add."""
     e = c.experiment
-    quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET)))
+    quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET_QUANTILE)))
     off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
         "stragglers": lambda at: {"delays": quiet},
         "latency": lambda at: {"link": at.link.replace(latency=0.0)},
@@ -438,7 +447,7 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
         at = e
         for name in off.keys() - on:
             at = at.model_copy(update=off[name](at))
-        return cluster.forecast_of(at, c.task, ROUNDS_APART).mean * float(c.pace.mean())
+        return cluster.forecast_of(at, c.task, BREAKDOWN_ROUNDS).mean * float(c.pace.mean())
 
     return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
 

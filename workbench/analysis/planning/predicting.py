@@ -17,28 +17,29 @@ from scipy.stats import t as student
 from workbench.analysis.planning.advice import RunnerUp, name_of
 from workbench.analysis.planning.measurements import Fitted
 from workbench.analysis.planning.profile import ClusterProfile, Task
-from workbench.analysis.planning.targets import TRIED, RoundsNeeded, Target, Trials
+from workbench.analysis.planning.targets import STEP_SEEDS, RoundsNeeded, Target, Trials
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, first_rounds
 
-SEEDS = 24  # resampled predictions
-FEW = 5  # of those far behind
-WITHIN = 2.0  # choices that take at most so many times as long as the best are resampled fully
-LONGEST = 300  # rounds of a forecast; those of longer runs take as long on average
-SLACK = 1.02  # times as long or as short: as far as a forecast can tell
-NOMINAL = 0.9  # of the intervals
-AGAIN = 48  # seeds on each cluster: what two choices differ by
-FRONT, NEXT = 8, 1.5  # choices at most that are looked at so, and how far behind the first
-CHANCE = 0.95  # that nothing is quicker, where nothing is said
-MOSTLY = 2 / 3  # of the clusters: where as large a measurement as is asked for tells enough
+PREDICTION_SEEDS = 24  # resampled predictions
+FAR_BEHIND_SEEDS = 5  # of those far behind
+FAR_BEHIND_RATIO = 2.0  # choices that take at most so many times as long as the best are resampled fully
+MAX_FORECAST_ROUNDS = 300  # rounds of a forecast; those of longer runs take as long on average
+FORECAST_ERROR_RATIO = 1.02  # times as long or as short: as far as a forecast can tell
+NOMINAL_COVERAGE = 0.9  # of the intervals
+COMPARED_SEEDS = 48  # seeds on each cluster: what two choices differ by
+# choices at most that are looked at so, and how far behind the first
+MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
+MIN_CONFIDENCE = 0.95  # that nothing is quicker, where nothing is said
+MIN_CLUSTER_SHARE = 2 / 3  # of the clusters: where as large a measurement as is asked for tells enough
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scheme with its numbers on the cluster, and its forecast."""
+    """A scheme with its parameters on the cluster, and its forecast."""
 
     experiment: Experiment  # on the cluster as measured
     task: Task
@@ -53,7 +54,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Scheme and numbers."""
+        """Scheme and parameters."""
         return name_of(self.experiment)
 
     @property
@@ -69,17 +70,18 @@ class Candidate:
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
         spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())  # few may miss what is rare
         off, luck = float(beyond.mean()), float(spread) / len(beyond)
-        kept = max(1 - luck / off**2, 0.0) if off else 0.0
-        return max(float(self.table.mean()) + kept * off, float(self.seconds.min()))
+        weight = max(1 - luck / off**2, 0.0) if off else 0.0
+        return max(float(self.table.mean()) + weight * off, float(self.seconds.min()))
 
     @property
     def interval(self) -> tuple[float, float]:
         """What nine in ten fresh runs should lie in.
 
-        Of many predictions the quantiles k/(n+1), which are right on average for any law; of few Student's interval
-        of one more, on a logarithmic scale. Forecasts are off by `SLACK` whatever is drawn: as an error of its own.
+        Of many predictions the quantiles k/(n+1), which are right on average for any delay model; of few Student's
+        interval of one more, on a logarithmic scale. Forecasts are off by `FORECAST_ERROR_RATIO` whatever is drawn:
+        as an error of its own.
         """
-        tail, n = (1 - NOMINAL) / 2, len(self.seconds)
+        tail, n = (1 - NOMINAL_COVERAGE) / 2, len(self.seconds)
         logs = np.log(self.seconds)
         middle = np.full(2, np.median(logs))
         if n * tail >= 1:
@@ -87,7 +89,7 @@ class Candidate:
         else:
             half = float(student.ppf(1 - tail, n - 1)) * float(logs.std(ddof=1)) * (1 + 1 / n) ** 0.5
             ends = logs.mean() + half * np.array([-1, 1])
-        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, np.log(SLACK)))
+        low, high = np.exp(middle + np.array([-1, 1]) * np.hypot(ends - middle, np.log(FORECAST_ERROR_RATIO)))
         return float(low), float(high)
 
     def rounds(self, aim: Target) -> Array:
@@ -138,13 +140,13 @@ class Resampling:
         rows = []
         for k in range(clusters):
             e = self.again(c, k)
-            seeds = range(e.seed, e.seed + clusters * AGAIN, clusters)
+            seeds = range(e.seed, e.seed + clusters * COMPARED_SEEDS, clusters)
             rows.append(first_rounds(e, seeds, self.cluster.sharing(e.workers, c.task)))
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
         """Mean seconds a round under one seed."""
-        return self.cluster.forecast_of(e, c.task, min(rounds, LONGEST)).mean
+        return self.cluster.forecast_of(e, c.task, min(rounds, MAX_FORECAST_ROUNDS)).mean
 
 
 def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
@@ -152,8 +154,8 @@ def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> li
     some = []
     with Bar("choosing steps", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):
-            c = c if c.trials is None else all_.learnt(c, TRIED)
-            some.append(c if missed(c) else all_.predicted(c, FEW))
+            c = c if c.trials is None else all_.learnt(c, STEP_SEEDS)
+            some.append(c if missed(c) else all_.predicted(c, FAR_BEHIND_SEEDS))
             bar.update(i + 1)
     return some
 
@@ -171,14 +173,14 @@ def missed(c: Candidate) -> bool:
 
 def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
     """The same; those near the front, and the best of every scheme, with all predictions."""
-    front = WITHIN * min(c.mean for c in found)
+    front = FAR_BEHIND_RATIO * min(c.mean for c in found)
     firsts = {id(min(of, key=lambda c: c.mean)) for of in by_scheme(found).values()}
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):  # one candidate after the other: its code is made once
             if c.mean <= front or id(c) in firsts:
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
-                c = c if missed(c) else all_.predicted(c, SEEDS)
+                c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
             sharp.append(c)
             bar.update(i + 1)
     return sharp
@@ -195,8 +197,10 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
 
 def _front(known: Sequence[Candidate]) -> list[int]:
     """Places of the first and of those next to it: how far behind they are a few predictions may misjudge."""
-    ready = sorted((i for i, c in enumerate(known) if len(c.seconds) >= SEEDS), key=lambda i: known[i].mean)
-    return [i for i in ready[:FRONT] if known[i].mean <= NEXT * known[ready[0]].mean]
+    ready = sorted(
+        (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
+    )
+    return [i for i in ready[:MAX_COMPARED_CHOICES] if known[i].mean <= COMPARED_RATIO * known[ready[0]].mean]
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
@@ -206,15 +210,15 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
     clusters that the measurement allows beyond that is what a larger measurement would tell.
     """
     first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
-    if not rivals or len(all_.cluster.resampled) < FEW:
+    if not rivals or len(all_.cluster.resampled) < FAR_BEHIND_SEEDS:
         return None
     saved = np.array([_saved(first, c) for c in rivals])
-    quicker = float(np.quantile(saved.max(axis=0), CHANCE))
-    if quicker <= 1 - 1 / SLACK:
+    quicker = float(np.quantile(saved.max(axis=0), MIN_CONFIDENCE))
+    if quicker <= 1 - 1 / FORECAST_ERROR_RATIO:
         return None
     place = int(np.argmax(np.maximum(saved, 0.0).mean(axis=1)))
     took = np.maximum(1 - np.vstack([np.zeros(saved.shape[1]), saved]), 1e-3)
-    behind = np.quantile(took / took.min(axis=0) - 1, CHANCE, axis=1)
+    behind = np.quantile(took / took.min(axis=0) - 1, MIN_CONFIDENCE, axis=1)
     safe = [first, *rivals][int(np.argmin(behind))]
     lasting = first.experiment.delays.per_run and not all_.cluster.same_machines
     times = enough(took)
@@ -226,16 +230,20 @@ def enough(took: Array) -> float:
     """As large a measurement tells, on two of three of the clusters, which choice is the best to 2 %.
 
     `took`: (choices, clusters). Whichever cluster it is, a larger measurement leaves open those near to it, the root of
-    its size nearer: in normal scores of their order along what they mostly differ by, so their law may be any. It is
-    large enough where one choice is within 2 % of the best on all of them. The more is open, the more do choices
-    mostly differ by: so it is a few times as many, and not what would tell where they are nearly as good.
+    its size nearer: in normal scores of their order along what they mostly differ by, so their delay model may be
+    any. It is large enough where one choice is within 2 % of the best on all of them. The more is open, the more do
+    choices mostly differ by: so it is a few times as many, and not what would tell where they are nearly as good.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
     scores = norm.ppf((along.argsort().argsort() + 0.5) / len(along))
-    behind = took > SLACK * took.min(axis=0)
+    behind = took > FORECAST_ERROR_RATIO * took.min(axis=0)
     nearest = np.where(behind[:, None], np.abs(scores[:, None] - scores), np.inf).min(axis=2)
-    return float(np.quantile((norm.ppf(CHANCE) / np.maximum(nearest.max(axis=0), 1e-3)) ** 2, MOSTLY))
+    return float(
+        np.quantile(
+            (norm.ppf(MIN_CONFIDENCE) / np.maximum(nearest.max(axis=0), 1e-3)) ** 2, MIN_CLUSTER_SHARE
+        )
+    )
 
 
 def _saved(first: Candidate, other: Candidate) -> Array:
@@ -244,15 +252,15 @@ def _saved(first: Candidate, other: Candidate) -> Array:
     What the mean over so few seeds varies by on one cluster (analysis of variance) is luck, by which the clusters'
     effects are drawn together.
     """
-    own = first.table.mean(axis=1)
-    saved = (first.table - other.table) / own[:, None]
+    means = first.table.mean(axis=1)
+    saved = (first.table - other.table) / means[:, None]
     rows = saved.mean(axis=1)
     luck, between = float(saved.var(axis=1, ddof=1).mean()) / saved.shape[1], float(rows.var(ddof=1))
     effect = (rows - rows.mean()) * (max(1 - luck / between, 0.0) ** 0.5 if between else 0.0)
-    return np.asarray(1 - other.mean / first.mean + effect - float(effect @ own / own.sum()))
+    return np.asarray(1 - other.mean / first.mean + effect - float(effect @ means / means.sum()))
 
 
 def _seeds(c: Candidate, front: float) -> int:
     """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
     far = c.mean > front and c.experiment.built_scheme.numeric
-    return min(c.seeds, FEW) if far else c.seeds
+    return min(c.seeds, FAR_BEHIND_SEEDS) if far else c.seeds

@@ -19,7 +19,7 @@ from workbench.core.contract.links import BYTES_PER_FLOAT, Link
 from workbench.core.contract.sharing import Sharing
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, forecast
-from workbench.mpi.engine.learner import PIECE
+from workbench.mpi.engine.learner import NUMBERS_PER_PIECE
 
 
 class Task(NamedTuple):
@@ -70,11 +70,16 @@ class ClusterProfile(Measurements):
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
-        law = numbers.laws[place]
-        timed = self.fitted if law is None else numbers  # rounds drawn again have their own typical time
+        delay_model = numbers.delay_models[place]
+        # rounds drawn again have their own typical time
+        timed = self.fitted if delay_model is None else numbers
         fixed = timed.work.before(samples, floats) * samples
         per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
-        found = self.replay(place, per_sample, numbers.drawn) if law is None else scaled(law, per_sample)
+        found = (
+            self.replay(place, per_sample, numbers.drawn)
+            if delay_model is None
+            else scaled(delay_model, per_sample)
+        )
         return found.model_copy(update={"fixed": fixed})
 
     def link(self, floats: float, fitted: Fitted | None = None) -> Link:
@@ -110,24 +115,26 @@ class ClusterProfile(Measurements):
             pieces = max(len(work.parts) for work in plan.work[1:])
         rooted = plan.parent[1:].max() >= 0
         messages, relays = (1 + plan.answers, int(plan.depth.max()) - 1) if rooted else (2, 0)
-        return Task(load, floats, message, min(1 / pieces, PIECE / (load * floats)), messages, relays)
+        return Task(
+            load, floats, message, min(1 / pieces, NUMBERS_PER_PIECE / (load * floats)), messages, relays
+        )
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
         """As `experiment`, where the task is known."""
         numbers = fitted or self.fitted
-        law = self.delays(task.load, task.floats, numbers)
+        delay_model = self.delays(task.load, task.floats, numbers)
         if (
-            isinstance(law, Heterogeneous)
+            isinstance(delay_model, Heterogeneous)
             and isinstance(e.delays, Heterogeneous)
-            and law.slow_workers is None
+            and delay_model.slow_workers is None
         ):
-            law = law.model_copy(
+            delay_model = delay_model.model_copy(
                 update={"slow_workers": e.delays.slow_workers}
             )  # whom the experiment names stays slow
         # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
         return e.model_copy(
             update={
-                "delays": law,
+                "delays": delay_model,
                 "link": self.link(task.message, numbers),
                 "decode_rate": numbers.decode_rate,
             }
@@ -169,15 +176,15 @@ class ClusterProfile(Measurements):
         )
 
     def replayed(self) -> ClusterProfile:
-        """The same with recorded times in place of laws."""
+        """The same with recorded times in place of delay models."""
 
         def bare(fitted: Fitted) -> Fitted:
-            return fitted.replace(laws=(None,) * len(self.recorded))
+            return fitted.replace(delay_models=(None,) * len(self.recorded))
 
         return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
 
     def here(self, workers: int) -> ClusterProfile:
-        """The very workers that were measured, the first so many, in their places, by the same laws or recorded times.
+        """Return a profile of the first so many workers that were measured, each in its place.
 
         Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it. Of resampled
         fits each has those who may be, as often as their times say.
@@ -188,17 +195,18 @@ class ClusterProfile(Measurements):
 
         def known(fitted: Fitted, slow: NDArray[np.bool_]) -> Fitted:
             who = {"slow_workers": tuple((np.flatnonzero(slow[:workers]) + 1).tolist())}
-            laws = (
-                law.model_copy(update=who) if isinstance(law, Heterogeneous) else law for law in fitted.laws
+            delay_models = (
+                delay_model.model_copy(update=who) if isinstance(delay_model, Heterogeneous) else delay_model
+                for delay_model in fitted.delay_models
             )
-            return fitted.replace(laws=tuple(laws))
+            return fitted.replace(delay_models=tuple(delay_models))
 
         again = tuple(known(each, rng.random(self.workers) < chances) for each in self.resampled)
         return self.replace(fitted=known(self.fitted, chances > 0.5), resampled=again, same_machines=True)
 
 
-def scaled(law: Delays, factor: float) -> Delays:
-    """The same law for samples that are `factor` times as much work; what is multiplied stands in the fields' units.
+def scaled(delay_model: Delays, factor: float) -> Delays:
+    """Return a delay model for samples that are `factor` times as much work, by the units of its fields.
 
     >>> from workbench.core.contract.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
@@ -206,15 +214,17 @@ def scaled(law: Delays, factor: float) -> Delays:
     """
     powers = {"s/sample": factor, "samples/s": 1 / factor, "samples": 1 / factor}
     changes = {
-        name: getattr(law, name) * powers[unit]
-        for name, field in type(law).model_fields.items()
-        if (unit := unit_of(field)) in powers and getattr(law, name) is not None
+        name: getattr(delay_model, name) * powers[unit]
+        for name, field in type(delay_model).model_fields.items()
+        if (unit := unit_of(field)) in powers and getattr(delay_model, name) is not None
     }
-    if isinstance(law, Replay) and not law.as_recorded:
-        changes |= {"scale": law.scale * factor, "samples": law.samples}
-    elif isinstance(law, Replay) and law.slope:
-        changes["samples"] = law.recorded_samples(np.ones(1)) / factor
-    return type(law)(**{**{name: getattr(law, name) for name in type(law).model_fields}, **changes})
+    if isinstance(delay_model, Replay) and not delay_model.as_recorded:
+        changes |= {"scale": delay_model.scale * factor, "samples": delay_model.samples}
+    elif isinstance(delay_model, Replay) and delay_model.slope:
+        changes["samples"] = delay_model.recorded_samples(np.ones(1)) / factor
+    return type(delay_model)(
+        **{**{name: getattr(delay_model, name) for name in type(delay_model).model_fields}, **changes}
+    )
 
 
 def unit_of(field: FieldInfo) -> str:

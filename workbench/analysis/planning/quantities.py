@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-INEXACT = "≈"  # before the name of a scheme that commits estimates of the gradient
+INEXACT_MARK = "≈"  # before the name of a scheme that commits estimates of the gradient
 
 
 def quantity_of(seconds: float) -> str:

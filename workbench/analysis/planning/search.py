@@ -36,9 +36,9 @@ def search(
 
     Of those that take equally long, the one with the least load comes first.
 
-    All meet the experiment's own stragglers: those of its seed, or those that were recorded. Its scheme's other numbers
-    stay. As in Krishnan et al. 2023, Appendix, where the delays are those of some rounds without a code. No data is
-    touched.
+    All meet the experiment's own stragglers: those of its seed, or those that were recorded. Its scheme's other
+    parameters stay. As in Krishnan et al. 2023, Appendix, where the delays are those of some rounds without a code.
+    No data is touched.
 
     >>> from workbench.core.schemes.sequential import SRSGC
     >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "p_slow": 0.1})
@@ -65,7 +65,7 @@ def search(
 
 
 def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
-    """Choose every optimiser's numbers: least final loss on the experiment's own stragglers.
+    """Choose every optimiser's parameters: least final loss on the experiment's own stragglers.
 
     First from the optimiser's grid, then from what is near the best of it: a grid that is coarse beside what schemes
     differ by would decide which of them wins. The candidates of experiments on the same data are followed in the same

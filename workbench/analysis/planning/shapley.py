@@ -26,11 +26,11 @@ def shapley(factors: Sequence[Factor], value: Callable[[frozenset[Factor]], Valu
     n = len(factors)
     known = {frozenset(on): value(frozenset(on)) for k in range(n + 1) for on in combinations(factors, k)}
 
-    def part(name: Factor) -> Value:
+    def value_of(name: Factor) -> Value:
         without = [on for on in known if name not in on]
         weights = [1 / (n * math.comb(n - 1, len(on))) for on in without]
         return reduce(
             add, (w * (known[on | {name}] - known[on]) for w, on in zip(weights, without, strict=True))
         )
 
-    return {name: part(name) for name in factors}
+    return {name: value_of(name) for name in factors}

@@ -4,12 +4,13 @@ All exact schemes go through the same models, so one set of trajectories stands 
 depends on who is late, and what an adaptive one asks for depends on the learning: these run on the cluster's own
 delays, over several seeds, on as many of the samples as `effort` allows.
 
-Steps are chosen alike for all. Exact schemes: the one of `STEPS`, in units of the automatic step, that comes to the
-loss in the fewest rounds. Inexact ones: that step, times what makes their estimate unbiased (N/(N-S) for SGD, which
-commits the plain sum of N-S of N answers), times each of `AROUND`; where a commit is made of fewer answers than there
-are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by the numbers
-take part in no shared pass over the data, so they try `LAZY` only, around the step that is best for their optimiser
-with full gradients, or, where they commit no gradients (averages of models), `OWN` around the step that these are for.
+Steps are chosen alike for all. Exact schemes: the one of `EXACT_STEPS`, in units of the automatic step, that comes to
+the loss in the fewest rounds. Inexact ones: that step, times what makes their estimate unbiased (N/(N-S) for SGD, which
+commits the plain sum of N-S of N answers), times each of `INEXACT_STEPS`; where a commit is made of fewer answers
+than there are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by
+the numbers take part in no shared pass over the data, so they try `LAZY_STEPS` only, around the step that is best for
+their optimiser with full gradients, or, where they commit no gradients (averages of models), `OWN_STEPS` around the
+step that these are for.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, evaluated, learn
 
-LONGER = 3  # an inexact scheme may take so many times the rounds of an exact one
-SOON = 1.5  # most of them take at most so many
-EFFORT = 2e10  # numbers of data that all simulations together may go through
-CALL = 5e4  # numbers that could be gone through while one worker's own gradient is set up
-EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
-STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
-AROUND = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
-LAZY = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
-SMALL = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
-OWN = tuple(
+MAX_ROUNDS_RATIO = 3  # an inexact scheme may take so many times the rounds of an exact one
+USUAL_ROUNDS_RATIO = 1.5  # most of them take at most so many
+MAX_NUMBERS = 2e10  # numbers of data that all simulations together may go through
+NUMBERS_PER_CALL = 5e4  # numbers that could be gone through while one worker's own gradient is set up
+NUMBERS_PER_EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
+EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
+INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
+SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
+OWN_STEPS = tuple(
     2.0**k for k in range(3, -3, -1)
 )  # of those that commit no gradients, in the steps they are made for
-TRIED = 2  # seeds on which a step is chosen
-MISSED = 0.1  # share of the seeds that may miss the loss
-RETRIES = 3  # with smaller steps, where more do
-LEAST_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
-REFERENCE = "UMW"
+STEP_SEEDS = 2  # seeds on which a step is chosen
+MAX_MISSED_SHARE = 0.1  # share of the seeds that may miss the loss
+MAX_RETRIES = 3  # with smaller steps, where more do
+MIN_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
+REFERENCE_SCHEME = "UMW"
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,11 @@ def reference(
     least, plus `tolerance` of it. `tuned`: choose the step; else the experiment's own is taken.
     Raises `SettingError` for a target that is not reached in so many rounds.
     """
-    exact = e.replace(scheme=REFERENCE, scheme_args={}, rounds=rounds)
-    small = shortened(exact, rounds * (len(STEPS) if tuned else 1), effort)
+    exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
+    small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
     problem = small.build_problem()
     smoothness = problem.smoothness()
-    first, losses = _exact(small, problem, STEPS if tuned else (None,), smoothness, rounds)
+    first, losses = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds)
     ends = losses[:, -1]
     least = float(np.min(ends, where=np.isfinite(ends), initial=np.inf))
     if not np.isfinite(least):
@@ -106,10 +107,10 @@ def reference(
             " take a target in between, or more rounds"
         )
     best = int(np.nanargmin(took))
-    times = STEPS[best] if tuned else None
+    times = EXACT_STEPS[best] if tuned else None
     return Target(
         rounds=int(took[best]),
-        longest=max(LONGER * int(took[best]), rounds),
+        longest=max(MAX_ROUNDS_RATIO * int(took[best]), rounds),
         loss=float(loss),
         samples=small.shape()[0],
         times=times,
@@ -123,10 +124,10 @@ def centre(e: Experiment, aim: Target) -> float | None:
     Over the automatic one; None where no step does.
     """
     assert aim.loss is not None
-    small = reduced(e.replace(scheme=REFERENCE, scheme_args={}), aim.samples)
-    _, losses = _exact(small, small.build_problem(), STEPS, aim.smoothness, aim.longest)
+    small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
+    _, losses = _exact(small, small.build_problem(), EXACT_STEPS, aim.smoothness, aim.longest)
     took = _first(losses, aim.loss)
-    return None if np.isnan(took).all() else STEPS[int(np.nanargmin(took))]
+    return None if np.isnan(took).all() else EXACT_STEPS[int(np.nanargmin(took))]
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
@@ -158,12 +159,15 @@ def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
     samples, floats = e.shape()
     few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
     if e.batch is not None:
-        few = e.batch * max(few // e.batch, LEAST_BATCHES)
+        few = e.batch * max(few // e.batch, MIN_BATCHES)
     return reduced(e, min(samples, few))
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """The same experiment on fewer samples, whose workers take as long as for all; a mini-batch has as many as before."""
+    """The same experiment on fewer samples, whose workers take as long as for all.
+
+    A mini-batch has as many as before.
+    """
     all_ = e.shape()[0]
     if samples == all_:
         return e
@@ -178,9 +182,9 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
-        each += e.workers * CALL
+        each += e.workers * NUMBERS_PER_CALL
         return float(steps * rounds * scheme.epochs_per_round * each)
-    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * EVENT))
+    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * NUMBERS_PER_EVENT))
 
 
 def _gone_through(e: Experiment, samples: int) -> float:
@@ -190,15 +194,17 @@ def _gone_through(e: Experiment, samples: int) -> float:
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
     """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
-    rounds = SOON * aim.rounds
+    rounds = USUAL_ROUNDS_RATIO * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
-    steps, seeds = (len(tried_by(e)), 1) if numeric else (len(AROUND) * (1 + (e.plan.versions > 1)), TRIED)
+    steps, seeds = (
+        (len(tried_by(e)), 1) if numeric else (len(INEXACT_STEPS) * (1 + (e.plan.versions > 1)), STEP_SEEDS)
+    )
     return seeds * cost(e, aim.samples, rounds, steps), cost(e, aim.samples, rounds)
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
     """Steps that are tried for a scheme that decides by the numbers, over the one around which they are."""
-    return LAZY if e.built_scheme.own_step(1.0) is None else OWN
+    return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
 def portion(e: Experiment) -> float:
@@ -228,14 +234,14 @@ class Trials:
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
         """Rounds under every seed, NaN where it does not come there; without `times` the step is chosen first."""
         small = [reduced(e, self.aim.samples) for e in experiments]
-        step = times or (None if self.centre is None else self._chosen(small[:TRIED], self.centre))
-        for _ in range(RETRIES):
+        step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
+        for _ in range(MAX_RETRIES):
             rounds, pace = self._followed(small, step)
             missed = np.isnan(rounds)
-            if step is None or np.mean(missed) <= MISSED:
+            if step is None or np.mean(missed) <= MAX_MISSED_SHARE:
                 break
             step *= 2**-0.5
-        if np.mean(missed) <= MISSED:
+        if np.mean(missed) <= MAX_MISSED_SHARE:
             rounds = np.where(missed, float(self.aim.longest), rounds)  # nobody looked how long exactly
         source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
         return RoundsNeeded(rounds, pace, self._optimiser(small[0], step), step, source)
@@ -251,7 +257,7 @@ class Trials:
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
         """The step with which it takes the least time; the smallest where none comes there."""
         if small[0].built_scheme.numeric:
-            for steps in (tried_by(small[0]), SMALL):
+            for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried = [centre * k for k in steps]
                 seconds = np.array([self._numeric(small[0], k)[1] for k in tried])
                 if not np.isnan(seconds).all():
@@ -265,13 +271,15 @@ class Trials:
     def _soon(self, e: Experiment) -> int:
         """Rounds that are followed at first: up to one after which the loss is evaluated in any case."""
         every = e.evaluation_interval
-        return min(-(-round(SOON * self.aim.rounds) // every) * every, self.aim.longest)
+        return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
-        lines = [_line(e, longest) for e in small]
-        tried, rounds = self._steps(small, [c for c, _ in lines])
-        ends = [[_end(line, r) for r, (_, line) in zip(row, lines, strict=True)] for row in rounds]
+        timelines = [_timeline(e, longest) for e in small]
+        tried, rounds = self._steps(small, [c for c, _ in timelines])
+        ends = [
+            [_end(timeline, r) for r, (_, timeline) in zip(row, timelines, strict=True)] for row in rounds
+        ]
         return tried, np.mean(ends, axis=1)
 
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
@@ -281,7 +289,7 @@ class Trials:
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         for longest in (self._soon(small[0]), self.aim.longest):
-            steps, rounds = self._steps(small, [_line(e, longest)[0] for e in small])
+            steps, rounds = self._steps(small, [_timeline(e, longest)[0] for e in small])
             if not np.isnan(rounds).any(axis=1).all():
                 break
         return steps, rounds
@@ -291,7 +299,7 @@ class Trials:
     ) -> tuple[list[float], Array]:
         assert self.centre is not None
         e = small[0]
-        tried = [self.centre * _unbiasing(e, commits) * k for k in AROUND]
+        tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
         if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
             tried += [k * delayed_step(lag) for k in tried]
         return tried, self._reached(small, tried, commits)
@@ -327,7 +335,7 @@ class Trials:
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Rounds under every seed."""
-        return self._reached(small, [times], [_line(e, longest)[0] for e in small])[0]
+        return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
@@ -335,12 +343,12 @@ class Trials:
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
         found = [float("nan")] * 2
 
-        def watch(line: Timeline) -> None:
-            if not evaluated(len(line.times) - 1, self.aim.longest, e.evaluation_interval):
+        def watch(timeline: Timeline) -> None:
+            if not evaluated(len(timeline.times) - 1, self.aim.longest, e.evaluation_interval):
                 return
             (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
             if at.loss <= self._loss:
-                found[:] = float(len(line.times)), line.times[-1]
+                found[:] = float(len(timeline.times)), timeline.times[-1]
             if at.loss <= self._loss or not np.isfinite(at.loss):
                 raise _Over
 
@@ -353,15 +361,15 @@ class _Over(Exception):
     """What was to be seen of a run has been seen."""
 
 
-def _line(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
+def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
     """What a scheme commits in so many rounds, and when."""
     commits = Coefficients(e.plan, e.sampler)
     return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
 
 
-def _end(line: Timeline, rounds: float) -> float:
+def _end(timeline: Timeline, rounds: float) -> float:
     """When so many rounds were over; NaN for NaN."""
-    return float("nan") if np.isnan(rounds) else line.times[int(rounds) - 1]
+    return float("nan") if np.isnan(rounds) else timeline.times[int(rounds) - 1]
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:

@@ -34,12 +34,13 @@ MIN_BLOCKS, MAX_BLOCKS = (
     16,
     256,
 )  # blocks that a recording is cut into: where it has as many steps, and at most
-WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of lateness
+STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of lateness
 CLIP_DEVIATIONS = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
 MIN_REFERENCE_WORKERS = 6  # others, at least, whose memory tells something
-SPREAD = 0.02  # p-value above which the spread of numbers of late steps explains that somebody is late
-UNLIKE = 4.0  # times the variance explained by autocorrelation, above which workers are not alike
-GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
+MIN_P_SPREAD = 0.02  # p-value above which the spread of numbers of late steps explains that somebody is late
+# times the variance explained by autocorrelation, above which workers are not alike
+UNLIKE_VARIANCE_RATIO = 4.0
+MEAN_ORDER_GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
 MAX_P_OWN_VARIATION = (
     0.05  # chance that somebody's own ups and downs make as much, above which they explain it
 )
@@ -79,8 +80,9 @@ def p_values(
     `times` (steps, workers). Three statistics: what a worker costs (`shapley_shares`), which finds who is seldom
     late but then very; its time over the step's median, cut where it is odd; and its longest spell of lateness
     (`spell_p_values`), which finds who is slow in a part of the steps. The smallest p-value counts, over its share
-    of the level (`WEIGHTS`). The unluckiest of all workers is compared, as any might have been named. `reference`:
-    where a column is a host, its workers' times, which have the same autocorrelation; `members`: their columns.
+    of the level (`STATISTIC_WEIGHTS`). The unluckiest of all workers is compared, as any might have been named.
+    `reference`: where a column is a host, its workers' times, which have the same autocorrelation; `members`: their
+    columns.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()
@@ -98,7 +100,9 @@ def p_values(
         for score in (shapley_shares(excess_over_median(times)), cut)
     ]
     found.append(spell_p_values(times, reference, members))
-    return np.asarray(np.minimum(1.0, np.min([p / w for p, w in zip(found, WEIGHTS, strict=True)], axis=0)))
+    return np.asarray(
+        np.minimum(1.0, np.min([p / w for p, w in zip(found, STATISTIC_WEIGHTS, strict=True)], axis=0))
+    )
 
 
 def _normal_scores(times: Array) -> Array:
@@ -149,7 +153,7 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
         elif len(mean) > MIN_REFERENCE_WORKERS:
             others = _grown(variance_inflation(np.delete(cut, i, axis=1)), steps)
             known[i] = _above(least[i], worst * max(others / _grown(lasts, steps), 1.0) ** 0.5)
-            if known[i] <= MAX_P_OWN_VARIATION and _spread(score, i) > SPREAD:
+            if known[i] <= MAX_P_OWN_VARIATION and _spread(score, i) > MIN_P_SPREAD:
                 known[i] = 1.0
     return np.asarray(known)
 
@@ -172,9 +176,9 @@ def _spread(score: Array, worker: int) -> float:
         rest = late[:, order[k:]].astype(float)
         explained = steps * float(rest.var(axis=0).mean()) * _grown(variance_inflation(rest), steps)
         spread = float(count[order[k:]].var(ddof=1))
-        if spread > UNLIKE * max(explained, 1.0):
+        if spread > UNLIKE_VARIANCE_RATIO * max(explained, 1.0):
             return 0.0
-        usual = GAP * max(spread, 1.0) ** 0.5
+        usual = MEAN_ORDER_GAP * max(spread, 1.0) ** 0.5
         here = gap_p_value(count[order], k, usual, PRIOR_GAPS, rest.shape[1] // 2)
         p = min(p, (k - place + 1) ** 2 * here)
     return p

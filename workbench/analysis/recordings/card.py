@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from workbench.analysis.planning.laws import Law, laws_of
+from workbench.analysis.planning.delay_fits import FittedModel, fitted_models
 from workbench.analysis.recordings.attribution import late_p_values
 from workbench.analysis.recordings.spells import bursts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
-LATE = 1.2  # times the step's median from which on a worker is late
-LEVEL = 0.01  # p-value up to which a change, or a worker that is late in most steps, is reported
-SHORTEST = 20  # steps in which a change is looked for
-MOST_ALIKE = 0.97  # correlation of neighbours that is reckoned with
-LEAST = 1.05  # a change of the median by less than that factor is not told
+LATE_RATIO = 1.2  # times the step's median from which on a worker is late
+SIGNIFICANCE_LEVEL = 0.01  # p-value up to which a change, or a worker that is late in most steps, is reported
+MIN_STEPS = 20  # steps in which a change is looked for
+MAX_AUTOCORRELATION = 0.97  # correlation of neighbours that is reckoned with
+MIN_CHANGE_RATIO = 1.05  # a change of the median by less than that factor is not told
 
 
 class Change(NamedTuple):
@@ -42,7 +42,7 @@ class Card:
     `spread`: 95 % quantile over the median; `tail`: the maximum of a step over the step's median, on average.
     `chronic`, `together`, `passing`: shares of the variance of the times' logarithms that are the worker's, the step's,
     and neither's. `late`: share of late times; `burst`: mean number of steps that a worker stays late, `alone`: what it
-    would be if late steps were independent of one another. `laws`: fitted ones, the best first.
+    would be if late steps were independent of one another. `delay_models`: fitted ones, the best first.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Card:
     alone: float
     slow: tuple[tuple[Any, float], ...]  # late in most steps, beyond chance; how many times slower
     changes: tuple[Change, ...]
-    laws: tuple[Law, ...]
+    delay_models: tuple[FittedModel, ...]
 
     @classmethod
     def of(cls, name: str, units: str, table: pd.DataFrame) -> Self:
@@ -75,7 +75,7 @@ class Card:
         times = whole(name, table)
         ratio = seconds / np.nanmedian(seconds, axis=1, keepdims=True)
         medians = np.nanmedian(ratio, axis=0)
-        late = ratio > LATE
+        late = ratio > LATE_RATIO
         burst, alone = bursts(late)
         often = late_p_values(late, ~np.isnan(seconds), times)
         positive = np.all(times > 0)
@@ -98,16 +98,16 @@ class Card:
             slow=tuple(
                 (worker, float(median))
                 for worker, median, p in zip(table.columns, medians, often, strict=True)
-                if median > LATE and p <= LEVEL
+                if median > LATE_RATIO and p <= SIGNIFICANCE_LEVEL
             ),
             changes=tuple(changes(ratio, table.columns.tolist(), table.index.tolist())) if positive else (),
-            laws=tuple(laws_of(times)) if positive else (),
+            delay_models=tuple(fitted_models(times)) if positive else (),
         )
 
     @property
-    def law(self) -> Law | None:
-        """The best law that fits; None where none does."""
-        return next((law for law in self.laws if law.fits), None)
+    def delay_model(self) -> FittedModel | None:
+        """The best delay model that fits; None where none does."""
+        return next((delay_model for delay_model in self.delay_models if delay_model.fits), None)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -125,7 +125,7 @@ class Card:
         )
         if self.late:
             yield (
-                f"{self.late:.1%} of the times are late (over {LATE:g} medians), {self.burst:.1f} steps in a row;"
+                f"{self.late:.1%} of the times are late (over {LATE_RATIO:g} medians), {self.burst:.1f} steps in a row;"
                 f" by chance it would be {self.alone:.1f}"
             )
         for worker, factor in self.slow:
@@ -134,28 +134,28 @@ class Card:
             what = "slower" if change.factor > 1 else "faster"
             by = f"{change.factor:.2f} times (p = {change.chance:.1g})"
             yield f"worker {change.worker} is {what} from step {change.step} on: {by}"
-        best = self.laws[0] if self.laws else None
+        best = self.delay_models[0] if self.delay_models else None
         if best is not None and best.fits:
             how = f"Kolmogorov distance {best.distance:.2f}, 99 % quantile {best.tail:.2f} times the measured one"
-            yield f"a {best.delays.kind} law fits ({how}): {_parameters(best.delays.model_dump())}"
+            yield f"a {best.delays.kind} delay model fits ({how}): {_parameters(best.delays.model_dump())}"
         elif best is not None:
-            yield f"no law fits; the nearest is {best.delays.kind}, but {best.complaint}"
+            yield f"no delay model fits; the nearest is {best.delays.kind}, but {best.complaint}"
 
 
-def _parameters(law: Mapping[str, Any]) -> str:
+def _parameters(delay_model: Mapping[str, Any]) -> str:
     """Return the parameters of a delay model as text; those without a value are left out.
 
     >>> _parameters({"kind": "pareto", "shift": 0.12345, "per": "worker", "who": None})
     'shift = 0.123, per = worker'
     """
-    given = {name: value for name, value in law.items() if name != "kind" and value is not None}
+    given = {name: value for name, value in delay_model.items() if name != "kind" and value is not None}
     return ", ".join(f"{name} = {_value(value)}" for name, value in given.items())
 
 
 def _value(value: Any) -> str:
     """Return one parameter as text: a number, a choice, a list of ranks, or a nested delay model."""
     if isinstance(value, Mapping):
-        return f"{value.get('kind', 'law')} ({_parameters(value)})"
+        return f"{value.get('kind', 'delay model')} ({_parameters(value)})"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
@@ -194,7 +194,7 @@ def habits(times: Array) -> tuple[float, float, float]:
     (0.16666666666666666, 1.0, 1.5)
     """
     ratio = times / np.median(times, axis=1, keepdims=True)
-    late = ratio > LATE
+    late = ratio > LATE_RATIO
     return float(late.mean()), bursts(late)[0], float(ratio.max(axis=1).mean())
 
 
@@ -208,10 +208,12 @@ def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Chan
     for column, worker in enumerate(workers):
         known = np.flatnonzero(~np.isnan(ratio[:, column]))
         series = np.log(ratio[known, column])
-        for place, chance, parts in sorted(_halved(series, 0, len(series), LEVEL / len(workers))):
-            before, after = (series[slice(*part)] for part in parts)
+        for place, chance, parts in sorted(
+            _halved(series, 0, len(series), SIGNIFICANCE_LEVEL / len(workers))
+        ):
+            before, after = (series[slice(*bounds)] for bounds in parts)
             factor = math.exp(float(np.median(after) - np.median(before)))
-            if abs(math.log(factor)) >= math.log(LEAST):
+            if abs(math.log(factor)) >= math.log(MIN_CHANGE_RATIO):
                 yield Change(worker, int(steps[known[place]]), factor, chance)
 
 
@@ -219,7 +221,7 @@ Found = tuple[int, float, tuple[tuple[int, int], tuple[int, int]]]  # place, cha
 
 
 def _halved(series: Array, first: int, last: int, level: float) -> list[Found]:
-    windows = [(a, b) for a, b in _windows(last - first) if b - a >= SHORTEST]
+    windows = [(a, b) for a, b in _windows(last - first) if b - a >= MIN_STEPS]
     tried = [(split(series[first + a : first + b]), first + a, first + b) for a, b in windows]
     if not tried:
         return []
@@ -234,7 +236,7 @@ def _halved(series: Array, first: int, last: int, level: float) -> list[Found]:
 def _windows(length: int) -> Iterator[tuple[int, int]]:
     """The whole, its halves, quarters, ..., each shifted by half its length."""
     width = length
-    while width >= SHORTEST:
+    while width >= MIN_STEPS:
         for start in range(0, length - width + 1, max(1, width // 2)):
             yield start, start + width
         width //= 2
@@ -258,9 +260,9 @@ def split(series: Array) -> tuple[int, float]:
         return 0, 1.0
     u = 2 * np.cumsum(rankdata(series)) - np.arange(1, n + 1) * (n + 1)
     place = int(np.argmax(np.abs(u[:-1]))) + 1
-    within = np.concatenate([part - part.mean() for part in (series[:place], series[place:])])
+    within = np.concatenate([segment - segment.mean() for segment in (series[:place], series[place:])])
     power = float(within @ within)
     r = float(within[1:] @ within[:-1]) / power if power > 0 else 0.0
-    r = min(max(r + 2 * (1 + 4 * r) / n, 0.0), MOST_ALIKE)
+    r = min(max(r + 2 * (1 + 4 * r) / n, 0.0), MAX_AUTOCORRELATION)
     grown = (n**3 + n**2) * (1 + r) / (1 - r)
     return place, min(1.0, 2 * math.exp(-6 * float(u[place - 1]) ** 2 / grown))

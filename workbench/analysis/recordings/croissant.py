@@ -29,7 +29,7 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
     from mlcroissant import Extract, Field, FileObject, Metadata, RecordSet, Source
 
     where, licence = source.get("where", ""), source.get("licence")
-    words = ["recorded times of workers, by step", source.get("title", ""), where]
+    found_text = ["recorded times of workers, by step", source.get("title", ""), where]
     fields = [
         Field(
             id=f"times/{column}",
@@ -49,7 +49,7 @@ def described(source: Mapping[str, str], units: str, file: str, content: bytes) 
     )
     metadata = Metadata(
         name=source.get("name", "recording"),
-        description="; ".join(word for word in words if word),
+        description="; ".join(found_text for found_text in found_text if found_text),
         license=[licence] if licence else None,
         distribution=[written],
         record_sets=[RecordSet(id="times", name="times", fields=fields)],

@@ -35,7 +35,7 @@ from workbench.analysis.recordings.run_model import (
     COMPUTE,
     DECODING,
     LINK,
-    MOST,
+    MAX_CAUSES,
     PORT,
     SLOWER,
     WAITING,
@@ -51,22 +51,24 @@ from workbench.core.experiment import Description
 from workbench.core.trace.trace import Trace
 
 CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
-DRAWS, BAND = 400, (0.05, 0.95)
-CHANCE = 0.01  # of naming anybody where all are alike
-RARE = 0.2  # part of it that is left to waiting for a processor: another busy process shows plainly
-KEPT = 0.2  # longer than others, at least, waits whose processor somebody keeps: who shares it with three, by a quarter
-LEAST = 0.01  # share of the step that a culprit costs at least
-WHY = {
+BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
+FALSE_ALARM_LEVEL = 0.01  # of naming anybody where all are alike
+# part of it that is left to waiting for a processor: another busy process shows plainly
+WAITING_LEVEL_SHARE = 0.2
+# longer than others, at least, waits whose processor somebody keeps: who shares it with three, by a quarter
+MIN_WAIT_RATIO = 0.2
+MIN_COST_SHARE = 0.01  # share of the step that a culprit costs at least
+CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
     WAITING: "waiting for a processor that somebody else keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # else the name says it
-FIX = {  # what there is to do about it
+FIX_TEXTS = {  # what there is to do about it
     WAITING: "ending what else keeps the processors of {} busy",
     SLOWER: "a processor as quick as the others' for {}",
 }
-OFTEN = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
+CHRONIC_MEDIAN_SHARE = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
 
 
 class Culprit(NamedTuple):
@@ -127,8 +129,8 @@ class Diagnosis:
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
-            told = WHY.get(one.what, "").format(more=one.more)
-            why = f"in {one.what}, " if one.what.startswith("layer ") else told + ", " * bool(told)
+            reason = CAUSE_TEXTS.get(one.what, "").format(more=one.more)
+            why = f"in {one.what}, " if one.what.startswith("layer ") else reason + ", " * bool(reason)
             yield f"{one.who} costs {one.cost:.1%} of the time {band}, {why}{when}{self._in_steps(one)}"
         if self.harmless:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
@@ -208,8 +210,8 @@ def _operations(job: Recording) -> pd.DataFrame | None:
 def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     """By the slowest of every step, and by what holds up answers where that was recorded."""
     parts = Phases.of(job)
-    times, now = parts.own, parts.lasting()
-    level = CHANCE / (1 + (len(parts.hosts) > 1))
+    times, now = parts.own_seconds, parts.lasting()
+    level = FALSE_ALARM_LEVEL / (1 + (len(parts.hosts) > 1))
     causes = _suspects(parts.tested, float(now.sum()), parts.hosts, level, rng)
     players = {cause.name: list(cause.workers) for cause in causes if cause.name}
     gone = {i for who in players.values() for i in who}
@@ -221,15 +223,16 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     )
     found, costs, usual = [], {}, []
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
-        told = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
+        shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
-        if what in parts.computing and what not in told:  # it is told of what it was tested for
-            what = next(iter(told), what)
-        if told:
+        if what in parts.computing and what not in shared_causes:  # it is told of what it was tested for
+            what = next(iter(shared_causes), what)
+        if shared_causes:
             spells = Spells.of(times, columns, parts.steps)
             found.append(_culprit(who, gain, now, rng, what, spells, _more(parts.computing, what, columns)))
-            usual += [(found[-1], parts.without(told[what]).max(axis=1))] if what in FIX else []
-        costs[_label(who, what if told else COMPUTE)] = gain
+            if what in FIX_TEXTS:
+                usual.append((found[-1], parts.without(shared_causes[what]).max(axis=1)))
+        costs[_label(who, what if shared_causes else COMPUTE)] = gain
     others = {str(cause): gain for cause, gain in zip((PORT, DECODING), rest, strict=True) if gain.any()}
     found += [_culprit(who, gain, now, rng, who) for who, gain in others.items()]
     tried = partial(mitigations, Steps(times, parts.names), times.max(axis=1), rng, _help(usual))
@@ -259,14 +262,15 @@ def _suspects(
     times, waiting = computing[COMPUTE], computing.get(WAITING)
     if waiting is None:
         return _late(COMPUTE, times, total, hosts, level, rng)
-    tried = _late(WAITING, waiting, total, hosts, level * RARE, rng)
-    found, even = [each for each in tried if _longer(waiting, each.workers) >= KEPT], np.ones_like(times)
+    tried = _late(WAITING, waiting, total, hosts, level * WAITING_LEVEL_SHARE, rng)
+    found = [each for each in tried if _longer(waiting, each.workers) >= MIN_WAIT_RATIO]
+    even = np.ones_like(times)
     for who in (list(each.workers) for each in found):
         even[:, who] = np.median(np.delete(waiting, who, axis=1), axis=1, keepdims=True) / waiting[:, who]
     times, parts = times * even, {SLOWER: computing[SLOWER], WAITING: waiting * even}
-    for each in _late(COMPUTE, times, total, hosts, level * (1 - RARE), rng):
+    for each in _late(COMPUTE, times, total, hosts, level * (1 - WAITING_LEVEL_SHARE), rng):
         half = _longer(times, each.workers) / 2
-        what = next((part for part in parts if _longer(parts[part], each.workers) >= half), COMPUTE)
+        what = next((phase for phase in parts if _longer(parts[phase], each.workers) >= half), COMPUTE)
         found += [each._replace(what=what)] if what != WAITING else []
     return found
 
@@ -284,7 +288,7 @@ def _late(
     Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
     """
     known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
-    dear = cost - np.median(cost) >= LEAST
+    dear = cost - np.median(cost) >= MIN_COST_SHARE
     late = [host for host in late_hosts(times, hosts, level, rng) if dear[hosts[host]].any()]
     gone = {i for host in late for i in hosts[host]}
     slow = [int(i) for i in np.argsort(-cost) if known[i] <= level and dear[i] and i not in gone]
@@ -295,7 +299,7 @@ def _late(
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
     """By what share somebody waits, or its processor takes, longer than the others' median."""
-    return _longer(computing[what], who) if what in FIX else float("nan")
+    return _longer(computing[what], who) if what in FIX_TEXTS else float("nan")
 
 
 def _longer(times: Array, who: Sequence[int]) -> float:
@@ -309,14 +313,14 @@ def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: A
     `usual`: each with the steps as they would be then.
     """
     return [
-        Candidate(FIX[one.what].format(one.who), seconds, scheme, args)
+        Candidate(FIX_TEXTS[one.what].format(one.who), seconds, scheme, args)
         for one, seconds in usual
         if _counts(one)
     ]
 
 
 def _label(who: str, what: str) -> str:
-    return f"{who} ({what})" if what in FIX else who
+    return f"{who} ({what})" if what in FIX_TEXTS else who
 
 
 class Spells(NamedTuple):
@@ -348,16 +352,16 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     if run.seconds.shape[1] < 2:
         raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
-    late, ways, computing = run.late.astype(np.float64), run.way.any(), run.computing
-    level = CHANCE / (1 + run.late.any() + ways + (len(hosts) > 1))
+    late, transits, computing = run.late.astype(np.float64), run.transit.any(), run.computing
+    level = FALSE_ALARM_LEVEL / (1 + run.late.any() + transits + (len(hosts) > 1))
     causes = _suspects(computing, float(now.sum()), hosts, level, rng)
     if run.late.any():
         known = {i for cause in causes for i in cause.workers}
         cut = np.flatnonzero(p_values(late, rng) <= level).tolist()
         causes += [Cause(COMPUTE, (i,)) for i in cut if i not in known]
-    causes += _late(LINK, run.way, float(now.sum()), {}, level, rng) if ways else []
+    causes += _late(LINK, run.transit, float(now.sum()), {}, level, rng) if transits else []
     others = [PORT] * (run.link.bandwidth is not None) + [DECODING] * (run.decode_rate is not None)
-    gains = run.shapley([*run.dearest(causes, MOST - len(others)), *others])
+    gains = run.shapley([*run.dearest(causes, MAX_CAUSES - len(others)), *others])
     found = [
         _culprit(
             str(cause),
@@ -373,12 +377,12 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     usual = [
         (one, run.lasting([cause]) + run.lasted - now)
         for one, cause in zip(found, gains, strict=True)
-        if cause.what in FIX
+        if cause.what in FIX_TEXTS
     ]
     helped = _help(usual, e.scheme, **e.scheme_args)
     everybody = tuple(range(e.workers))
     even = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
-    told = float(now.sum() / run.lasted.sum())
+    waiting_share = float(now.sum() / run.lasted.sum())
     seen = run.decode_rate is not None or run.link == e.line
     unseen = "" if seen else "; decoding, which real runs do not write down"
     return _told(
@@ -388,11 +392,11 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         {one.label: gain for one, gain in zip(found, gains.values(), strict=True)},
         found,
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
-        f" scheme's rounds with these times are {told:.1%} of the run, and the rest is taken to stay{unseen}",
+        f" scheme's rounds with these times are {waiting_share:.1%} of the run, and the rest is taken to stay{unseen}",
         # Of work that was cut off nobody knows how long it would have taken.
         tried=None if run.late.any() else partial(mitigations, _even(run, now), run.lasted, rng, helped),
         last=int(run.trace.columns["round"][0]) + len(now) - 1,
-        harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *FIX)),
+        harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *FIX_TEXTS)),
     )
 
 
@@ -406,7 +410,7 @@ def _even(run: Rounds, now: Array) -> Steps:
     shares = e.built_scheme.loads(e.workers, count) * e.workers / count
     names = [str(Cause(COMPUTE, (i,))) for i in range(e.workers)]
     besides = run.lasted - now
-    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.way, besides)
+    return Steps(run.seconds / shares, names, run.link, e.shape()[1], run.decode_rate, run.transit, besides)
 
 
 def _spells_of(run: Rounds, cause: Cause) -> Spells:
@@ -428,7 +432,7 @@ def _told(
 
 def _counts(one: Culprit) -> bool:
     """Is the cost worth a word, and more than nothing for certain?"""
-    return one.cost >= LEAST and one.low > 0
+    return one.cost >= MIN_COST_SHARE and one.low > 0
 
 
 def _culprit(
@@ -440,10 +444,10 @@ def _culprit(
     spells: Spells = Spells(),  # noqa: B008
     more: float = np.nan,
 ) -> Culprit:
-    draws = [resampled(len(now), rng) for _ in range(DRAWS)]
-    low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND).tolist()
+    draws = [resampled(len(now), rng) for _ in range(BOOTSTRAP_DRAWS)]
+    low, high = np.quantile([gain[d].sum() / now[d].sum() for d in draws], BAND_QUANTILES).tolist()
     within = gain if spells.late is None else gain[spells.late]
-    chronic = float(np.median(within)) > OFTEN * float(within.mean())
+    chronic = float(np.median(within)) > CHRONIC_MEDIAN_SHARE * float(within.mean())
     cost = float(gain.sum() / now.sum())
     return Culprit(who, cost, low, high, chronic, spells.onset, what, more, spells.steps)
 

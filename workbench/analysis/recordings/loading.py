@@ -106,12 +106,12 @@ def load(
             raise
         read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
         raise SettingError(f"path = {str(file)!r}: {read}") from None
-    told = {"title": kind.title, "file": str(file)}
+    facts = {"title": kind.title, "file": str(file)}
     if kind.name != "table" or _place(file.name, kind):  # other tables are the user's own
-        told |= {"where": kind.where, "licence": kind.licence}
-    told |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
+        facts |= {"where": kind.where, "licence": kind.licence}
+    facts |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
     name = (file.name or file.resolve().name).split(".")[0]  # of the folder, where "." was given
-    return Recording.of_rows(rows, name, kind.units, **told)
+    return Recording.of_rows(rows, name, kind.units, **facts)
 
 
 def _renamed(rows: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:

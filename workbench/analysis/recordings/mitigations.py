@@ -20,9 +20,9 @@ from workbench.core.contract.delays import resampled
 from workbench.core.contract.links import Link
 from workbench.core.contract.scheme import Scheme
 
-EACH = 1000  # samples a worker holds in the uncoded scheme, to share out
-DRAWS, BAND = 400, (0.05, 0.95)
-LEAST = 0.01  # share of the time that something must save to be said
+SAMPLES_PER_WORKER = 1000  # samples a worker holds in the uncoded scheme, to share out
+BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
+MIN_SAVED_SHARE = 0.01  # share of the time that something must save to be said
 
 
 class Mitigation(NamedTuple):
@@ -62,16 +62,16 @@ class Steps:
     link: Link = field(default_factory=Link)
     floats: int = 1
     decode_rate: float | None = None
-    way: Array | None = None
+    transit: Array | None = None
     besides: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
         """What steps of a scheme take whose workers (`who` of them) take these times for all that they hold."""
-        known = (seconds, seconds.shape[1] * EACH, self.link, self.floats, self.decode_rate)
-        if self.way is None or not self.way.any():
+        known = (seconds, seconds.shape[1] * SAMPLES_PER_WORKER, self.link, self.floats, self.decode_rate)
+        if self.transit is None or not self.transit.any():
             return played(scheme, *known) + self.besides
-        way = self.way[:, who]
-        return played(scheme, *known, lambda length: way * (length / self.floats)) + self.besides
+        transit = self.transit[:, who]
+        return played(scheme, *known, lambda length: transit * (length / self.floats)) + self.besides
 
     def without(self) -> Iterator[Candidate]:
         """All but one worker, each with the share of one of n - 1."""
@@ -83,7 +83,7 @@ class Steps:
             yield Candidate(f"leaving {self.names[worker]} out", seconds, "UMW", {})
 
     def coded(self) -> Iterator[Candidate]:
-        """Every exact scheme whose rounds are told by its draws, with the numbers that the planner tries."""
+        """Every exact scheme whose rounds are told by its draws, with the parameters that the planner tries."""
         n = self.times.shape[1]
         for name in schemes.names():
             cls = schemes.get(name)
@@ -94,8 +94,10 @@ class Steps:
                     scheme = cls(**args)
                     scheme.check(n)
                     scheme.check_problem("logistic")
-                    scheme.check_samples(n, n * EACH)
-                    seconds = self.lasting(scheme, self.times * scheme.loads(n, n * EACH) / EACH)
+                    scheme.check_samples(n, n * SAMPLES_PER_WORKER)
+                    seconds = self.lasting(
+                        scheme, self.times * scheme.loads(n, n * SAMPLES_PER_WORKER) / SAMPLES_PER_WORKER
+                    )
                 except SettingError:  # not with so many workers
                     continue
                 numbers = ", ".join(f"{key} = {value}" for key, value in args.items())
@@ -113,7 +115,7 @@ def mitigations(
     halves = np.arange(len(now)) // stretch % 2 == 0
     found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
     found += [_judged(each, now, rng) for each in mended]
-    worth = [one for one in found if one is not None and one.low > 0 and one.saving >= LEAST]
+    worth = [one for one in found if one is not None and one.low > 0 and one.saving >= MIN_SAVED_SHARE]
     return tuple(sorted(worth, key=lambda one: -one.saving))
 
 
@@ -131,8 +133,8 @@ def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Mitigation:
     """What it saves, and its band."""
     what, seconds, scheme, args = one
     saving = 1 - float(seconds.sum() / now.sum())
-    draws = [resampled(len(now), rng) for _ in range(2 * DRAWS)]
+    draws = [resampled(len(now), rng) for _ in range(2 * BOOTSTRAP_DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
     # Both what is known and what comes vary.
-    low, high = np.quantile(saving + again[0] - again[1], BAND).tolist()
+    low, high = np.quantile(saving + again[0] - again[1], BAND_QUANTILES).tolist()
     return Mitigation(what, saving, low, high, scheme, args)

@@ -21,10 +21,10 @@ from workbench.analysis.recordings.run_model import (
 )
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.contract.recorded import LAYER
+from workbench.core.contract.recorded import LAYER_PREFIX
 
-AT_PORT = ("wait", "receive")
-TOLD = {"links": ("send",), "ports": AT_PORT, "decoding": ("decode",)}  # by these phases
+PORT_PHASES = ("wait", "receive")
+PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decode",)}  # by these phases
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,24 @@ class Phases:
             return found.reindex(index=full.index, columns=workers).fillna(0.0)
 
         decoders = list(job.table("decode")) if "decode" in there else []
-        phases = {f"layer {p.removeprefix(LAYER)}": p for p in sorted(there) if p.startswith(LAYER)}
+        phases = {
+            f"layer {p.removeprefix(LAYER_PREFIX)}": p for p in sorted(there) if p.startswith(LAYER_PREFIX)
+        }
         phases |= {LINK: "send"} if "send" in there else {}
         parts = {what: seconds(phase).to_numpy(float) for what, phase in phases.items()}
-        own = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
+        own_seconds = {COMPUTE: first - sum(each for what, each in parts.items() if what != LINK), **parts}
         computing = split(first, None if phases.keys() - {LINK} else _processor(job, full))
         if SLOWER in computing:
-            own |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
-        missing = [what for what, some in TOLD.items() if there.isdisjoint(some)]
+            own_seconds |= {COMPUTE: computing[SLOWER], WAITING: first - computing[SLOWER]}
+        missing = [what for what, some in PHASES_OF_CAUSE.items() if there.isdisjoint(some)]
         ends = "a step is taken to end with its slowest worker"
         taken = f"{ends}, and to take twice as long with twice the samples"
         skipped = f"{job.source['left_out']}; " if "left_out" in job.source else ""
         return cls(
             names=[f"worker {worker}" for worker in full.columns],
             steps=full.index.tolist(),
-            phases=own,
-            port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in AT_PORT)),
+            phases=own_seconds,
+            port=np.asarray(sum(seconds(phase).to_numpy(float) for phase in PORT_PHASES)),
             decoding=seconds("decode", decoders).to_numpy(float).sum(axis=1),
             hosts=_hosts(job, list(full.columns)),
             left_out=skipped
@@ -86,47 +88,51 @@ class Phases:
         )
 
     @property
-    def own(self) -> Array:
+    def own_seconds(self) -> Array:
         """What every worker takes for itself, (steps, workers)."""
         return np.asarray(sum(self.phases.values()))
 
     @property
     def tested(self) -> dict[str, Array]:
         """By what one is suspected: all that workers take for themselves, and by what their computing may be long."""
-        return {**self.computing, COMPUTE: self.own}
+        return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
         """What workers take for themselves if some wait for a processor, or it takes, as long as the median."""
         times = self.computing[cause.what]
         usual = without_causes(times, cause.what, {cause})
-        return np.asarray(self.own - (self.own - self.phases.get(LINK, 0.0)) * (1 - usual / times))
+        return np.asarray(
+            self.own_seconds - (self.own_seconds - self.phases.get(LINK, 0.0)) * (1 - usual / times)
+        )
 
     def even_without(self, causes: Iterable[Cause]) -> Array:
         """What a step would take if all were like the median of workers without these causes, (steps,).
 
         Where half of the workers wait and the others' processors are slow, their median is neither.
         """
-        own = self.own
+        seconds = self.own_seconds
         for cause in causes:
             if cause.what in (WAITING, SLOWER):
                 who = list(cause.workers)
-                own[:, who] = self.without(cause)[:, who]
-        return np.asarray(np.median(own, axis=1))
+                seconds[:, who] = self.without(cause)[:, who]
+        return np.asarray(np.median(seconds, axis=1))
 
     def lasting(self) -> Array:
         """What every step takes."""
-        return np.asarray((self.own + self.port).max(axis=1) + self.decoding)
+        return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding)
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
         """Shapley values: of workers that are over an even step by `over`, of the port, and of decoding.
 
         Workers are mended together or not at all while the port is, and share what that gives as in the airport game.
         """
-        own = self.own
-        mended = np.minimum(own, even[:, None])
-        alone = np.maximum(own.max(axis=1) - even, 0.0)
-        with_port = (own + self.port).max(axis=1) - (mended + self.port).max(axis=1)
-        port = ((own + self.port).max(axis=1) - own.max(axis=1) + (mended + self.port).max(axis=1) - even) / 2
+        seconds = self.own_seconds
+        mended = np.minimum(seconds, even[:, None])
+        alone = np.maximum(seconds.max(axis=1) - even, 0.0)
+        with_port = (seconds + self.port).max(axis=1) - (mended + self.port).max(axis=1)
+        port = (
+            (seconds + self.port).max(axis=1) - seconds.max(axis=1) + (mended + self.port).max(axis=1) - even
+        ) / 2
         scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
         return shapley_shares(over) * scale[:, None], port, self.decoding
 

@@ -120,8 +120,8 @@ class Pipeline:
                     if 0 <= giver < self.stages:
                         if (there := done.get((kind, number, giver))) is None:
                             break
-                        way = "forward-recv" if forward else "backward-recv"
-                        there = there + durations.get((way, number, stage), 0.0)
+                        direction = "forward-recv" if forward else "backward-recv"
+                        there = there + durations.get((direction, number, stage), 0.0)
                         free[stage] = np.maximum(free[stage], there)
                     free[stage] = done[operation] = free[stage] + durations[operation]
                     at[stage] += 1

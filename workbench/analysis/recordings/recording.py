@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analysis.planning.laws import laws_of
+from workbench.analysis.planning.delay_fits import fitted_models
 from workbench.analysis.planning.profile import scaled
 from workbench.analysis.recordings.card import Card, habits, whole
 from workbench.analysis.recordings.croissant import described
@@ -25,8 +25,8 @@ from workbench.core.base.settings import SettingError, check_ending, check_kind,
 from workbench.core.base.tables import TableError, in_order
 from workbench.core.base.types import Array
 from workbench.core.contract.delays import DelayModel, DelayStream, Replay
-from workbench.core.contract.recorded import COLUMNS, OWN, checked_times, own_times, refuse
-from workbench.core.contract.recorded import LAYER as LAYER  # for others
+from workbench.core.contract.recorded import COLUMNS, COMPUTE_PHASE, checked_times, own_times, refuse
+from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX  # for others
 from workbench.core.problems.data.cache import stored
 
 MAX_RATIO = 300.0  # of workers' usual times: those that differ by more are in other units, as ms and s
@@ -77,7 +77,7 @@ class Recording:
         if rows.index.name not in ("line", "row"):  # made elsewhere; the first line of a .csv has the names
             first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
             rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
-        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": OWN}
+        defaults: dict[str, Any] = {"recording": name, "host": "", "phase": COMPUTE_PHASE}
         defaults |= {"samples": np.nan, "processor_seconds": np.nan}
         with _named(file):
             _check_names(rows)
@@ -118,7 +118,7 @@ class Recording:
             )
         if phase is not None and (not isinstance(phase, str) or phase not in phases):
             raise SettingError(f"phase = {phase!r}: choose one of {', '.join(map(repr, phases))}")
-        rows = own_times(frame) if phase in (None, OWN) else frame[frame["phase"] == phase]
+        rows = own_times(frame) if phase in (None, COMPUTE_PHASE) else frame[frame["phase"] == phase]
         whole: Any = (
             "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
         )  # known of all, or not
@@ -128,7 +128,7 @@ class Recording:
         return found[in_order(found.columns.tolist())]
 
     def card(self) -> Card:
-        """What stands out: spread, bursts, who is slow for good, changes, and which laws fit.
+        """What stands out: spread, bursts, who is slow for good, changes, and which delay models fit.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
@@ -150,7 +150,7 @@ class Recording:
 
         "recorded": in recorded order, from a drawn start: bursts, changes and who is slow for good stay. "blocks": runs
         of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
-        "fitted": the best law of the card, which keeps what that law can say.
+        "fitted": the best delay model of the card, which keeps what that delay model can say.
 
         samples: how many samples a recorded time is for; default: what the recording says of each. Other loads take
         proportionally longer. Where neither says it, recorded times serve loads of one sample, and "fitted" raises
@@ -170,7 +170,7 @@ class Recording:
                     "how many samples is a recorded time for? Give samples = 1 if each time is of one sample"
                 )
                 raise SettingError(f"recording = {job.names[0]!r}: {why}")
-            return scaled(laws_of(whole(job.names[0], job.table()))[0].delays, 1 / known)
+            return scaled(fitted_models(whole(job.names[0], job.table()))[0].delays, 1 / known)
         steps = len(job.table())
         drawn = {"block": block or max(1, round(steps**0.5))} if how == "blocks" else {}
         path = stored("recordings", job._packed(".parquet"), ".parquet")
@@ -309,14 +309,14 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
     """Refuse workers or steps in other units than the rest, and clocks that were set."""
     seconds, keys = frame["seconds"], ["recording", "phase"]
     plain = frame.assign(row=np.arange(len(frame)))
-    own = plain.groupby([*keys, "worker"], observed=True)["seconds"].transform("median").to_numpy()
-    each = plain.assign(own=own).drop_duplicates([*keys, "worker"])
+    own_medians = plain.groupby([*keys, "worker"], observed=True)["seconds"].transform("median").to_numpy()
+    each = plain.assign(own=own_medians).drop_duplicates([*keys, "worker"])
     every = each.groupby(keys, observed=True)["own"].median()
     others = plain[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"].to_numpy()
-    far = (own > MAX_RATIO * others) | (own * MAX_RATIO < others)
+    far = (own_medians > MAX_RATIO * others) | (own_medians * MAX_RATIO < others)
     units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? Bring all to one unit"
     mine = own_times(plain)  # who is slow waits for nobody, and until then nobody waits
-    refuse(frame, far & (own > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
+    refuse(frame, far & (own_medians > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
     steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
     for _, medians in steps.groupby(level=keys, observed=True):
         if change := _other_units(medians.to_numpy()):
@@ -324,7 +324,9 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
             there = (plain["recording"] == job) & (plain["phase"] == phase) & (plain["step"] == step)
             why = f"from here on all times are {MAX_RATIO:g} times those before, or a part of them; in ms?"
             refuse(frame, there.to_numpy(), seconds, f"{why} Bring all to one unit")
-    jumps = (seconds.to_numpy() > MAX_JUMP * own) & (seconds.to_numpy() > MIN_JUMP_S) & (own > 0)
+    jumps = (
+        (seconds.to_numpy() > MAX_JUMP * own_medians) & (seconds.to_numpy() > MIN_JUMP_S) & (own_medians > 0)
+    )
     why = f"over {MAX_JUMP:g} times what that worker usually takes; was the clock set? Leave it out"
     refuse(frame, jumps, seconds, why)
 

@@ -21,8 +21,8 @@ from workbench.core.contract.round_times import SampledTimes
 from workbench.core.contract.scheme import Scheme
 from workbench.core.trace.trace import Trace
 
-NOTHING = 1e-9  # s on the way that are rounding
-MOST = 8  # causes whose interplay is looked at: 2^8 rounds each
+ROUNDING_S = 1e-9  # s on the way that are rounding
+MAX_CAUSES = 8  # causes whose interplay is looked at: 2^8 rounds each
 
 
 class Cause(NamedTuple):
@@ -53,7 +53,7 @@ class Rounds:
 
     trace: Trace
     seconds: Array
-    way: Array
+    transit: Array
     late: NDArray[np.bool_]
     lasted: Array
     processor: Array | None = None
@@ -82,9 +82,9 @@ class Rounds:
 
         seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
-        way = _ways(table("send"), latency)
+        transit = _transits(table("send"), latency)
         spent = None if late.any() else processor_of(trace)  # of work that was cut off, it is a part
-        return cls(trace, np.where(late, lasted[:, None], seconds), way, late, lasted, spent)
+        return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property
     def computing(self) -> dict[str, Array]:
@@ -111,8 +111,8 @@ class Rounds:
                 if what == COMPUTE
                 else seconds * without_causes(times, what, gone) / times
             )
-        way = without_causes(self.way, LINK, gone)
-        e, way_of = self.trace.experiment, (lambda length: way) if way.any() else None
+        transit = without_causes(self.transit, LINK, gone)
+        e, way_of = self.trace.experiment, (lambda length: transit) if transit.any() else None
         link = self.link.model_copy(update={"bandwidth": None}) if PORT in gone else self.link
         rate = None if DECODING in gone else self.decode_rate
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
@@ -159,11 +159,11 @@ def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
     return found
 
 
-def _ways(known: Array, latency: float) -> Array:
+def _transits(known: Array, latency: float) -> Array:
     """Seconds on the way beyond the latency, (rounds, workers): what was not seen is as long as usual."""
     usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
-    way = np.where(np.isnan(known), usual, known) - latency
-    return np.where(way < NOTHING, 0.0, way)
+    transit = np.where(np.isnan(known), usual, known) - latency
+    return np.where(transit < ROUNDING_S, 0.0, transit)
 
 
 def played(
@@ -181,9 +181,9 @@ def played(
     time goes evenly; of what comes at one moment the lower rank is first, as nothing else is known.
     """
     workers = seconds.shape[1]
-    ring = 0 not in scheme.plan(workers, samples).committers
+    is_ring = 0 not in scheme.plan(workers, samples).committers
 
-    sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or ring else send
+    sent: Callable[[float], Array | float] = (lambda length: 0.0) if send is None or is_ring else send
     draws = SampledTimes.measured(seconds, sent, link, floats, samples, decode_rate)
     found = scheme.round_times(draws, workers).seconds
-    return found if send is None or not ring else found + send(floats).max(axis=1)  # of the slowest link
+    return found if send is None or not is_ring else found + send(floats).max(axis=1)  # of the slowest link

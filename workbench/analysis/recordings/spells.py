@@ -1,6 +1,7 @@
 """Spells of lateness: whether a worker is late in some steps in a row by more than chance, and in which steps.
 
-The test compares the ranks of all times, so that it needs no law of them. Autocorrelation is estimated from the others.
+The test compares the ranks of all times, so that it needs no delay model of them. Autocorrelation is estimated from
+the others.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ SLOWDOWNS = 2.0, 4.0, 8.0  # factors by which a late worker's exponential scores
 RANK_POWERS = 4.0, 16.0, 64.0  # of how many healthy ranks the largest is distributed as a late worker's
 SURE_ERRORS = 1.5  # standard errors by which autocorrelation exceeds 1, to be taken at its upper estimate
 PRIOR_BURSTS = 4  # as how many bursts their mean length counts
-BURSTY = 1.3  # how many times as long as by chance runs of late steps are, to be called bursts
-EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
-ROUNDS = 4  # in which levels and spells are estimated
-PENALTY = 2.0  # for each change, in logarithms of the number of steps
-THRESHOLD = 0.4  # between the usual level (0) and the late one (1), above which a step speaks for a spell
-STEADY = 0.05  # least standard deviation, in differences of the levels
+MIN_BURST_RATIO = 1.3  # how many times as long as by chance runs of late steps are, to be called bursts
+MIN_P_EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
+ITERATIONS = 4  # in which levels and spells are estimated
+CHANGE_PENALTY = 2.0  # for each change, in logarithms of the number of steps
+# between the usual level (0) and the late one (1), above which a step speaks for a spell
+SPELL_THRESHOLD = 0.4
+MIN_DEVIATION = 0.05  # least standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
 PRIOR_GAPS = 6  # as how many gaps their expected size counts
 MAX_SPACINGS = 20  # order statistics below a gap that it is compared with
@@ -37,7 +39,7 @@ ENDED_SHARE, ENDED_SHARE_FEW = (
     0.25,
 )  # least share of late steps of a spell that has ended; with few workers
 FEW_WORKERS = 6  # up to which the others may have no burst by chance
-NEARLY = 0.9  # of the largest statistic, from which on a window up to the end is preferred
+NEAR_MAXIMUM_SHARE = 0.9  # of the largest statistic, from which on a window up to the end is preferred
 
 
 def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
@@ -46,10 +48,10 @@ def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[S
     `times`: (steps, workers). `parts`, `members`: where a column is a host, its workers' times and their places there.
 
     The statistic is a likelihood ratio of ranks, averaged over all spells (half of the weight: up to the end) and six
-    alternatives (Lehmann's). If no worker and no step differs from another its mean is at most 1 for any law, so that
-    its inverse is a p-value (Markov's inequality); times the number of workers (Bonferroni). Autocorrelation, which is
-    estimated from the others, divides its logarithm. Several may be late: the k latest are left out of the others, at
-    1/k of the level. Of a spell that has ended, late
+    alternatives (Lehmann's). If no worker and no step differs from another its mean is at most 1 for any delay model,
+    so that its inverse is a p-value (Markov's inequality); times the number of workers (Bonferroni). Autocorrelation,
+    which is estimated from the others, divides its logarithm. Several may be late: the k latest are left out of the
+    others, at 1/k of the level. Of a spell that has ended, late
     steps are at least a fifth, a quarter with few workers: a shorter one is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
@@ -156,7 +158,7 @@ def longest_window(series: Array) -> tuple[int, int]:
     a, b = (each[(length >= MIN_STEPS) & (length <= steps - MIN_STEPS)] for each in (a, b))
     excess = (sums[b] - sums[a]) / np.sqrt(cuts[b] - cuts[a])
     to_end = np.where(b == len(cuts) - 1, excess, -np.inf)
-    best = int((to_end if to_end.max() >= NEARLY * excess.max() else excess).argmax())
+    best = int((to_end if to_end.max() >= NEAR_MAXIMUM_SHARE * excess.max() else excess).argmax())
     return int(cuts[a[best]]), int(cuts[b[best]])
 
 
@@ -184,7 +186,7 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
     length = int((late[first:] if last == steps else late).sum())
     share = 0 if last == steps else ENDED_SHARE_FEW if over.shape[1] <= FEW_WORKERS else ENDED_SHARE
     enough = length >= max(MIN_STEPS, share * steps)
-    return inside > max(outside, 0.0) and enough and burst_p_value(others > level, length) <= EXPLAINED
+    return inside > max(outside, 0.0) and enough and burst_p_value(others > level, length) <= MIN_P_EXPLAINED
 
 
 def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
@@ -194,7 +196,7 @@ def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
     their mean length. Late steps that follow one another no more than by chance are not bursts.
     """
     found, alone = bursts(late)
-    if found <= BURSTY * alone:
+    if found <= MIN_BURST_RATIO * alone:
         return 0.0
     count = late.sum() / found
     return float((count + 1) * (1 + length / (found * (count + PRIOR_BURSTS))) ** -(count + PRIOR_BURSTS))
@@ -217,7 +219,7 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
     place = np.arange(steps)
     begun = [np.ones(steps, dtype=bool), (place >= first) & (place < last)]
     begun += [times > level for level in np.quantile(times, [0.3, 0.5, 0.7])]
-    penalty = PENALTY * math.log(steps) * memory
+    penalty = CHANGE_PENALTY * math.log(steps) * memory
     late = min((_fitted(times, start, penalty) for start in begun), key=lambda found: found[0])[1]
     edges = np.flatnonzero(np.diff(np.pad(late.astype(int), 1)))
     return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
@@ -229,26 +231,28 @@ def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[floa
     The usual level is 0; the late one and the spread are estimated. No step speaks for a change on its own.
     """
     spread = 1.0
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         high = float(np.median(times[late])) if late.any() else 0.0
         if high <= 0:
             late = np.zeros_like(late)
         rest = times - high * late
         usual = float(np.median(np.abs(rest))) / NORMAL_MAD
         spread = max(
-            float(np.sqrt(np.mean(np.clip(rest, -3 * usual, 3 * usual) ** 2))), STEADY * np.ptp(times), 1e-12
+            float(np.sqrt(np.mean(np.clip(rest, -3 * usual, 3 * usual) ** 2))),
+            MIN_DEVIATION * np.ptp(times),
+            1e-12,
         )
         if not late.any():
             break
         inside = np.clip(times, -high / 2, 1.5 * high)
-        score = (inside - THRESHOLD * high) * high / spread**2
+        score = (inside - SPELL_THRESHOLD * high) * high / spread**2
         most = 2 * penalty / (MIN_STEPS - 1)
         again = _two_states(np.clip(score, -most, most), penalty)
         if (again == late).all():
             break
         late = again
     changes = int(np.count_nonzero(np.diff(late)))
-    misfit = max(float(np.mean(np.abs(rest))), STEADY * float(np.ptp(times)), 1e-12)
+    misfit = max(float(np.mean(np.abs(rest))), MIN_DEVIATION * float(np.ptp(times)), 1e-12)
     return len(times) * math.log(misfit) + penalty * changes, late
 
 

@@ -34,13 +34,13 @@ class RunNotes:
             found = read_json(folder / ABOUT)
         except (OSError, SettingError):
             return cls()
-        words = {name: str(found.get(name) or "") for name in ("name", "note", "when")}
+        texts = {name: str(found.get(name) or "") for name in ("name", "note", "when")}
         tags = found.get("tags")
         listed = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
-        return cls(**words, tags=listed, archived=found.get("archived") is True)
+        return cls(**texts, tags=listed, archived=found.get("archived") is True)
 
 
-def describe(folder: Path, **words: Any) -> RunNotes:
+def describe(folder: Path, **fields: Any) -> RunNotes:
     """Write what is said about a run, at once or not at all; what is not given stays. Its folder's name stays, too.
 
     Raises `SettingError` for a name that is none, and where there is no such folder.
@@ -53,10 +53,10 @@ def describe(folder: Path, **words: Any) -> RunNotes:
     """
     if not folder.is_dir():
         raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
-    if "name" in words:
-        slug(words["name"])
-    made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in words.items()}
-    made |= {"tags": tidy(words["tags"])} if "tags" in words else {}
+    if "name" in fields:
+        slug(fields["name"])
+    made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in fields.items()}
+    made |= {"tags": tidy(fields["tags"])} if "tags" in fields else {}
     found = replace(RunNotes.read(folder), **made)
     write_json(folder / ABOUT, asdict(found), indent=2)
     return found

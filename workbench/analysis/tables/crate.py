@@ -49,9 +49,9 @@ def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequ
     for i, row in enumerate(done):
         place = f"runs/{i:05d}/"
         _copy(Path(row["folder"]), folder / place)
-        words = {"name": row.get("name", row["run"]), "description": row.get("note", row["run"])}
-        words |= {"keywords": row["tags"]} if "tags" in row else {}
-        run = crate.add_dataset(dest_path=place, properties=words)
+        fields = {"name": row.get("name", row["run"]), "description": row.get("note", row["run"])}
+        fields |= {"keywords": row["tags"]} if "tags" in row else {}
+        run = crate.add_dataset(dest_path=place, properties=fields)
         for path in sorted(path for path in (folder / place).rglob("*") if path.is_file()):
             run.append_to("hasPart", _file(crate, path, path.relative_to(folder).as_posix()))
         for name, value in row.items():
@@ -66,10 +66,10 @@ def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequ
 
 
 def _file(crate: ROCrate, path: Path, name: str) -> Any:
-    words = {"name": path.name, "contentSize": str(path.stat().st_size)}
-    words["encodingFormat"] = _TYPES.get(path.suffix, "text/plain")
-    words |= {"description": _DESCRIPTIONS[path.name]} if path.name in _DESCRIPTIONS else {}
-    return crate.add(File(crate, dest_path=name, properties=words))
+    fields = {"name": path.name, "contentSize": str(path.stat().st_size)}
+    fields["encodingFormat"] = _TYPES.get(path.suffix, "text/plain")
+    fields |= {"description": _DESCRIPTIONS[path.name]} if path.name in _DESCRIPTIONS else {}
+    return crate.add(File(crate, dest_path=name, properties=fields))
 
 
 def _copy(run: Path, place: Path) -> None:

@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUPS = 10  # of equally many runs, where a setting has more values than so
+MAX_GROUPS = 10  # of equally many runs, where a setting has more values than so
 
 
 def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
@@ -60,8 +60,8 @@ def _groups(column: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Number of each run's group; runs that have no such setting are one of their own."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column) and column.nunique() > GROUPS:
-        cut = pd.qcut(column.astype(float), GROUPS, labels=False, duplicates="drop")
+    if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_GROUPS:
+        cut = pd.qcut(column.astype(float), MAX_GROUPS, labels=False, duplicates="drop")
         return np.asarray(cut.fillna(-1), dtype=np.int64)
     return np.asarray(pd.factorize(column, use_na_sentinel=False)[0], dtype=np.int64)
 

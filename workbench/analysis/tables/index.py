@@ -22,8 +22,9 @@ from workbench.core.base.version import __version__
 
 T = TypeVar("T")
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (place TEXT, asked TEXT, stamp TEXT, row TEXT, PRIMARY KEY (place, asked))"
-_LASTING = ("done", "stopped", "failed", "interrupted")
-_SOME = 500  # rows after which those that were read are written down: whoever is interrupted has not waited in vain
+_FINAL_STATES = ("done", "stopped", "failed", "interrupted")
+# rows after which those that were read are written down: whoever is interrupted has not waited in vain
+_ROWS_PER_WRITE = 500
 
 
 def file_of() -> Path:
@@ -39,11 +40,11 @@ def rows(
     found = list(places(root)) if found is None else found
     home = root.resolve()  # a run's key is the same from whichever folder above it is looked at
     keys = {place: str(home / place.home.relative_to(root)) for place in found}
-    told, aimed = _IndexCache(str(home), "null"), _IndexCache(str(home), json.dumps([target, metric]))
+    plain, aimed = _IndexCache(str(home), "null"), _IndexCache(str(home), json.dumps([target, metric]))
     try:
         for place, key in keys.items():
             stamp = place.stamp()
-            row = told.to(place, key, stamp, partial(read, place), Row)
+            row = plain.to(place, key, stamp, partial(read, place), Row)
             if target is not None and row.state == "done":
                 ask = partial(reached, place, target, metric)
                 try:
@@ -53,7 +54,7 @@ def rows(
                     row = replace(row, error=f"time_to: {' '.join(str(error).split())}")
             yield place, row
     finally:  # whoever reads no further has not waited in vain either
-        for answers in (told, aimed):
+        for answers in (plain, aimed):
             answers.note(gone=set(answers.known) - set(keys.values()))
 
 
@@ -73,10 +74,10 @@ class _IndexCache:
             with suppress(ValueError, TypeError):
                 return make(**json.loads(known[1]))
         found = ask()
-        lasts = not isinstance(found, Row) or (found.lasts and found.state in _LASTING)
+        lasts = not isinstance(found, Row) or (found.lasts and found.state in _FINAL_STATES)
         if stamp is not None and lasts and stamp == place.stamp():
             self.fresh[key] = stamp, json.dumps(found, default=vars)
-        if len(self.fresh) >= _SOME:
+        if len(self.fresh) >= _ROWS_PER_WRITE:
             self.note()
         return found
 
@@ -90,8 +91,8 @@ class _IndexCache:
             with closing(sqlite3.connect(file_of(), timeout=1)) as base, base:
                 base.execute(_TABLE)
                 base.executemany("DELETE FROM rows WHERE place = ?", [(place,) for place in gone])
-                lines = [(place, self.kind, stamp, text) for place, (stamp, text) in fresh.items()]
-                base.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", lines)
+                rows = [(place, self.kind, stamp, text) for place, (stamp, text) in fresh.items()]
+                base.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", rows)
 
 
 def _known(home: str, asked: str) -> dict[str, tuple[str, str]]:

@@ -21,14 +21,26 @@ from workbench.core.base.text import read_json
 from workbench.core.engine.timeline import COUNTS
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import experiment_of
-from workbench.core.trace.layout import ABOUT, ENDED, FILES, OWN, PLAN, ROUNDS, RUN, SPEC, STATUS, TASK, TRACE
+from workbench.core.trace.layout import (
+    ABOUT,
+    ENDED,
+    FILES,
+    OWN_SOURCE,
+    PLAN,
+    ROUNDS,
+    RUN,
+    SPEC,
+    STATUS,
+    TASK,
+    TRACE,
+)
 from workbench.core.trace.records import check_rounds
 from workbench.core.trace.trace import incomplete
 
 # Over the rounds; `residual`: their mean.
-_SUMMED = (*COUNTS, "overrun", "rejected", "abandoned")
-_OWN = OWN.split("{")[0]
-_READ = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # what a row depends on
+_SUMMED_COLUMNS = (*COUNTS, "overrun", "rejected", "abandoned")
+_OWN_PREFIX = OWN_SOURCE.split("{")[0]
+_FILES_OF_A_ROW = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # what a row depends on
 
 
 @dataclass(frozen=True)
@@ -48,13 +60,13 @@ class Place:
     def stamp(self) -> str | None:
         """What changes when anything that a row is made of does; None where that cannot be told."""
         try:
-            found = _stats(self.folder, _READ) if self.folder.is_dir() else {}
+            found = _stats(self.folder, _FILES_OF_A_ROW) if self.folder.is_dir() else {}
             outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
             found |= {f"../{name}": stat for name, stat in outer.items()}
         except OSError:
             return None
         # Classes of the user's own are others when their cells are run again.
-        return None if self.error or OWN in found else json.dumps(found)
+        return None if self.error or OWN_SOURCE in found else json.dumps(found)
 
 
 def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
@@ -65,8 +77,8 @@ def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
             if entry.name in names:
                 stat = entry.stat()
                 found[entry.name] = [stat.st_mtime_ns, stat.st_size, stat.st_ino]
-            elif entry.name.startswith(_OWN):
-                found[OWN] = []
+            elif entry.name.startswith(_OWN_PREFIX):
+                found[OWN_SOURCE] = []
     return dict(sorted(found.items()))
 
 
@@ -133,8 +145,8 @@ def _status(place: Place) -> Status:
             check_rounds(folder, _floats(folder))
         except SettingError as error:
             return Status("damaged", _spec(folder), "mpi", error=str(error))
-        ways = "wb.resume goes on with it, wb.attach follows it where it runs elsewhere"
-        return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {ways}")
+        advice = "wb.resume resumes it, wb.attach follows it where it runs elsewhere"
+        return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {advice}")
     lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
     return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
 
@@ -153,7 +165,7 @@ def _floats(folder: Path) -> int | None:
     """Return how many numbers a run's model has; None where that needs code or data that have to be opened."""
     with suppress(Exception):  # a spec that is damaged, or of another version
         e = described(_spec(folder))
-        if not isinstance(e, Description) and e.problem_spec.told() is not None:
+        if not isinstance(e, Description) and e.problem_spec.declared_samples() is not None:
             return e.shape()[1]
     return None
 
@@ -172,14 +184,14 @@ class Row:
     error: str
     chosen: dict[str, Any]
     results: dict[str, Any]
-    said: dict[str, Any]
+    notes: dict[str, Any]
     lasts: bool = True  # may it be remembered? What names code, or the unknown, may be known tomorrow
 
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
     """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
     about = RunNotes.read(place.about)
-    said = {**asdict(about), "tags": ", ".join(about.tags)}
+    notes = {**asdict(about), "tags": ", ".join(about.tags)}
     try:
         status = _status(place)
         chosen: dict[str, Any] = {"engine": status.engine, "cluster": status.cluster}
@@ -187,9 +199,9 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
             e = described(renamed(status.spec)) if status.spec else None
             asked, follows = _asked(e) if e is not None else ({}, {})
             lasts = not isinstance(e, Description)
-            return Row(status.state, status.error, {**chosen, **asked}, follows, said, lasts)
+            return Row(status.state, status.error, {**chosen, **asked}, follows, notes, lasts)
     except Exception as error:
-        return Row("damaged", _words(error), {}, {}, said)
+        return Row("damaged", _words(error), {}, {}, notes)
     try:
         check_sums(place.folder, (SPEC, RUN, ROUNDS))
         run = read_json(place.folder / RUN, "engine")
@@ -200,14 +212,14 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         chosen.update(asked)
         rounds = _rounds(place.folder)
         if why := incomplete(e, run, len(rounds["time"])):
-            return Row("damaged", why, chosen, follows, said)
+            return Row("damaged", why, chosen, follows, notes)
         if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
-            then = "wb.resume goes on with it" if (place.folder / TASK).is_file() else "run it anew"
-            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, said, lasts)
+            then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it anew"
+            return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)
-        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, said, lasts)
+        return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)
     except Exception as error:  # whatever lies there, the other runs are to be seen
-        return Row("damaged", _words(error), chosen, {}, said)
+        return Row("damaged", _words(error), chosen, {}, notes)
 
 
 def _words(error: Exception) -> str:
@@ -238,7 +250,7 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
     if late := scheme.tolerated(e.workers):
         follows["straggler_fraction"] = late[0] / late[1]
     with suppress(Exception):  # a scheme of somebody's own that cannot say
-        if (samples := e.problem_spec.told()) is not None:
+        if (samples := e.problem_spec.declared_samples()) is not None:
             follows["load"] = float(scheme.loads(e.workers, samples).max()) * e.share / samples
         elif isinstance(load, float | int):
             follows["load"] = float(load) / scheme.epochs_per_round
@@ -255,7 +267,7 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
     nested = e.model_dump(mode="json")
     if not isinstance(e, Description):  # else those that are left at their defaults are not known
         parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
-        nested |= {f"{name}_args": part.model_dump(mode="json") for name, part in parts.items()}
+        nested |= {f"{name}_args": args.model_dump(mode="json") for name, args in parts.items()}
     for name, value in nested.items():
         inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
         for key, item in inner.items():
@@ -270,7 +282,7 @@ def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     for name, column in rounds.items():
         if name not in ("round", "time"):
             last = column.mean() if name == "residual" else column[-1]
-            found[name] = np.asarray(column.sum() if name in _SUMMED else last).item()
+            found[name] = np.asarray(column.sum() if name in _SUMMED_COLUMNS else last).item()
     return found
 
 

@@ -29,7 +29,7 @@ def remains(folder: Path, names: Collection[str]) -> bool:
 
 def taken(folder: Path) -> bool:
     """Does somebody work on the run in this folder?"""
-    return any(Lock(folder / name).held for name in (RUN_LOCK, RANKS_LOCK))
+    return any(Lock(folder / name).locked for name in (RUN_LOCK, RANKS_LOCK))
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Status:
             found = cls(**read_json(folder / STATUS))
         except (OSError, ValueError, TypeError):
             return None
-        words = (found.state, found.engine, found.cluster, found.error)
-        right = all(isinstance(word, str) for word in words) and isinstance(found.spec, dict)
+        texts = (found.state, found.engine, found.cluster, found.error)
+        right = all(isinstance(text, str) for text in texts) and isinstance(found.spec, dict)
         return found if right else None
 
 
@@ -98,5 +98,5 @@ def alone(folder: Path) -> AbstractContextManager[None]:
 def is_running(folder: Path) -> bool:
     """Is a sweep at work in the folder?"""
     with suppress(OSError):
-        return Lock(folder / SWEEP_LOCK).held
+        return Lock(folder / SWEEP_LOCK).locked
     return False

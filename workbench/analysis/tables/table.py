@@ -23,11 +23,11 @@ from workbench.core.trace.trace import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIRST = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
-_SHOWN = ("time", "loss")
-_SAID = ("name", "tags", "note", "when", "archived")
-_PRINTED = 60  # rows at most where no widget is shown
-_KINDS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
+_FIRST_COLUMNS = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
+_SHOWN_COLUMNS = ("time", "loss")
+_NOTE_COLUMNS = ("name", "tags", "note", "when", "archived")
+_MAX_PRINTED_ROWS = 60  # rows at most where no widget is shown
+_KIND_COLUMNS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +119,10 @@ class Runs:
         if len(done):
             columns = [self._column(name, done) for name in [of, *names]]
             if not pd.api.types.is_numeric_dtype(columns[0]):
-                known = ", ".join(_SHOWN)
+                known = ", ".join(_SHOWN_COLUMNS)
                 raise SettingError(f"of = {of!r}: is not a column of numbers; take one such as {known}")
             groups = done.groupby(names, dropna=False, sort=False)[of] if names else [((), columns[0])]
-            rows = [dict(zip(names, key, strict=True)) | _statistics(part, level) for key, part in groups]
+            rows = [dict(zip(names, key, strict=True)) | _statistics(group, level) for key, group in groups]
         found = results(rows, columns=[*names, "n", "never", "mean", "low", "high", "std"])
         found.attrs.update(of=of, by=names, level=level)
         return found.sort_values(names, kind="stable", ignore_index=True, key=_sortable) if names else found
@@ -142,7 +142,7 @@ class Runs:
 
     def short(self) -> pd.DataFrame:
         """What differs, how it stands, time and loss."""
-        columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN, "time_to"))
+        columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN_COLUMNS, "time_to"))
         return self.table[[name for name in columns if name in self.table]]
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Runs:
 
     @property
     def _printed(self) -> dict[str, Any]:
-        more = {"max_rows": _PRINTED, "show_dimensions": len(self) > _PRINTED, "na_rep": ""}
+        more = {"max_rows": _MAX_PRINTED_ROWS, "show_dimensions": len(self) > _MAX_PRINTED_ROWS, "na_rep": ""}
         return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
@@ -169,11 +169,11 @@ class Runs:
     def _differing(self, table: pd.DataFrame) -> list[str]:
         if "scheme" in table:  # of damaged ones nothing is known
             table = table[table["scheme"].notna()]
-        kinds = [name for name in _KINDS if name in table]
+        kinds = [name for name in _KIND_COLUMNS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
 
-        def values(part: pd.DataFrame, name: str) -> int:
-            return int(part[name].astype(object).nunique(dropna=False))
+        def values(group: pd.DataFrame, name: str) -> int:
+            return int(group[name].astype(object).nunique(dropna=False))
 
         parts = {name: groups if name not in kinds else [table] for name in self.settings}
         return [name for name, among in parts.items() if any(values(part, name) > 1 for part in among)]
@@ -243,8 +243,8 @@ class LazyRuns:
             check_kind("target", target, float)
         if not self.root.is_dir():
             raise SettingError(f"folder = {str(folder)!r}: no such folder; give one in which runs were saved")
-        self._lines: list[dict[str, Any]] = []
-        self._settings = dict.fromkeys(_FIRST[3:])
+        self._rows: list[dict[str, Any]] = []
+        self._settings = dict.fromkeys(_FIRST_COLUMNS[3:])
 
     @cached_property
     def _places(self) -> list[Place]:
@@ -259,37 +259,40 @@ class LazyRuns:
             self._settings.update(dict.fromkeys(row.chosen))
             head = {"run": place.name, "state": row.state, "error": row.error}
             # Results last: columns of a file may have any name.
-            line = {**head, **row.chosen, **row.said, "folder": str(place.folder)}
-            line = {**line, **{name: value for name, value in row.results.items() if name not in line}}
-            self._lines.append(line)
-            yield len(self._lines)
+            row_fields = {**head, **row.chosen, **row.notes, "folder": str(place.folder)}
+            row_fields = {
+                **row_fields,
+                **{name: value for name, value in row.results.items() if name not in row_fields},
+            }
+            self._rows.append(row_fields)
+            yield len(self._rows)
 
     def runs(self) -> Runs:
         """The table of what is read by now."""
-        lines, target, metric = self._lines, self.target, self.metric
-        table = results(lines, columns=None if lines else [*_FIRST, "folder"])
+        rows, target, metric = self._rows, self.target, self.metric
+        table = results(rows, columns=None if rows else [*_FIRST_COLUMNS, "folder"])
         known = target is None or "time" not in table or metric in table
-        if not known and len(lines) == len(self):
+        if not known and len(rows) == len(self):
             raise unknown_name("metric", metric, [str(name) for name in table.select_dtypes("number")])
         found = [name for name in self._settings if name in table]
         for name in found:
-            table[name] = _whole(table[name], [line.get(name) for line in lines])
-        said = [name for name in table if name in (*_SAID, "folder")]
-        last = [name for name in table if name not in (*_FIRST, *found, *said)]
-        first = [name for name in _FIRST if name in table]
-        shown = table[[*first, *(n for n in found if n not in first), *last, *said]]
+            table[name] = _whole(table[name], [row.get(name) for row in rows])
+        noted = [name for name in table if name in (*_NOTE_COLUMNS, "folder")]
+        last = [name for name in table if name not in (*_FIRST_COLUMNS, *found, *noted)]
+        first = [name for name in _FIRST_COLUMNS if name in table]
+        shown = table[[*first, *(n for n in found if n not in first), *last, *noted]]
         return Runs(shown, tuple(found), self.root, target, metric)
 
 
-def _whole(column: pd.Series[Any], told: Sequence[Any]) -> pd.Series[Any]:
+def _whole(column: pd.Series[Any], values: Sequence[Any]) -> pd.Series[Any]:
     """Whole numbers stay whole, to the last digit, where some runs have no such setting."""
     import pandas as pd
 
-    known = [value for value in told if value is not None]
-    if len(known) in (0, len(told)) or not all(type(value) is int for value in known):
+    known = [value for value in values if value is not None]
+    if len(known) in (0, len(values)) or not all(type(value) is int for value in known):
         return column
     short = all(-(2**63) <= value < 2**63 for value in known)
-    return pd.Series(list(told), index=column.index, dtype="Int64" if short else object)
+    return pd.Series(list(values), index=column.index, dtype="Int64" if short else object)
 
 
 def _matches(value: Any, wanted: Any) -> bool:

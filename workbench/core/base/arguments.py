@@ -11,7 +11,7 @@ from workbench.core.base.type_checks import find_mismatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
+_TYPE_TEXTS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
 
 
 def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -35,8 +35,8 @@ def kinds_checked(function: Callable[P, R]) -> Callable[P, R]:
         except SettingError:
             raise
         except (TypeError, AttributeError, LookupError, ValueError, OverflowError):
-            if said := _misfit(function, args, named):
-                raise SettingError(said) from None
+            if misfit := _misfit(function, args, named):
+                raise SettingError(misfit) from None
             raise
 
     return call
@@ -107,4 +107,4 @@ def _text(kind: Any) -> str:
         what = "a list of" if origin in (Sequence, list) else "names, each with"
         return f"{what} {_text(inner[-1])}"
     name = getattr(kind, "__name__", str(kind))
-    return _WORDS.get(kind) or f"a{'n' * (name[0] in 'AEIO')} {name}"
+    return _TYPE_TEXTS.get(kind) or f"a{'n' * (name[0] in 'AEIO')} {name}"

@@ -29,9 +29,9 @@ def joined(arrays: Mapping[str, Any]) -> bytes:
     >>> from_bytes(joined({"x": [1.0, 2.0], "name": "CR"}))
     {'x': array([1., 2.]), 'name': array('CR', dtype='<U2')}
     """
-    held = {name: np.asarray(value) for name, value in arrays.items()}
-    head = json.dumps({name: [array.dtype.str, array.shape] for name, array in held.items()})
-    rest = b"".join([head.encode(), b"\n", *(array.tobytes() for array in held.values())])
+    stored = {name: np.asarray(value) for name, value in arrays.items()}
+    head = json.dumps({name: [array.dtype.str, array.shape] for name, array in stored.items()})
+    rest = b"".join([head.encode(), b"\n", *(array.tobytes() for array in stored.values())])
     return b"%08x" % zlib.crc32(rest) + rest
 
 

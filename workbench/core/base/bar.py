@@ -33,8 +33,8 @@ class Bar:
             from tqdm import tqdm
 
             where: dict[str, Any] = {"file": _Output(), "ncols": 90, "ascii": False} if notebook else {}
-            told: dict[str, Any] = {"desc": what, "unit": unit, "bar_format": form}
-            self.bar = tqdm(total=total, initial=done, leave=leave, delay=1, **told, **where)
+            options: dict[str, Any] = {"desc": what, "unit": unit, "bar_format": form}
+            self.bar = tqdm(total=total, initial=done, leave=leave, delay=1, **options, **where)
 
     def __enter__(self) -> Bar:
         return self

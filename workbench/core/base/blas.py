@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
-ALONE = 9000  # numbers in a matrix up to which OpenBLAS takes one thread of its own accord
+# numbers in a matrix up to which OpenBLAS takes one thread of its own accord
+MAX_SINGLE_THREAD_NUMBERS = 9000
 
 
 @lru_cache(maxsize=2)
@@ -16,7 +17,7 @@ def _controller(scipy: bool) -> Any:
     return ThreadpoolController()
 
 
-def one_thread(numbers: int = ALONE + 1) -> AbstractContextManager[Any]:
+def one_thread(numbers: int = MAX_SINGLE_THREAD_NUMBERS + 1) -> AbstractContextManager[Any]:
     """Let BLAS use one thread of this process meanwhile, for matrices of so many numbers.
 
     Its threads wait for one another by spinning. In many short calls, beside other busy processes, that costs
@@ -25,4 +26,8 @@ def one_thread(numbers: int = ALONE + 1) -> AbstractContextManager[Any]:
     >>> with one_thread():
     ...     pass
     """
-    return _controller("scipy.linalg" in sys.modules).limit(limits=1) if numbers > ALONE else nullcontext()
+    return (
+        _controller("scipy.linalg" in sys.modules).limit(limits=1)
+        if numbers > MAX_SINGLE_THREAD_NUMBERS
+        else nullcontext()
+    )

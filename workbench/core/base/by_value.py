@@ -16,10 +16,10 @@ from typing import Any
 
 from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError
-from workbench.core.base.sources import KEPT, Source, source_of
+from workbench.core.base.sources import SOURCE_ATTRIBUTE, Source, source_of
 from workbench.core.base.user_code import functions_of, is_own, note_received
 
-MOST = 20 * 2**20  # bytes of a definition with all that it holds
+MAX_DEFINITION_BYTES = 20 * 2**20  # bytes of a definition with all that it holds
 
 
 def sent(classes: Sequence[Any]) -> str:
@@ -34,10 +34,10 @@ def sent(classes: Sequence[Any]) -> str:
             data = cloudpickle.dumps([(cls, _source(cls)) for cls in classes])
         except Exception as error:  # whatever it meets
             raise _unsendable(classes, error) from error
-        if len(data) > MOST:
+        if len(data) > MAX_DEFINITION_BYTES:
             raise SettingError(
                 f"{classes[0].__name__}: holds {len(data) / 2**20:.0f} MB with all that it uses, and at most"
-                f" {MOST // 2**20} MB are sent to real processes; {_largest(classes)}"
+                f" {MAX_DEFINITION_BYTES // 2**20} MB are sent to real processes; {_largest(classes)}"
             )
     return base64.b64encode(data).decode()
 
@@ -49,7 +49,7 @@ def received(code: str) -> list[Any]:
     found: list[tuple[Any, Source | None]] = cloudpickle.loads(base64.b64decode(code))
     for cls, source in found:
         if source is not None:
-            setattr(cls, KEPT, source)
+            setattr(cls, SOURCE_ATTRIBUTE, source)
     return [cls for cls, _ in found]
 
 
@@ -105,7 +105,7 @@ def _unsendable(classes: Sequence[Any], error: Exception) -> SettingError:
 
 
 def _largest(classes: Sequence[Any]) -> str:
-    found = _blamed(classes, MOST // 2 + 1)
+    found = _blamed(classes, MAX_DEFINITION_BYTES // 2 + 1)
     return f"{found[0]} holds {found[1]}; make or load it in the method" if found else "make them smaller"
 
 

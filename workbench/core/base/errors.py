@@ -7,14 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def quoted(words: object, longest: int = 300) -> str:
+def quoted(value: object, longest: int = 300) -> str:
     r"""Return the beginning of another program's words, for a sentence: on one line, and printable.
 
     >>> quoted("Welcome!\n\x1b[1mNews\x1b[0m", 12)
     'Welcome! ...'
     """
-    line = " ".join(str(words).split())
-    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    line = " ".join(str(value).split())
+    line = "".join(character if character.isprintable() else "?" for character in line)
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 

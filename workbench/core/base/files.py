@@ -113,9 +113,9 @@ def write_file(path: str | os.PathLike[str], content: bytes | str) -> None:
         out.write(content)
 
 
-def write_json(path: str | os.PathLike[str], words: Mapping[str, Any], indent: int | None = None) -> None:
+def write_json(path: str | os.PathLike[str], fields: Mapping[str, Any], indent: int | None = None) -> None:
     """Write fields as JSON, at once or not at all, on lines of their own with `indent`; raises OSError."""
-    write_file(path, json.dumps(words, indent=indent) + "\n")
+    write_file(path, json.dumps(fields, indent=indent) + "\n")
 
 
 def private_folder(path: Path, fix: bool = True) -> Path:

@@ -18,7 +18,7 @@ except ImportError:  # Windows
 
 _LOCKS = Path("/proc/locks")
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_LOOKS = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
+_PAUSES_BEFORE_LOOKS_S = (0.0, 0.1, 0.2)  # s before each look: somebody else's is over soon
 
 
 class Lock:
@@ -45,7 +45,7 @@ class Lock:
         """
         handle = self._opened()
         try:
-            if any(_locked(handle, pause) for pause in _LOOKS) or self._shared(handle):
+            if any(_locked(handle, pause) for pause in _PAUSES_BEFORE_LOOKS_S) or self._shared(handle):
                 self._handle = handle
                 return True
         except BaseException:
@@ -56,7 +56,7 @@ class Lock:
 
     def _shared(self, handle: int) -> bool:
         """Take it from whoever has just let go; False: one has it alone. Raises `SettingError` for a read lock."""
-        for _ in _LOOKS:
+        for _ in _PAUSES_BEFORE_LOOKS_S:
             if not _locked(handle, random.uniform(0, 0.05), shared=True):
                 return False
             if _locked(handle, 0.0):
@@ -106,7 +106,7 @@ class Lock:
         self.release()
 
     @property
-    def held(self) -> bool:
+    def locked(self) -> bool:
         """Has another one got it, as far as this user can tell? A read lock of another program does not count."""
         if not self.path.exists():
             return False

@@ -15,7 +15,8 @@ _SCHEME = {"batch": "worker_batch"}  # of a scheme's parameters
 NEW_FIELDS = ("batch", "evaluate_every")  # of an experiment, since version 1.0; empty by default
 _DEATHS = ("kill", "segfault", "exit")  # `how` a worker died
 _DOTTED = {old: new for names in _FIELDS.values() for old, new in names.items()}
-_LAW = {"gap": "correlation_gap", "odd": "worst_correlation"}  # of a law that a profile was fitted with
+# of a law that a profile was fitted with
+_FIT_FIELDS = {"gap": "correlation_gap", "odd": "worst_correlation"}
 
 
 def renamed(value: Any) -> Any:
@@ -34,7 +35,9 @@ def renamed(value: Any) -> Any:
         kind = value.get("kind")
         names = _FIELDS.get(kind, {}) if isinstance(kind, str) else {}
         if {"delays", "distance", "tail"} <= value.keys():
-            names = _LAW
+            names = _FIT_FIELDS
+        if {"port", "work", "typical"} <= value.keys():
+            names = {"laws": "delay_models"}
         return {_name(key, names): renamed(_named(key, content, _SCHEME)) for key, content in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(renamed, value))

@@ -30,7 +30,7 @@ from workbench.core.base.errors import MissingLayer
 from workbench.core.base.extras import not_installed
 from workbench.core.base.settings import SettingError, Settings, unknown_name
 from workbench.core.base.trust import limit
-from workbench.core.base.user_code import LOOSE, class_of
+from workbench.core.base.user_code import LOOSE_MODULE_PREFIX, class_of
 
 T = TypeVar("T")
 
@@ -93,9 +93,9 @@ class Catalogue(Mapping[str, type[T]]):
         self._lock, self._found = RLock(), False
         self._heard: list[WeakMethod[Callable[[], None]]] = []
 
-    def on_change(self, told: Callable[[], None]) -> None:
+    def on_change(self, callback: Callable[[], None]) -> None:
         """Call a method, for as long as its object lives, after a class has been registered or replaced."""
-        self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(told)]
+        self._heard = [*(each for each in self._heard if each() is not None), WeakMethod(callback)]
 
     def add(self, name: str, cls: type[T]) -> None:
         """Register a class in place of one of the same name, as when a notebook's cell is run again.
@@ -104,7 +104,7 @@ class Catalogue(Mapping[str, type[T]]):
         """
         taken = self._classes.get(name, cls)
         home = _home(cls)
-        if home in (_home(taken), "workbench", "__main__") or home.startswith(LOOSE):
+        if home in (_home(taken), "workbench", "__main__") or home.startswith(LOOSE_MODULE_PREFIX):
             self._classes[name] = cls
             self._tell()
         else:
@@ -119,8 +119,8 @@ class Catalogue(Mapping[str, type[T]]):
 
     def _tell(self) -> None:
         for each in self._heard:
-            if told := each():
-                told()
+            if callback := each():
+                callback()
 
     def __getitem__(self, name: str) -> type[T]:
         return self._all()[name]

@@ -55,8 +55,8 @@ def memory_limit() -> int:
     >>> memory_limit() > 0
     True
     """
-    told = os.environ.get(MAX_FILE_BYTES)
-    return int(MEMORY_SHARE * _available()) if told is None else _told(told)
+    setting = os.environ.get(MAX_FILE_BYTES)
+    return int(MEMORY_SHARE * _available()) if setting is None else _told(setting)
 
 
 def _told(text: str) -> int:
@@ -88,10 +88,10 @@ def check_size(path: Where, size: float, unpacked: str = "", most: float = math.
     size: bytes that its content takes. unpacked: what is that large, such as "unpacked". most: a lower limit, which
     holds unless the user has set one.
     """
-    told = MAX_FILE_BYTES in os.environ
-    if size <= UNCHECKED_BYTES and not told:
+    is_set = MAX_FILE_BYTES in os.environ
+    if size <= UNCHECKED_BYTES and not is_set:
         return
-    if size > (limit := memory_limit() if told else min(memory_limit(), most)):
+    if size > (limit := memory_limit() if is_set else min(memory_limit(), most)):
         takes = f"takes {_amount(size)} of memory{f' {unpacked}' if unpacked else ''}"
         why = (
             f"the limit is {_amount(limit)}; set {MAX_FILE_BYTES} to a larger number of bytes if it is right"

@@ -20,19 +20,19 @@ from pydantic.fields import Field, FieldInfo
 from workbench.core.base.errors import reason
 from workbench.core.base.type_checks import find_mismatch, limit_of, range_of
 
-LONGEST_NAME = 255  # bytes, of a file or folder
-LONGEST_PATH = 3800  # bytes of a whole path: the system takes 4095, and files of a run folder follow
+MAX_NAME_BYTES = 255  # bytes, of a file or folder
+MAX_PATH_BYTES = 3800  # bytes of a whole path: the system takes 4095, and files of a run folder follow
 _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's names for the members of a union
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
-_PLAIN = {  # pydantic's words are a programmer's
+_PLAIN_MESSAGES = {  # pydantic's words are a programmer's
     "tuple_type": "is no list; write one in brackets",
     "list_type": "is no list; write one in brackets",
     "dict_type": "must be fields and values, such as {name: value}",
     "model_attributes_type": "must be fields and values, such as {kind: constant}",
     "string_type": "must be text; put it in quotes",
 }
-_MACHINERY = frozenset(dir(BaseModel)) - frozenset(dir(object))
+_PYDANTIC_NAMES = frozenset(dir(BaseModel)) - frozenset(dir(object))
 _LIMITS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
@@ -79,12 +79,12 @@ class Described(ModelMetaclass):
         named = {field.alias or name: field for name, field in fields.items()}
         if named:
             entries = "\n".join(_entry(name, field) for name, field in named.items())
-            words = cleandoc(namespace.get("__doc__") or f"{name}.")  # none: python -OO removes docstrings
-            cls.__doc__ = f"{words}\n\nParameters\n----------\n{entries}".lstrip()
+            text = cleandoc(namespace.get("__doc__") or f"{name}.")  # none: python -OO removes docstrings
+            cls.__doc__ = f"{text}\n\nParameters\n----------\n{entries}".lstrip()
             cls.__signature__ = Signature([_parameter(name, field) for name, field in named.items()])
 
     def __dir__(cls) -> list[str]:
-        usual, own = dir(object), [name for name in super().__dir__() if name not in _MACHINERY]
+        usual, own = dir(object), [name for name in super().__dir__() if name not in _PYDANTIC_NAMES]
         return [name for name in own if name in usual or not name.startswith("__")]
 
 
@@ -124,8 +124,8 @@ class Settings(BaseModel, metaclass=Described):
             field = cls.model_fields.get(name)
             wrong = find_mismatch(field.annotation, value) if field else None
             if field and wrong:
-                hint = f"; {range_of(field, value)}" if ";" not in wrong.words else ""
-                raise ValueError(f"{name}{wrong.where} = {short(wrong.value)}: {wrong.words}{hint}")
+                hint = f"; {range_of(field, value)}" if ";" not in wrong.text else ""
+                raise ValueError(f"{name}{wrong.where} = {short(wrong.value)}: {wrong.text}{hint}")
         return data
 
     def __new__(cls, *given: Never, **data: Any) -> Self:
@@ -206,15 +206,15 @@ def path_of(value: object, field: str) -> Path:
         raise SettingError(f"{field} = {short(str(value))}: {why}") from None
     path = Path(value)
     longest = max(map(len, map(os.fsencode, path.parts)), default=0)
-    if longest > LONGEST_NAME:
-        why = f"has a name of {longest} bytes; take at most {LONGEST_NAME}"
+    if longest > MAX_NAME_BYTES:
+        why = f"has a name of {longest} bytes; take at most {MAX_NAME_BYTES}"
         raise SettingError(f"{field} = {short(str(value))}: {why}")
     try:
         whole = len(os.fsencode(path.absolute()))
     except FileNotFoundError:  # the working directory was removed
         whole = len(os.fsencode(path))
-    if whole > LONGEST_PATH:
-        why = f"is a path of {whole} bytes; take at most {LONGEST_PATH}"
+    if whole > MAX_PATH_BYTES:
+        why = f"is a path of {whole} bytes; take at most {MAX_PATH_BYTES}"
         raise SettingError(f"{field} = {short(str(value))}: {why}")
     return path
 
@@ -238,7 +238,7 @@ def check_kind(field: str, value: object, kind: type) -> None:
     workbench.core.base.settings.SettingError: events = 'no': is neither true nor false; write one of the two
     """
     if wrong := find_mismatch(kind, value):
-        raise SettingError(f"{field} = {short(value)}: {wrong.words}")
+        raise SettingError(f"{field} = {short(value)}: {wrong.text}")
 
 
 def check_ending(path: Path, endings: tuple[str, ...], field: str) -> None:
@@ -280,10 +280,10 @@ def sentence(error: ValidationError, cls: type[BaseModel]) -> str:
         return f"{where}: is missing; {(field.description if field else None) or 'give it a value'}"
     if first["type"] == "value_error":
         return _joined(where, str(first["ctx"]["error"]))
-    words = [_PLAIN.get(first["type"], _lower(first["msg"]))]
+    texts = [_PLAIN_MESSAGES.get(first["type"], _lower(first["msg"]))]
     if field and first["type"] in _NUMBERS:
-        words = [*(words if first["type"] not in _RANGES else []), range_of(field, first["input"])]
-    return f"{where} = {short(first['input'])}: {'; '.join(words)}"
+        texts = [*(texts if first["type"] not in _RANGES else []), range_of(field, first["input"])]
+    return f"{where} = {short(first['input'])}: {'; '.join(texts)}"
 
 
 def _joined(where: str, message: str) -> str:

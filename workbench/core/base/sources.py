@@ -24,14 +24,16 @@ import numpy as np
 from workbench.core.base.settings import SettingError, Settings
 from workbench.core.base.user_code import functions_of, is_own
 
-BESIDE = "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
-KEPT = "_workbench_source"  # where a class that came by value has its source
-HELD = "held: "  # begins a note on a value, which stands as a string
-SHOWN = 2_000  # characters of a value; of larger ones there is a hash
+USED_DEFINITIONS_HEADING = (
+    "\n\n# ---- used of other cells and files, and values that are not told above ----\n"
+)
+SOURCE_ATTRIBUTE = "_workbench_source"  # where a class that came by value has its source
+VALUE_NOTE_PREFIX = "held: "  # begins a note on a value, which stands as a string
+MAX_SHOWN_CHARACTERS = 2_000  # characters of a value; of larger ones there is a hash
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_HOLDERS = (tuple, list, set, frozenset, dict)
-_DEEP = 8  # holders in holders
+_PLAIN_TYPES = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (tuple, list, set, frozenset, dict)
+MAX_NESTING = 8  # holders in holders
 # Methods that change a list, a set or a dict.
 _LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
 _CHANGES = {*_LISTS, "add", "discard", "popitem", "setdefault", "update"}
@@ -48,14 +50,14 @@ class Source:
 
 def source_of(cls: Any) -> Source:
     """Source of a class or function, wherever it was compiled; raises `SettingError` where no text is known."""
-    if isinstance(kept := vars(cls).get(KEPT), Source):  # came by value: its text stayed behind
+    if isinstance(kept := vars(cls).get(SOURCE_ATTRIBUTE), Source):  # came by value: its text stayed behind
         return kept
     home = _home(cls)
     if home is None:
         raise SettingError(f"{cls.__name__}: its source is not to be had; define it in a cell or a file")
     text = home.text.rstrip("\n") + "\n"
     more = list(dict.fromkeys(_beyond(cls, home)))
-    text = home.text if not more else text + BESIDE + "\n".join(more) + "\n"
+    text = home.text if not more else text + USED_DEFINITIONS_HEADING + "\n".join(more) + "\n"
     return Source(cls.__name__, text, digest_in(text, cls.__name__))
 
 
@@ -193,7 +195,7 @@ def _first(node: ast.stmt) -> int:
 
 def _beyond(thing: Any, home: _Place) -> Iterator[str]:
     """Definitions that are reached and stand elsewhere, and values that the text does not tell, as text."""
-    told = _told(home.text)
+    given = _given(home.text)
     queue, seen, values = [home], {id(thing)}, set[str]()
     queue += [place for base in getattr(thing, "__mro__", ())[1:] if is_own(base) and (place := _home(base))]
     for place in queue:
@@ -206,12 +208,12 @@ def _beyond(thing: Any, home: _Place) -> Iterator[str]:
                 queue += [inner] if (inner := _home(code)) else []
             if name in values:
                 continue
-            if isinstance(value, _HOLDERS) and name in _changed(place.text):
+            if isinstance(value, _CONTAINERS) and name in _changed(place.text):
                 values.add(name)
                 yield from _note(name, "changed as it runs, and not compared")
-            elif not (name in told and _alike(told[name], value)):
+            elif not (name in given and _alike(given[name], value)):
                 values.add(name)
-                yield from _said(name, value)
+                yield from _value_text(name, value)
 
 
 def _used(place: _Place) -> Iterator[tuple[str, Any]]:
@@ -255,7 +257,7 @@ def _bare(value: Any) -> Any:
     return inspect.unwrap(inner) if callable(inner) and not isinstance(inner, type) else inner
 
 
-def _told(text: str) -> dict[str, Any]:
+def _given(text: str) -> dict[str, Any]:
     """Values that a text gives to names of its module, as far as one reads them there."""
     found: dict[str, Any] = {}
     for statement in _tree(text).body:
@@ -272,49 +274,49 @@ def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _said(name: str, value: Any) -> list[str]:
+def _value_text(name: str, value: Any) -> list[str]:
     """A value as a line: an assignment where it is short and plain, else a note that holds its hash."""
-    words = _words(value)
-    if words is None:
-        kept = f"a {type(value).__name__} whose values are not compared"
-        return _note(name, kept) if isinstance(value, _HOLDERS) else []
+    text = _nested_text(value)
+    if text is None:
+        note = f"a {type(value).__name__} whose values are not compared"
+        return _note(name, note) if isinstance(value, _CONTAINERS) else []
     try:
-        if len(words) <= SHOWN and _alike(ast.literal_eval(words), value):
-            return [f"{name} = {words}"]
+        if len(text) <= MAX_SHOWN_CHARACTERS and _alike(ast.literal_eval(text), value):
+            return [f"{name} = {text}"]
     except (ValueError, SyntaxError):
         pass
-    short = len(words) <= SHOWN
-    return _note(name, words if short else f"{type(value).__name__} {sha256(words.encode()).hexdigest()}")
+    short = len(text) <= MAX_SHOWN_CHARACTERS
+    return _note(name, text if short else f"{type(value).__name__} {sha256(text.encode()).hexdigest()}")
 
 
-def _words(value: Any, deep: int = 0) -> str | None:
+def _nested_text(value: Any, deep: int = 0) -> str | None:
     """What tells a value from others: of plain ones their text, of arrays a hash; None where there is no telling."""
     if isinstance(value, np.ndarray | np.generic):
         digest = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return None if value.dtype == object else f"array {value.shape} of {value.dtype}, {digest}"
-    if isinstance(value, _PLAIN):
+    if isinstance(value, _PLAIN_TYPES):
         return repr(value)
-    if not isinstance(value, _HOLDERS) or deep == _DEEP:
+    if not isinstance(value, _CONTAINERS) or deep == MAX_NESTING:
         return repr(value) if isinstance(value, Settings) else None
     items = value.items() if isinstance(value, dict) else [(None, x) for x in value]
-    pairs = [(_words(key, deep + 1), _words(x, deep + 1)) for key, x in items]
+    pairs = [(_nested_text(key, deep + 1), _nested_text(x, deep + 1)) for key, x in items]
     if any(None in pair for pair in pairs):
         return None
-    told = [f"{key}: {x}" if isinstance(value, dict) else str(x) for key, x in pairs]
+    texts = [f"{key}: {x}" if isinstance(value, dict) else str(x) for key, x in pairs]
     if isinstance(value, dict):
-        return f"{{{', '.join(told)}}}"
+        return f"{{{', '.join(texts)}}}"
     if isinstance(value, set | frozenset):
-        return f"{type(value).__name__}({{{', '.join(sorted(told))}}})"
+        return f"{type(value).__name__}({{{', '.join(sorted(texts))}}})"
     if isinstance(value, list):
-        return f"[{', '.join(told)}]"
-    return f"({', '.join(told)}{',' * (len(told) == 1)})"
+        return f"[{', '.join(texts)}]"
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
-def _note(name: str, words: str) -> list[str]:
-    return [repr(f"{HELD}{name} is {words}")]
+def _note(name: str, text: str) -> list[str]:
+    return [repr(f"{VALUE_NOTE_PREFIX}{name} is {text}")]
 
 
 def _is_note(node: ast.stmt) -> bool:
     """Is it a note of ours on a value?"""
     value = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(value, ast.Constant) and str(value.value).startswith(HELD)
+    return isinstance(value, ast.Constant) and str(value.value).startswith(VALUE_NOTE_PREFIX)

@@ -20,9 +20,9 @@ from workbench.core.base.arguments import fits
 from workbench.core.base.settings import SettingError, Settings, path_of, short
 
 MAX_JSON_BYTES = 2**28  # of a file of fields: none that the package writes comes near it
-YAML_BYTES = 100  # memory that a reader of YAML takes for each byte
-DEEPEST = 50  # levels of lists and fields in one another: no experiment has ten
-REPEATED = 10_000  # values that the aliases of one text may stand for
+YAML_BYTES_PER_BYTE = 100  # memory that a reader of YAML takes for each byte
+MAX_DEPTH = 50  # levels of lists and fields in one another: no experiment has ten
+MAX_ALIASED_VALUES = 10_000  # values that the aliases of one text may stand for
 
 
 class Loader(yaml.SafeLoader):
@@ -37,8 +37,8 @@ class Loader(yaml.SafeLoader):
         """Refuse what is too deep, what stands for too much, and what is within itself."""
         first: Any = self.peek_event()  # type: ignore[no-untyped-call]
         alias = first if isinstance(first, yaml.AliasEvent) else None
-        if self._depth == DEEPEST:
-            raise self._refusal(first, f"lies {DEEPEST} levels deep; write it flatter")
+        if self._depth == MAX_DEPTH:
+            raise self._refusal(first, f"lies {MAX_DEPTH} levels deep; write it flatter")
         self._depth += 1
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
@@ -48,8 +48,8 @@ class Loader(yaml.SafeLoader):
             raise self._refusal(alias, f"*{alias.anchor} is within itself; write it out")
         else:
             self._repeated += self._sizes[id(node)]
-            if self._repeated > REPEATED:
-                why = f"the aliases up to *{alias.anchor} stand for more than {REPEATED} values"
+            if self._repeated > MAX_ALIASED_VALUES:
+                why = f"the aliases up to *{alias.anchor} stand for more than {MAX_ALIASED_VALUES} values"
                 raise self._refusal(alias, f"{why}; write them out")
         return node
 
@@ -72,8 +72,8 @@ class Loader(yaml.SafeLoader):
             raise self._refusal(node, f"{str(node.value)!r:.40} cannot be read as {kind}") from None
 
     @staticmethod
-    def _refusal(where: Any, words: str) -> YAMLError:
-        return yaml.constructor.ConstructorError(None, None, words, where.start_mark)
+    def _refusal(where: Any, text: str) -> YAMLError:
+        return yaml.constructor.ConstructorError(None, None, text, where.start_mark)
 
 
 def _parts(node: yaml.Node) -> list[yaml.Node]:
@@ -136,7 +136,7 @@ def parse(text: str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    if text.startswith("{") and text.count("{") + text.count("[") < DEEPEST:
+    if text.startswith("{") and text.count("{") + text.count("[") < MAX_DEPTH:
         try:  # what is JSON is read thirty times faster, and means the same
             return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
         except ValueError:
@@ -150,9 +150,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(word: str) -> Any:
+def _refused(text: str) -> Any:
     """NaN and Infinity are text in YAML."""
-    raise ValueError(word)
+    raise ValueError(text)
 
 
 def in_seconds(time: float, digits: int = 4) -> str:
@@ -196,7 +196,7 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
         wanted = f"give a .yaml or .json file with fields such as {example!r}"
         raise SettingError(f"{path}: no such file; {wanted}")
     text = read_text(file)
-    reading.check_size(file, YAML_BYTES * len(text))
+    reading.check_size(file, YAML_BYTES_PER_BYTE * len(text))
     try:
         content = parse(text)
     except YAMLError as error:

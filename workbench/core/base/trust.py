@@ -88,20 +88,20 @@ def key_file() -> Path:
     return user_data_path("straggler-workbench") / "trust" / "key"
 
 
-def signature(words: Mapping[str, Any]) -> str | None:
+def signature(fields: Mapping[str, Any]) -> str | None:
     """Return the signature of some fields, made with the user's key; None where there can be no key."""
     key = _key(make=True)
-    return None if key is None else _signed(key, words)
+    return None if key is None else _signed(key, fields)
 
 
-def is_signed(words: Mapping[str, Any], signed: object) -> bool:
+def is_signed(fields: Mapping[str, Any], signed: object) -> bool:
     """Is it the signature of these fields, made with the user's key?"""
     key = _key(make=False) if isinstance(signed, str) else None
-    return key is not None and hmac.compare_digest(_signed(key, words).encode(), str(signed).encode())
+    return key is not None and hmac.compare_digest(_signed(key, fields).encode(), str(signed).encode())
 
 
-def _signed(key: bytes, words: Mapping[str, Any]) -> str:
-    return hmac.new(key, json.dumps(words, sort_keys=True).encode(), "sha256").hexdigest()
+def _signed(key: bytes, fields: Mapping[str, Any]) -> str:
+    return hmac.new(key, json.dumps(fields, sort_keys=True).encode(), "sha256").hexdigest()
 
 
 def _key(make: bool) -> bytes | None:
@@ -116,8 +116,8 @@ def _key(make: bool) -> bytes | None:
         if not file.exists():
             _make(file)
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(handle, "rb") as held:
-            found = held.read(KEY_BYTES + 1) if _private(os.fstat(handle), stat.S_ISREG) else b""
+        with os.fdopen(handle, "rb") as opened:
+            found = opened.read(KEY_BYTES + 1) if _private(os.fstat(handle), stat.S_ISREG) else b""
     except OSError:
         return None
     return found if len(found) == KEY_BYTES else None

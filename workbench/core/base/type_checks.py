@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML hands on 1e-3 and 2.0e4 as text
-LARGE = 1e15  # beyond it a float is not written as a whole number
+MAX_WHOLE_FLOAT = 1e15  # beyond it a float is not written as a whole number
 NO_LIST = "is no list; write one, such as [1, 2]"
 
 
@@ -23,7 +23,7 @@ class TypeMismatch(NamedTuple):
 
     where: str
     value: Any
-    words: str
+    text: str
 
 
 def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
@@ -41,8 +41,8 @@ def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
         return None if len(found) < len(slips) else max(found, key=lambda each: bool(each.where))
     if origin in (tuple, Sequence):
         return _in_list(inner[0] if origin is Sequence or inner[1:] == (...,) else Any, value)
-    words = _words(kind, value)
-    return TypeMismatch("", value, words) if words else None
+    text = _mismatch_text(kind, value)
+    return TypeMismatch("", value, text) if text else None
 
 
 def _in_list(kind: Any, value: Any) -> TypeMismatch | None:
@@ -53,11 +53,11 @@ def _in_list(kind: Any, value: Any) -> TypeMismatch | None:
         )  # "" is wrong in lists of numbers
     for place, item in enumerate(value):
         if inner := find_mismatch(kind, item):
-            return TypeMismatch(f"[{place}]{inner.where}", inner.value, inner.words)
+            return TypeMismatch(f"[{place}]{inner.where}", inner.value, inner.text)
     return None
 
 
-def _words(kind: Any, value: Any) -> str | None:
+def _mismatch_text(kind: Any, value: Any) -> str | None:
     """What is wrong with one value; None: nothing."""
     if kind is NoneType:
         return None if value is None else "must be empty"
@@ -75,7 +75,7 @@ def _words(kind: Any, value: Any) -> str | None:
     if isinstance(value, Integral):
         return None
     number = float(value)
-    whole = number.is_integer() and abs(number) < LARGE
+    whole = number.is_integer() and abs(number) < MAX_WHOLE_FLOAT
     return f"is not a whole number; write {int(number)}" if whole else "is not a whole number"
 
 
@@ -96,7 +96,7 @@ def _text(kind: Any, value: str | bytes) -> str | None:
         return "is not a number"
     if kind is float and isinstance(value, str) and _EXPONENT.fullmatch(value):
         return None
-    meant = int(number) if number.is_integer() and abs(number) < LARGE else number
+    meant = int(number) if number.is_integer() and abs(number) < MAX_WHOLE_FLOAT else number
     return f"is text; write {meant} without quotes"
 
 
@@ -110,10 +110,10 @@ def range_of(field: FieldInfo, value: Any) -> str:
     limits = {name: limit_of(field, name) for name in ("ge", "gt", "le", "lt")}
     if int in (field.annotation, *get_args(field.annotation)):
         return _whole_range(limits, value) + _empty(field)
-    words = _real_range(limits, value)
-    example = isinstance(field.default, float) and ", the nearest" not in words
+    text = _real_range(limits, value)
+    example = isinstance(field.default, float) and ", the nearest" not in text
     example = example and field.default != limits["ge"]  # which the words begin with
-    return words + (f", e.g. {field.default}" if example else "") + _empty(field)
+    return text + (f", e.g. {field.default}" if example else "") + _empty(field)
 
 
 def limit_of(field: FieldInfo, name: str) -> Any:
@@ -129,7 +129,7 @@ def _whole_range(limits: dict[str, Any], value: Any) -> str:
     low = limits["ge"] if limits["gt"] is None else limits["gt"] + 1
     high = limits["le"] if limits["lt"] is None else limits["lt"] - 1
     near_by: Any = isinstance(value, Real) and not isinstance(value, bool) and value
-    if near_by is False or not -LARGE < near_by < LARGE:
+    if near_by is False or not -MAX_WHOLE_FLOAT < near_by < MAX_WHOLE_FLOAT:
         return _span(low, high)
     around: Any = (floor(value), ceil(value))
     near = {max(n, low) if low is not None else n for n in around}
@@ -168,10 +168,10 @@ def _real_range(limits: dict[str, Any], value: Any) -> str:
     low, above, high, below = (limits[name] for name in ("ge", "gt", "le", "lt"))
     start = f"{low:g}" if low is not None else f"above {above:g}" if above is not None else ""
     end = f"{high:g}" if high is not None else f"below {below:g}" if below is not None else ""
-    words = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
-    words = f"a number {words}" if words.startswith(("above", "below")) and " to " not in words else words
+    text = f"{start} to {end}" if start and end else f"{start} or more" if low is not None else start or end
+    text = f"a number {text}" if text.startswith(("above", "below")) and " to " not in text else text
     nearest = ""
     if start and end and isinstance(value, Real) and not isinstance(value, bool):  # one end says it already
         nearest = f", the nearest is {low:g}" if low is not None and value < low else ""
         nearest = f", the nearest is {high:g}" if high is not None and value > high else nearest
-    return f"take {words or 'any finite number'}{nearest}"
+    return f"take {text or 'any finite number'}{nearest}"

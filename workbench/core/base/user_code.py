@@ -23,8 +23,8 @@ from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError, user_path
 from workbench.core.base.trust import limit
 
-MOST_SOURCE_BYTES = 2**24
-LOOSE = "own_"  # begins the name of a loose file's module
+MAX_SOURCE_BYTES = 2**24
+LOOSE_MODULE_PREFIX = "own_"  # begins the name of a loose file's module
 
 _named: dict[str, Any] = {}  # functions and classes that settings hold by a bare name, the newest of each
 _came: dict[str, Any] = {}  # the same in a rank: what its task brought, whatever the rank's own code calls so
@@ -84,7 +84,7 @@ def name_of(value: Any, field: str) -> str:
     if module is not None and getattr(module, name, None) is value:
         if not is_own(value):
             return _noted(f"{module.__name__}:{name}", value)
-        if module.__name__.startswith(LOOSE):
+        if module.__name__.startswith(LOOSE_MODULE_PREFIX):
             return f"{module.__file__}:{name}"
     _named[name] = value
     return name
@@ -212,7 +212,7 @@ def _module(name: str, field: str, file: Path) -> ModuleType:
         raise _Refused(now.refuse(name, field))
     linecache.checkcache(str(file))
     spec = spec_from_file_location(
-        f"{LOOSE}{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}", str(file)
+        f"{LOOSE_MODULE_PREFIX}{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}", str(file)
     )
     assert spec is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
@@ -249,7 +249,7 @@ def source_hash(name: str) -> str:
         return sha256(repr(files).encode()).hexdigest() if files else ""
     try:
         file = user_path(text, "name").resolve()
-        source = read_bytes(file) if file.is_file() and file.stat().st_size <= MOST_SOURCE_BYTES else b""
+        source = read_bytes(file) if file.is_file() and file.stat().st_size <= MAX_SOURCE_BYTES else b""
     except (OSError, SettingError):
         return ""
     if not source:
@@ -338,7 +338,7 @@ def fault_of(error: BaseException) -> Fault | None:
     return Fault(codes[0], line, " ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def told(error: Exception) -> Exception:
+def with_fault(error: Exception) -> Exception:
     """An error, as a sentence where it arose in a user's own code."""
     fault = fault_of(error)
     if fault is None:

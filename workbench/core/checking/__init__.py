@@ -1,7 +1,7 @@
 """`wb.check`: does a scheme, delay model, problem or optimiser have the properties that others count on?
 
-The laws stand in a file each for schemes, delay models, problems and optimisers; the project's own tests try the same
-ones on its own classes.
+The properties are in a file each for schemes, delay models, problems and optimisers; the project's own tests try the
+same ones on its own classes.
 
 >>> import workbench as wb
 >>> wb.check("UMW", examples=5).ok

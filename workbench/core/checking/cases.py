@@ -11,8 +11,8 @@ from workbench.core.contract.scheme import Scheme
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
 
-MOST_WORKERS = 16
-ABOVE = 12  # whole numbers are drawn up to so many above their least
+MAX_WORKERS = 16
+INTEGER_RANGE = 12  # whole numbers are drawn up to so many above their least
 
 
 def fields(cls: type[Settings], fixed: frozenset[str] = frozenset()) -> SearchStrategy[dict[str, Any]]:
@@ -39,7 +39,7 @@ def _values(kind: Any, limits: list[Any]) -> SearchStrategy[Any] | None:
     low, high, open_low, open_high = _range(limits)
     if kind is int:
         least = 0 if low is None else int(low) + open_low
-        most = least + ABOVE if high is None else min(int(high) - open_high, least + ABOVE)
+        most = least + INTEGER_RANGE if high is None else min(int(high) - open_high, least + INTEGER_RANGE)
         return st.integers(least, most)
     if kind is float:
         bottom = 0.0 if low is None else low
@@ -61,10 +61,10 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
     @st.composite
     def fitting(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
-        workers = draw(st.integers(1, MOST_WORKERS))
-        told = list(cls.candidates(workers))
-        own = fields(cls, frozenset({"least_digits"}))
-        args = draw(st.sampled_from(told) | own if told else own)
+        workers = draw(st.integers(1, MAX_WORKERS))
+        candidates = list(cls.candidates(workers))
+        optional = fields(cls, frozenset({"least_digits"}))
+        args = draw(st.sampled_from(candidates) | optional if candidates else optional)
         try:
             scheme = cls(**args)
             scheme.check(workers)
@@ -77,28 +77,30 @@ def schemes(cls: type[Scheme]) -> SearchStrategy[tuple[dict[str, Any], int]]:
 
 
 def of_one(scheme: Scheme) -> SearchStrategy[tuple[dict[str, Any], int]]:
-    """A scheme's own numbers with any number of workers; those that do not fit are left out later."""
+    """A scheme's own parameters with any number of workers; those that do not fit are left out later."""
     args = scheme.model_dump(exclude_unset=True)
-    return st.integers(1, MOST_WORKERS).map(lambda workers: (args, workers))
+    return st.integers(1, MAX_WORKERS).map(lambda workers: (args, workers))
 
 
 def delays() -> SearchStrategy[dict[str, Any]]:
     """Delay models of every kind of tail, of memory, and of few values, so that several answers come at one moment."""
     one, share = st.sampled_from, st.floats(0, 1)
     return st.one_of(
-        _law("constant", shift=one([0.0, 5e-5, 0.01])),
-        _law("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
-        _law("shifted_exponential", per="part"),
-        _law("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
-        _law("exponential", mean=0.1),
-        _law("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
-        _law("heterogeneous", shift=one([5e-5, 0.01]), factor=one([2.0, 3.0, 10.0]), active_straggles=share),
-        _law("markov", factor=one([2.0, 10.0]), p_slow=st.floats(0.05, 1)),
+        _delay_fields("constant", shift=one([0.0, 5e-5, 0.01])),
+        _delay_fields("shifted_exponential", shift=1e-3, rate=st.floats(0.1, 1e5)),
+        _delay_fields("shifted_exponential", per="part"),
+        _delay_fields("pareto", shift=1e-3, shape=st.floats(1.05, 3)),
+        _delay_fields("exponential", mean=0.1),
+        _delay_fields("two_part", t1=0.1, lambda1=3.0, t2=2.0, lambda2=0.3),
+        _delay_fields(
+            "heterogeneous", shift=one([5e-5, 0.01]), factor=one([2.0, 3.0, 10.0]), active_straggles=share
+        ),
+        _delay_fields("markov", factor=one([2.0, 10.0]), p_slow=st.floats(0.05, 1)),
     )
 
 
-def _law(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
-    """A law of that kind; what of its fields is drawn is a strategy."""
+def _delay_fields(kind: str, **fields: Any) -> SearchStrategy[dict[str, Any]]:
+    """A delay model of that kind; what of its fields is drawn is a strategy."""
     values = {"kind": kind, **fields}
     drawn = {name: v if isinstance(v, SearchStrategy) else st.just(v) for name, v in values.items()}
     return st.fixed_dictionaries(drawn)

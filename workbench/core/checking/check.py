@@ -1,4 +1,4 @@
-"""`wb.check`: every law of a kind, tried on settings that are drawn from the class's own fields."""
+"""`wb.check`: every property of a kind, tested on settings that are drawn from the class's own fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workbench.core.base.settings import SettingError, Settings, check_kind, unknown_name
 from workbench.core.checking import cases, delays, fault, optimiser, problem, scheme
-from workbench.core.checking.property import EXAMPLES, Case, Property, Row, run_property, table
+from workbench.core.checking.property import EXAMPLES_PER_PROPERTY, Case, Property, Row, run_property, table
 from workbench.core.contract.delays import DelayModel
 from workbench.core.contract.faults import Fault
 from workbench.core.contract.optimisers import Optimiser
@@ -28,31 +28,31 @@ _MARKS = {"passes": "✓", "fails": "✗", "does not apply": "–"}
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of every law: `ok`, one row a law, shown as a table in a notebook and as text elsewhere."""
+    """Result for every property: `ok`, one row a property, shown as a table in a notebook and as text elsewhere."""
 
     name: str
     rows: tuple[Row, ...]
 
     @property
     def ok(self) -> bool:
-        """Is no law broken?"""
+        """Does no property fail?"""
         return not self.failed
 
     @property
     def failed(self) -> tuple[Row, ...]:
-        """The laws that are."""
+        """Rows of the properties that fail."""
         return tuple(row for row in self.rows if row.verdict == "fails")
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The rows as a table: law, says, verdict, why, case, show, cases."""
+        """The rows as a table: property, says, verdict, why, case, show, cases."""
         import pandas as pd
 
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def __str__(self) -> str:
-        wrong = f"breaks {len(self.failed)} of {len(self.rows)} laws"
-        return f"{self.name} {'keeps all laws that apply' if self.ok else wrong}\n{table(self.rows)}"
+        wrong = f"fails {len(self.failed)} of {len(self.rows)} properties"
+        return f"{self.name} {'passes all properties that apply' if self.ok else wrong}\n{table(self.rows)}"
 
     __repr__ = __str__
 
@@ -89,63 +89,69 @@ def check(
     only: str | Sequence[str] | None = None,
     case: Case | None = None,
     mpi: bool = False,
-    examples: int = EXAMPLES,
+    examples: int = EXAMPLES_PER_PROPERTY,
     seed: int = 0,
 ) -> Checked:
     """Try the properties of the contract on a scheme, delay model, fault, problem or optimiser.
 
-    Settings are drawn from the class's own fields and ranges; of what breaks a law the smallest case found is kept,
-    with the call that shows it. A law takes about a second, all together less than twenty.
+    Settings are drawn from the class's own fields and ranges; of what fails a property the smallest case found is
+    stored, with the call that shows it. A property takes about a second, all together less than twenty.
 
     Parameters
     ----------
     what
         A class (of `Scheme`, `DelayModel`, `Fault`, `ProblemArgs` or `Optimiser`), one made from it, or a name of one.
     only
-        Name or names of laws; None: all.
+        Name or names of properties; None: all.
     case
-        Try this case alone, as a row's `show` has it; the law's `PropertyFailed` or the code's own error is raised as
-        it is.
+        Try this case alone, as a row's `show` has it; the property's `PropertyFailed` or the code's own error is
+        raised as it is.
     mpi
         Schemes: also five rounds on real processes.
     examples
-        How many cases are drawn for a law at most.
+        How many cases are drawn for a property at most.
     seed
         Of the draws.
 
     Raises
     ------
     SettingError
-        For what is none of these, an unknown law, or a case without the one law that it is for.
+        For what is none of these, an unknown property, or a case without the one property that it is for.
 
     Examples
     --------
     >>> print(check("gd", only="pure", examples=3))
-    gd keeps all laws that apply
+    gd passes all properties that apply
     pure  passes          the same call gives the same answer and changes nothing it was given
     """
     check_kind("mpi", mpi, bool)
     kind = _kind(what)
     name = _name(kind.subject)
-    laws = _chosen(
-        [*kind.properties, *(scheme.ON_PROCESSES if mpi and kind.properties is scheme.PROPERTIES else ())],
-        only,
-    )
+    more = scheme.ON_PROCESSES if mpi and kind.properties is scheme.PROPERTIES else ()
+    properties = _chosen([*kind.properties, *more], only)
     if case is not None:
-        if len(laws) != 1:
-            raise SettingError(f"case = {case!r:.60}: is for one law; name it in only")
-        laws[0].test(kind.subject, case)
-        return Checked(name, (Row(laws[0].name, laws[0].statement, "passes", case=case, cases=1),))
-    told = repr(name) if isinstance(what, str) else name
+        if len(properties) != 1:
+            raise SettingError(f"case = {case!r:.60}: is for one property; name it in only")
+        properties[0].test(kind.subject, case)
+        row = Row(properties[0].name, properties[0].statement, "passes", case=case, cases=1)
+        return Checked(name, (row,))
+    label = repr(name) if isinstance(what, str) else name
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of steps that diverge, of digits: the laws look at what comes of it
-        rows = [run_property(law, kind.subject, kind.draw, told, seed, examples) for law in laws]
+        # of steps that diverge, of digits: the properties look at what comes of it
+        warnings.simplefilter("ignore")
+        rows = [run_property(each, kind.subject, kind.draw, label, seed, examples) for each in properties]
     return Checked(name, tuple(rows))
 
 
-def _chosen(laws: Sequence[Property[Any]], only: str | Sequence[str] | None) -> list[Property[Any]]:
-    wanted = [law.name for law in laws] if only is None else [only] if isinstance(only, str) else list(only)
-    known = {law.name: law for law in laws}
+def _chosen(properties: Sequence[Property[Any]], only: str | Sequence[str] | None) -> list[Property[Any]]:
+    wanted = (
+        [each.name for each in properties]
+        if only is None
+        else [only]
+        if isinstance(only, str)
+        else list(only)
+    )
+    known = {each.name: each for each in properties}
     for name in wanted:
         if name not in known:
             raise unknown_name("only", name, known)
@@ -158,7 +164,7 @@ def _name(subject: Any) -> str:
 
 
 def _kind(what: Any) -> _Kind:
-    """What is to be checked, its laws, and how its cases are drawn."""
+    """What is to be checked, its properties, and how its cases are drawn."""
     found = _named(what) if isinstance(what, str) else what
     cls = found if isinstance(found, type) else type(found)
     if issubclass(cls, Scheme):

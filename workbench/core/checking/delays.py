@@ -10,35 +10,36 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed, through_json
 from workbench.core.contract.delays import CounterRNG, DelayModel, DelayStream
 
-DRAWS = 10_000  # of the statistical laws, rounds times workers
-ROUNDS = 400  # of them; where workers differ for a whole run, a few of very many workers
-AGAIN = 16  # times as many draws, other ones too, before a law is called broken: rare events need many
-SIGMAS = 6.0  # standard errors that a mean may be off
-SURE = 3.5  # that of a share
+DRAWS_PER_CHECK = 10_000  # of the statistical properties, rounds times workers
+ROUNDS_PER_CHECK = 400  # of them; where workers differ for a whole run, a few of very many workers
+# times as many draws, other ones too, before a property is said to fail: rare events need many
+RETRY_FACTOR = 16
+MAX_MEAN_ERROR_SIGMAS = 6.0  # standard errors that a mean may be off
+MAX_SHARE_ERROR_SIGMAS = 3.5  # that of a share
 
 
-def _seconds(law: DelayModel, seed: int, rounds: list[int], workers: int, samples: int) -> Array:
+def _seconds(model: DelayModel, seed: int, rounds: list[int], workers: int, samples: int) -> Array:
     """Seconds of a load of so many samples, (rounds, workers), asked for in the order given."""
-    stream = DelayStream(law, seed, workers)
+    stream = DelayStream(model, seed, workers)
     loads = np.full(workers, samples)
     return np.stack([stream.whole(r, loads) for r in rounds])
 
 
-def finite(law: DelayModel, case: Case) -> None:
+def finite(model: DelayModel, case: Case) -> None:
     """Seconds are finite numbers, none below 0, one per worker."""
     workers, samples = case["workers"], case["samples"]
-    found = _seconds(law, case["seed"], [0, 1, 2], workers, samples)
+    found = _seconds(model, case["seed"], [0, 1, 2], workers, samples)
     if found.shape != (3, workers):
         raise PropertyFailed(f"`compute` gives an array of shape {found.shape[1:]} for {workers} workers")
     if not np.isfinite(found).all() or found.min() < 0:
         raise PropertyFailed(f"{samples} samples take {found.min():g} to {found.max():g} s")
 
 
-def ordered(law: DelayModel, case: Case) -> None:
+def ordered(model: DelayModel, case: Case) -> None:
     """A round's draws are the same whoever asks first: they hang on seed, round and slot alone."""
     rounds = [0, 1, 2, 3, 4, 5]
-    one = _seconds(law, case["seed"], rounds, case["workers"], 10)
-    stream = DelayStream(law, case["seed"], case["workers"], keep=8)
+    one = _seconds(model, case["seed"], rounds, case["workers"], 10)
+    stream = DelayStream(model, case["seed"], case["workers"], keep=8)
     loads = np.full(case["workers"], 10)
     other = {r: stream.whole(r, loads) for r in (3, 0, 5, 1, 4, 2)}
     for r in rounds:
@@ -47,84 +48,86 @@ def ordered(law: DelayModel, case: Case) -> None:
             raise PropertyFailed(f"round {r} takes other times when round 3 is asked for first; {why}")
 
 
-def growing(law: DelayModel, case: Case) -> None:
+def growing(model: DelayModel, case: Case) -> None:
     """With one draw, more samples never take less time."""
-    draw = law.draw(CounterRNG(case["seed"]), 0, case["workers"], 0, None)
+    draw = model.draw(CounterRNG(case["seed"]), 0, case["workers"], 0, None)
     k, more = case["samples"], 2 * case["samples"] + 1
-    few, many = (np.asarray(law.compute(draw, np.full(case["workers"], n))) for n in (k, more))
+    few, many = (np.asarray(model.compute(draw, np.full(case["workers"], n))) for n in (k, more))
     if np.any(many < few):
         raise PropertyFailed(f"{more} samples take less time than {k}")
 
 
-def memory(law: DelayModel, case: Case) -> None:
-    """A law that declares no memory does not look at the round before."""
+def memory(model: DelayModel, case: Case) -> None:
+    """A delay model that declares no memory does not look at the round before."""
     keyed, workers = CounterRNG(case["seed"]), case["workers"]
-    alone = law.draw(keyed, 1, workers, 0, None)
-    after = law.draw(keyed, 1, workers, 0, law.draw(keyed, 0, workers, 0, None))
+    alone = model.draw(keyed, 1, workers, 0, None)
+    after = model.draw(keyed, 1, workers, 0, model.draw(keyed, 0, workers, 0, None))
     if not np.array_equal(alone, after):
         raise PropertyFailed("its draws change with `before`; declare `markovian = True`")
 
 
-def seeds(law: DelayModel, case: Case) -> None:
+def seeds(model: DelayModel, case: Case) -> None:
     """Other seeds give other draws, unless nothing is drawn at all."""
-    one, other = (_seconds(law, seed, list(range(20)), 8, 100) for seed in (1, 2))
+    one, other = (_seconds(model, seed, list(range(20)), 8, 100) for seed in (1, 2))
     if np.array_equal(one, other) and np.ptp(one) > 0:
         raise PropertyFailed("seeds 1 and 2 give the same times in 20 rounds of 8 workers")
 
 
-def _drawn(law: DelayModel, case: Case, times: int) -> Array:
+def _drawn(model: DelayModel, case: Case, times: int) -> Array:
     """Seconds of many rounds and workers; so many times as many where that is asked for."""
-    rounds = 4 if law.per_run else ROUNDS
-    workers = DRAWS // rounds * (times if law.per_run or law.markovian else 1)
-    many = rounds * (1 if law.per_run or law.markovian else times)
-    return _seconds(law, case["seed"], list(range(many)), workers, case["samples"])
+    rounds = 4 if model.per_run else ROUNDS_PER_CHECK
+    workers = DRAWS_PER_CHECK // rounds * (times if model.per_run or model.markovian else 1)
+    many = rounds * (1 if model.per_run or model.markovian else times)
+    return _seconds(model, case["seed"], list(range(many)), workers, case["samples"])
 
 
-def _error(law: DelayModel, values: Array) -> float:
+def _error(model: DelayModel, values: Array) -> float:
     """Standard error of their mean; a worker's rounds may hang together."""
-    groups = values.mean(axis=0) if law.markovian or law.per_run else values.ravel()
+    groups = values.mean(axis=0) if model.markovian or model.per_run else values.ravel()
     return float(groups.std(ddof=1)) / len(groups) ** 0.5
 
 
-def _twice(wrong: Callable[[Array], str], law: DelayModel, case: Case) -> None:
+def _twice(wrong: Callable[[Array], str], model: DelayModel, case: Case) -> None:
     """Raise `PropertyFailed` where many draws are wrong, and so many more as well."""
-    if wrong(_drawn(law, case, 1)) and (why := wrong(_drawn(law, case, AGAIN))):
+    if wrong(_drawn(model, case, 1)) and (why := wrong(_drawn(model, case, RETRY_FACTOR))):
         raise PropertyFailed(why)
 
 
-def mean(law: DelayModel, case: Case) -> None:
-    """Draws have the mean that the law declares."""
-    told = law.expected(case["samples"])
-    assert told is not None
+def mean(model: DelayModel, case: Case) -> None:
+    """Draws have the mean that the delay model declares."""
+    declared = model.expected(case["samples"])
+    assert declared is not None
 
     def wrong(found: Array) -> str:
-        off = abs(found.mean() - told) > SIGMAS * _error(law, found) + 1e-12 * told
-        why = f"{found.size} draws have a mean of {found.mean():.6g} s; declared is {told:.6g} s"
+        off = abs(found.mean() - declared) > MAX_MEAN_ERROR_SIGMAS * _error(model, found) + 1e-12 * declared
+        why = f"{found.size} draws have a mean of {found.mean():.6g} s; declared is {declared:.6g} s"
         return why if off else ""
 
-    _twice(wrong, law, case)
+    _twice(wrong, model, case)
 
 
-def quantiles(law: DelayModel, case: Case) -> None:
+def quantiles(model: DelayModel, case: Case) -> None:
     """As many draws lie below a declared quantile as should."""
     for q in (0.1, 0.5, 0.9, 0.99):
-        told = law.quantile(q, case["samples"])
-        assert told is not None
-        _twice(partial(_share_wrong, law, q, told), law, case)
+        declared = model.quantile(q, case["samples"])
+        assert declared is not None
+        _twice(partial(_share_wrong, model, q, declared), model, case)
 
 
-def _share_wrong(law: DelayModel, q: float, told: float, found: Array) -> str:
-    below, most = found < told * (1 - 1e-12), found <= told * (1 + 1e-12)
+def _share_wrong(model: DelayModel, q: float, declared: float, found: Array) -> str:
+    below, most = found < declared * (1 - 1e-12), found <= declared * (1 + 1e-12)
     least = (q * (1 - q) / found.size) ** 0.5
     low, high = (float(share.mean()) for share in (below, most))
-    slack = [SURE * max(least, _error(law, share.astype(float))) for share in (below, most)]
+    slack = [
+        MAX_SHARE_ERROR_SIGMAS * max(least, _error(model, share.astype(float))) for share in (below, most)
+    ]
     if high < q - slack[1] or low > q + slack[0]:
-        return f"{high:.4f} of {found.size} draws are at most {told:.6g} s; declared is {q:g}"
+        return f"{high:.4f} of {found.size} draws are at most {declared:.6g} s; declared is {q:g}"
     return ""
 
 
-def _undeclared(what: str, told: float | None) -> str:
-    return "" if told is not None else f"declare `{what}` to have it checked"
+def _undeclared(what: str, declared: float | None) -> str:
+    return "" if declared is not None else f"declare `{what}` to have it checked"
 
 
 PROPERTIES: tuple[Property[Any], ...] = (
@@ -132,8 +135,12 @@ PROPERTIES: tuple[Property[Any], ...] = (
     Property("finite", finite),
     Property("order", ordered),
     Property("growing", growing),
-    Property("memory", memory, lambda law: "it has a memory (`markovian = True`)" if law.markovian else ""),
+    Property(
+        "memory", memory, lambda model: "it has a memory (`markovian = True`)" if model.markovian else ""
+    ),
     Property("seeds", seeds),
-    Property("mean", mean, lambda law: _undeclared("expected(samples)", law.expected(1))),
-    Property("quantiles", quantiles, lambda law: _undeclared("quantile(q, samples)", law.quantile(0.5, 1))),
+    Property("mean", mean, lambda model: _undeclared("expected(samples)", model.expected(1))),
+    Property(
+        "quantiles", quantiles, lambda model: _undeclared("quantile(q, samples)", model.quantile(0.5, 1))
+    ),
 )

@@ -1,4 +1,4 @@
-"""What every optimiser keeps: `update` is pure, its state can be kept, and it comes down a slope."""
+"""Properties of every optimiser: `update` is pure, its state can be kept, and it comes down a slope."""
 
 from copy import deepcopy
 from typing import Any
@@ -46,7 +46,7 @@ def pure(optimiser: Optimiser, case: Case) -> None:
         )
 
 
-def kept(optimiser: Optimiser, case: Case) -> None:
+def state_kept(optimiser: Optimiser, case: Case) -> None:
     """Its state is numbers and arrays, so that a run can go on from a checkpoint."""
     problem = _bowl(case["seed"])
     _, state = _walk(optimiser, problem, range(3), problem.start(), optimiser.start(problem))
@@ -82,7 +82,7 @@ def tuned(optimiser: Optimiser, case: Case) -> None:
 PROPERTIES: tuple[Property[Any], ...] = (
     Property("settings", through_json),
     Property("pure", pure),
-    Property("kept", kept),
+    Property("kept", state_kept),
     Property("descends", descends),
     Property("tuned", tuned),
 )

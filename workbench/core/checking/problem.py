@@ -1,4 +1,4 @@
-"""What every problem keeps: its gradient is that of its loss, and the sum of its slices' gradients."""
+"""Properties of every problem: its gradient is that of its loss, and the sum of its slices' gradients."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,8 +9,8 @@ from workbench.core.base.types import Array
 from workbench.core.checking.property import Case, Property, PropertyFailed
 from workbench.core.problems.base import Problem, Request
 
-STEP = 1e-5  # of finite differences, relative to the model's size
-SLACK = 1e-8  # share of its size that a gradient may be off
+RELATIVE_DIFFERENCE_STEP = 1e-5  # of finite differences, relative to the model's size
+MAX_RELATIVE_GRADIENT_ERROR = 1e-8  # share of its size that a gradient may be off
 
 
 def _model(problem: Problem, case: Case) -> Array:
@@ -20,7 +20,7 @@ def _model(problem: Problem, case: Case) -> Array:
 
 def _close(found: Array, wanted: Array, what: str) -> None:
     off = float(np.abs(np.asarray(found) - wanted).max() / max(1e-12, float(np.abs(wanted).max())))
-    if not off <= SLACK:
+    if not off <= MAX_RELATIVE_GRADIENT_ERROR:
         raise PropertyFailed(f"{what}: off by {off:.2g} of its size")
 
 
@@ -38,12 +38,14 @@ def differences(problem: Problem, case: Case) -> None:
     model = _model(problem, case)
     direction = np.random.default_rng(case["seed"] + 1).standard_normal(model.shape)
     direction /= float(np.linalg.norm(direction))
-    h = STEP * max(1.0, float(np.linalg.norm(model)))
+    h = RELATIVE_DIFFERENCE_STEP * max(1.0, float(np.linalg.norm(model)))
     up, here, down = problem.evaluate([Request(model + s * h * direction) for s in (1, 0, -1)])
     assert here.gradient is not None
     slope = (here.gradient / problem.samples + problem.l2 * model) @ direction
     found = (up.loss - down.loss) / (2 * h)
-    size = float(np.linalg.norm(here.gradient)) / problem.samples + 1e-8 / STEP * max(1.0, abs(here.loss))
+    size = float(np.linalg.norm(here.gradient)) / problem.samples + 1e-8 / RELATIVE_DIFFERENCE_STEP * max(
+        1.0, abs(here.loss)
+    )
     if abs(found - slope) > 1e-4 * size:
         raise PropertyFailed(
             f"along a direction the loss changes by {found:.6g}; the gradient says {slope:.6g}"
@@ -82,14 +84,14 @@ def smooth(problem: Problem, case: Case) -> None:
     """Gradients change no faster than `smoothness` says: at two models by that times their distance."""
     one = _model(problem, case)
     other = one + 0.1 * np.random.default_rng(case["seed"] + 2).standard_normal(one.shape)
-    told = problem.smoothness()
+    declared = problem.smoothness()
     a, b = (
         problem.gradient([(0, problem.samples, 1.0)], m) / problem.samples + problem.l2 * m
         for m in (one, other)
     )
     found = float(np.linalg.norm(a - b) / np.linalg.norm(one - other))
-    if found > told * (1 + 1e-6) + 1e-12:
-        why = f"`smoothness` says {told:.6g}"
+    if found > declared * (1 + 1e-6) + 1e-12:
+        why = f"`smoothness` says {declared:.6g}"
         raise PropertyFailed(f"between two models the gradient changes {found:.6g} times as fast; {why}")
 
 

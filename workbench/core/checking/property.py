@@ -1,4 +1,4 @@
-"""Laws: one sentence each, a test that a drawn case must pass, and what tells that a law does not apply."""
+"""Properties: one sentence each, a test that a drawn case must pass, and the reason why one does not apply."""
 
 import math
 import time
@@ -18,17 +18,18 @@ from workbench.core.base.user_code import fault_of
 T = TypeVar("T")  # what is checked: a class, or an instance of one
 Case = Mapping[str, Any]  # plain values, so that a case can be printed and pasted
 Verdict = Literal["passes", "fails", "does not apply"]
-EXAMPLES = 60  # drawn cases a law
-SECONDS = 1.2  # after which no further case is drawn for a law; shrinking one may take as long once more
+EXAMPLES_PER_PROPERTY = 60  # drawn cases a property
+# after which no further case is drawn for a property; shrinking one may take as long once more
+MAX_SECONDS_PER_PROPERTY = 1.2
 
 
 class PropertyFailed(AssertionError):
-    """A law does not hold; the message says what was found and what belongs there."""
+    """A property does not hold; the message says what was found and what belongs there."""
 
 
 @dataclass(frozen=True)
 class Property(Generic[T]):
-    """`test(subject, case)` raises `PropertyFailed`; `but(subject)` says why the law does not apply, or nothing."""
+    """`test(subject, case)` raises `PropertyFailed`; `but(subject)` returns why it does not apply, or nothing."""
 
     name: str
     test: Callable[[T, Case], None]
@@ -37,14 +38,14 @@ class Property(Generic[T]):
 
     @property
     def statement(self) -> str:
-        """The law as its test's docstring has it."""
+        """The property as its test's docstring has it."""
         text = (self.test.__doc__ or self.name).partition("\n")[0].removesuffix(".")
         return text[:1].lower() + text[1:]
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a law: `why` it is broken or does not apply, the smallest `case` found, how to see it."""
+    """Result for a property: `why` it fails or does not apply, the smallest `case` found, how to see it."""
 
     property: str
     statement: str
@@ -56,19 +57,19 @@ class Row:
 
 
 def run_property(
-    law: Property[T],
+    checked: Property[T],
     subject: T,
     draw: st.SearchStrategy[Case],
     name: str,
     seed: int,
-    examples: int = EXAMPLES,
+    examples: int = EXAMPLES_PER_PROPERTY,
 ) -> Row:
-    """Try a law on drawn cases; if one breaks it, on smaller and smaller ones."""
-    if why := law.but(subject):
-        return Row(law.name, law.statement, "does not apply", why)
-    if law.once:
-        why = _fault(law, subject, {})
-        return Row(law.name, law.statement, "fails" if why else "passes", why, cases=1)
+    """Try a property on drawn cases; if one fails, on smaller and smaller ones."""
+    if why := checked.but(subject):
+        return Row(checked.name, checked.statement, "does not apply", why)
+    if checked.once:
+        why = _fault(checked, subject, {})
+        return Row(checked.name, checked.statement, "fails" if why else "passes", why, cases=1)
     tried, wrong, ends = 0, None, math.inf
 
     @st.composite
@@ -76,16 +77,16 @@ def run_property(
         nonlocal ends
         if time.monotonic() > ends:
             reject()
-        ends = min(ends, time.monotonic() + SECONDS)  # counted from the first
+        ends = min(ends, time.monotonic() + MAX_SECONDS_PER_PROPERTY)  # counted from the first
         return choose(draw)
 
     def breaks(case: Case) -> bool:
         nonlocal tried, wrong, ends
         tried += 1
-        if not _fault(law, subject, case):
+        if not _fault(checked, subject, case):
             return False
         if wrong is None:  # from here on it is made smaller
-            ends = time.monotonic() + SECONDS
+            ends = time.monotonic() + MAX_SECONDS_PER_PROPERTY
         wrong = case
         return True
 
@@ -94,19 +95,24 @@ def run_property(
     with suppress(HypothesisException):  # no such case, none that is valid, or the time is over
         wrong = find(in_time(), breaks, settings=rules, random=Random(seed))
     if wrong is not None:
-        show = f"wb.check({name}, only={law.name!r}, case={dict(wrong)!r})"
-        return Row(law.name, law.statement, "fails", _fault(law, subject, wrong), wrong, show, tried)
+        show = f"wb.check({name}, only={checked.name!r}, case={dict(wrong)!r})"
+        return Row(
+            checked.name, checked.statement, "fails", _fault(checked, subject, wrong), wrong, show, tried
+        )
     if not tried:
         return Row(
-            law.name, law.statement, "fails", "no drawn setting is valid: see `check` and `candidates`"
+            checked.name,
+            checked.statement,
+            "fails",
+            "no drawn setting is valid: see `check` and `candidates`",
         )
-    return Row(law.name, law.statement, "passes", cases=tried)
+    return Row(checked.name, checked.statement, "passes", cases=tried)
 
 
-def _fault(law: Property[T], subject: T, case: Case) -> str:
+def _fault(checked: Property[T], subject: T, case: Case) -> str:
     """What is wrong with a case, in one line; empty if nothing is."""
     try:
-        law.test(subject, case)
+        checked.test(subject, case)
     except PropertyFailed as broken:
         return str(broken)
     except Exception as error:  # code of the user's own may raise anything

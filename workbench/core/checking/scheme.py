@@ -1,4 +1,4 @@
-"""What every scheme keeps: the laws of the contract between schemes and engines (`core.protocol`)."""
+"""Properties of every scheme: those of the contract between schemes and engines (`core.protocol`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,14 @@ import numpy as np
 from workbench.core.base.errors import RunError
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
-from workbench.core.checking.cases import MOST_WORKERS
+from workbench.core.checking.cases import MAX_WORKERS
 from workbench.core.checking.property import Case, Property, PropertyFailed
-from workbench.core.codes.quality import DOUBLE, lost, measured_error
+from workbench.core.codes.quality import FLOAT64_DIGITS, lost, measured_error
 from workbench.core.contract.plan import Plan, uncoded_plan
 from workbench.core.contract.scheme import Scheme
 from workbench.core.contract.weights import Decoding, VersionedWeights
 from workbench.core.engine.timeline import Timeline
-from workbench.core.engine.virtual.arithmetic import EXACT, Coefficients, Numbers
+from workbench.core.engine.virtual.arithmetic import EXACT_TOLERANCE, Coefficients, Numbers
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.problems import ProblemArgs
@@ -24,9 +24,9 @@ from workbench.core.running.start import run
 from workbench.core.trace.learning import last_uses
 
 Class = type[Scheme]
-SETS = 20  # of survivors, for each of which a code is tried
+SURVIVOR_SETS = 20  # of survivors, for each of which a code is tried
 REAL_ROUNDS = 5  # on real processes
-REAL = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
+REAL_EXPERIMENT_FIELDS = {"problem": "least_squares", "optimiser": "gd", "optimiser_args": {"step": 1e-3}}
 
 
 def _simulated(e: Experiment) -> tuple[Timeline, Coefficients]:
@@ -41,21 +41,21 @@ def _with_numbers(e: Experiment) -> tuple[Timeline, Numbers]:
 
 def _on_data(case: Case) -> Experiment:
     data = {"samples": max(2, case["problem_args"]["samples"]), "features": 3}
-    return Experiment(**{**case, **REAL, "problem_args": data})
+    return Experiment(**{**case, **REAL_EXPERIMENT_FIELDS, "problem_args": data})
 
 
 def _played(cls: Class, case: Case) -> tuple[Timeline, list[Decoding]]:
     """A run, and what was committed: weights over parts (None: all ones), or vectors where numbers decide."""
     if not cls.numeric:
-        line, weights = _simulated(Experiment(**case))
-        return line, weights.weights
-    line, numbers = _with_numbers(_on_data(case))
-    return line, list(numbers.gradients)
+        timeline, weights = _simulated(Experiment(**case))
+        return timeline, weights.weights
+    timeline, numbers = _with_numbers(_on_data(case))
+    return timeline, list(numbers.gradients)
 
 
 def _tolerance(e: Experiment) -> float:
     """How far decoding may be off: as its codes keep digits, and 1e-8 at least."""
-    return max([EXACT, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
+    return max([EXACT_TOLERANCE, *(10.0 ** (lost(code) - 14) for code in e.built_scheme.codes(e.workers))])
 
 
 def _ones(weights: Decoding, e: Experiment, round: int) -> None:
@@ -72,8 +72,8 @@ def _ones(weights: Decoding, e: Experiment, round: int) -> None:
                 f"round {round}: gradients of models {models.tolist()} are mixed in one commit"
             )
         weights = weights.total(e.plan.parts)
-    held = e.plan.sizes > 0
-    off = np.abs(np.where(held, weights - 1, 0.0))
+    placed = e.plan.sizes > 0
+    off = np.abs(np.where(placed, weights - 1, 0.0))
     if off.max() > _tolerance(e):
         j = int(off.argmax())
         why = f"part {j} has weight {weights[j]:.6g} in what is committed, instead of 1"
@@ -110,11 +110,11 @@ def through_json(cls: Class, case: Case) -> None:
 
 def finishes(cls: Class, case: Case) -> None:
     """Every round is committed, in order, at times that do not go back."""
-    line, _ = _played(cls, case)
-    if len(line.times) != case["rounds"]:
-        raise PropertyFailed(f"{len(line.times)} of {case['rounds']} rounds were committed")
-    if np.any(np.diff([0.0, *line.times]) < 0):
-        raise PropertyFailed(f"rounds end at {[round(t, 6) for t in line.times]} s, which goes back")
+    timeline, _ = _played(cls, case)
+    if len(timeline.times) != case["rounds"]:
+        raise PropertyFailed(f"{len(timeline.times)} of {case['rounds']} rounds were committed")
+    if np.any(np.diff([0.0, *timeline.times]) < 0):
+        raise PropertyFailed(f"rounds end at {[round(t, 6) for t in timeline.times]} s, which goes back")
 
 
 def exact(cls: Class, case: Case) -> None:
@@ -129,12 +129,12 @@ def residuals(cls: Class, case: Case) -> None:
     """What a commit says of its error is its error: the squared distance of the weights from all ones."""
     e = Experiment(**case)
     _, committed = _simulated(e)
-    line, _ = _with_numbers(e)  # only vectors' errors are what the scheme says
-    for round, (weights, told) in enumerate(zip(committed.weights, line.residuals, strict=True)):
+    timeline, _ = _with_numbers(e)  # only vectors' errors are what the scheme says
+    for round, (weights, declared) in enumerate(zip(committed.weights, timeline.residuals, strict=True)):
         total = weights.total(e.plan.parts) if isinstance(weights, VersionedWeights) else weights
         true = 0.0 if total is None else float(((total - 1) ** 2).sum())
-        if abs(told - true) > 1e-8 * max(1.0, true):
-            why = f"the residual is {told:.6g}; the weights' distance from ones is {true:.6g}"
+        if abs(declared - true) > 1e-8 * max(1.0, true):
+            why = f"the residual is {declared:.6g}; the weights' distance from ones is {true:.6g}"
             raise PropertyFailed(f"round {round}: {why}")
 
 
@@ -167,25 +167,29 @@ def fresh(cls: Class, case: Case) -> None:
 def forecasts(cls: Class, case: Case) -> None:
     """`round_times` gives the event engine's very rounds, ties included: same seconds, as many messages and bytes."""
     e = _on_data(case) if cls.numeric else Experiment(**case)
-    line, _ = _played(cls, case)
-    told, engine = forecast(e), np.diff(line.times, prepend=0.0)
-    off = np.abs(told.seconds - engine) > 1e-9 * np.abs(engine) + 1e-12 * line.times[-1]
+    timeline, _ = _played(cls, case)
+    predicted, engine = forecast(e), np.diff(timeline.times, prepend=0.0)
+    off = np.abs(predicted.seconds - engine) > 1e-9 * np.abs(engine) + 1e-12 * timeline.times[-1]
     if off.any():
         r = int(off.argmax())
-        raise PropertyFailed(f"round {r} takes {engine[r]:.6g} s; `round_times` says {told.seconds[r]:.6g} s")
+        raise PropertyFailed(
+            f"round {r} takes {engine[r]:.6g} s; `round_times` says {predicted.seconds[r]:.6g} s"
+        )
     if e.link.downloads and e.plan.depth.max() > 1:  # a relay takes in answers until the next model
         return
     for what in ("messages", "bytes"):
-        found, said = float(np.mean(getattr(line, what))), float(getattr(told, what))
-        if abs(found - said) > 1e-12 * max(found, 1.0):
-            raise PropertyFailed(f"{found:.6g} {what} a round are received; `round_times` says {said:.6g}")
+        found, expected = float(np.mean(getattr(timeline, what))), float(getattr(predicted, what))
+        if abs(found - expected) > 1e-12 * max(found, 1.0):
+            raise PropertyFailed(
+                f"{found:.6g} {what} a round are received; `round_times` says {expected:.6g}"
+            )
 
 
 def digits(cls: Class, case: Case) -> None:
     """Its codes keep the digits that they are judged to keep, so that one with too few is refused before a run."""
     e = Experiment(**case)
     for code in e.built_scheme.codes(e.workers):
-        found, judged = measured_error(code, sets=SETS), 10.0 ** (lost(code) + 1 - DOUBLE)
+        found, judged = measured_error(code, sets=SURVIVOR_SETS), 10.0 ** (lost(code) + 1 - FLOAT64_DIGITS)
         if found > judged:
             why = f"its code is judged to be off by {judged:.2g}"
             raise PropertyFailed(f"decoding is off by {found:.2g} of the sum; {why}")
@@ -239,7 +243,7 @@ def lateness(cls: Class, case: Case) -> None:
 
 def candidates(cls: Class, case: Case) -> None:
     """What it tells the planner to try is valid or refused in a sentence."""
-    for workers in range(1, MOST_WORKERS + 1):
+    for workers in range(1, MAX_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
                 cls(**args).check(workers)
@@ -263,7 +267,7 @@ def same(cls: Class, case: Case) -> None:
 
 def example(cls: Class) -> Case:
     """The first setting that fits four workers, or as many more as it takes."""
-    for workers in range(4, MOST_WORKERS + 1):
+    for workers in range(4, MAX_WORKERS + 1):
         for args in cls.candidates(workers):
             try:
                 case = {"scheme": cls.name, "scheme_args": dict(args), "rounds": REAL_ROUNDS}

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from workbench.core.base.blas import one_thread
 from workbench.core.base.types import Array
 
-REMEMBERED = 2_000_000  # numbers kept in decoded survivor sets: a set costs its rows and its weights
-LARGE = 64  # unknowns above which the time goes into the arithmetic
-MOST_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
-GOOD = 1e-16  # squared residual below which the quick solution is taken as it is
-SMALL = 1e-13  # directions this much weaker than the strongest count as absent
-SAFE = 1e-8  # a square system with this reciprocal condition number has no weak direction
+MAX_CACHED_NUMBERS = 2_000_000  # numbers kept in decoded survivor sets: a set costs its rows and its weights
+MIN_LARGE_UNKNOWNS = 64  # unknowns above which the time goes into the arithmetic
+MAX_CACHED_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
+MAX_QUICK_RESIDUAL = 1e-16  # squared residual below which the quick solution is taken as it is
+RANK_TOLERANCE = 1e-13  # directions this much weaker than the strongest count as absent
+MIN_RECIPROCAL_CONDITION = 1e-8  # a square system with this reciprocal condition number has no weak direction
 
 
 class Decoding(NamedTuple):
@@ -83,7 +83,7 @@ class GradientCode:
 
     @cached_property
     def _room(self) -> int:
-        return min(MOST_SETS, max(1, REMEMBERED // (self.workers * (1 + len(self.goal)))))
+        return min(MAX_CACHED_SETS, max(1, MAX_CACHED_NUMBERS // (self.workers * (1 + len(self.goal)))))
 
     @cached_property
     def _spans(self) -> tuple[Span, ...]:
@@ -103,7 +103,7 @@ class GradientCode:
 
     def _solve(self, answered: NDArray[np.int64]) -> Decoding:
         quick = self._from_span(answered)
-        if quick is not None and quick.residual <= GOOD:
+        if quick is not None and quick.residual <= MAX_QUICK_RESIDUAL:
             return quick
         exact = least_squares(self.matrix[answered].T, self.goal.T).T
         miss = exact @ self.matrix[answered] - self.goal
@@ -130,7 +130,7 @@ class GradientCode:
 def whole_span(matrix: Array, goal: Array) -> Span:
     """All rows as one span: the shortest solution, and the left null space."""
     u, sigma, vt = np.linalg.svd(matrix)
-    rank = int(np.sum(sigma > sigma[0] * 10 * SMALL * max(matrix.shape)))
+    rank = int(np.sum(sigma > sigma[0] * 10 * RANK_TOLERANCE * max(matrix.shape)))
     particular = (goal @ vt[:rank].T / sigma[:rank]) @ u[:, :rank].T
     return Span(np.arange(len(matrix)), particular, u[:, rank:].T)
 
@@ -158,13 +158,13 @@ def least_squares(system: Array, right: Array) -> Array:
     rows, columns = system.shape
     if not columns:
         return np.zeros((0, right.shape[1]))
-    if rows == columns > LARGE and (quick := _by_elimination(system, right)) is not None:
+    if rows == columns > MIN_LARGE_UNKNOWNS and (quick := _by_elimination(system, right)) is not None:
         return quick
     padded = np.zeros((max(rows, columns), right.shape[1]))
     padded[:rows] = right
     work = 2 * min(rows, columns) + 2 * columns + 64 * (columns + 1 + right.shape[1])
     pivots = np.zeros(columns, dtype=np.int32)
-    solution = lapack.dgelsy(system, padded, pivots, SMALL, work)[1]
+    solution = lapack.dgelsy(system, padded, pivots, RANK_TOLERANCE, work)[1]
     return np.asarray(solution[:columns])
 
 
@@ -174,6 +174,6 @@ def _by_elimination(system: Array, right: Array) -> Array | None:
 
     norm = float(np.abs(system).sum(axis=0).max())
     factors, pivots, singular = lapack.dgetrf(system)
-    if singular or lapack.dgecon(factors, norm)[0] < SAFE:
+    if singular or lapack.dgecon(factors, norm)[0] < MIN_RECIPROCAL_CONDITION:
         return None
     return np.asarray(lapack.dgetrs(factors, pivots, right)[0])

@@ -9,18 +9,18 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_t
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.type_checks import find_mismatch, span
 
-KEPT, ROOM = 32, 2**28  # codes that are remembered, and bytes
+MAX_CACHED_CODES, MAX_CACHE_BYTES = 32, 2**28  # codes that are remembered, and bytes
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def remembered(make: Callable[P, R]) -> Callable[P, R]:
-    """Keep the newest codes, 32 at most, in `ROOM` or one; refuse arguments of another kind than the function says.
+    """Cache the newest 32 codes, up to `MAX_CACHE_BYTES`; refuse arguments of another type than annotated.
 
     >>> remembered(lambda workers: workers)(3)
     3
     """
-    kept: dict[Hashable, R] = {}
+    cached: dict[Hashable, R] = {}
     lock = Lock()
 
     @wraps(make)
@@ -29,7 +29,7 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
         key = (args, *map(type, args), *((name, value, type(value)) for name, value in sorted(named.items())))
         try:
             with lock:
-                found = kept.pop(key, None)
+                found = cached.pop(key, None)
         except TypeError:  # such as of a list, which cannot be looked up
             kinds_fit(make, args, named)
             raise
@@ -37,9 +37,11 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
             kinds_fit(make, args, named)
             found = make(*args, **named)
         with lock:
-            kept[key] = found
-            while len(kept) > 1 and (len(kept) > KEPT or sum(map(_bytes, kept.values())) > ROOM):
-                del kept[next(iter(kept))]  # the longest unused
+            cached[key] = found
+            while len(cached) > 1 and (
+                len(cached) > MAX_CACHED_CODES or sum(map(_bytes, cached.values())) > MAX_CACHE_BYTES
+            ):
+                del cached[next(iter(cached))]  # the longest unused
         return found
 
     return called
@@ -58,7 +60,7 @@ def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[st
         if get_origin(kinds.get(name)) is Literal and value not in (known := list(get_args(kinds[name]))):
             raise unknown_name(name, value, known)
         if wrong := find_mismatch(kinds.get(name), value):
-            raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.words}")
+            raise SettingError(f"{name}{wrong.where} = {wrong.value!r:.60}: {wrong.text}")
 
 
 def between(field: str, value: float, low: float, high: float, why: str) -> None:

@@ -30,13 +30,14 @@ from workbench.core.base.blas import one_thread
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
-NOISES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
-ALL_SETS = 10_000  # with no more sets of stragglers than that, candidates are judged by all of them, ...
-SOME_SETS = 256  # ... else by so many random ones and by all runs of neighbours
-EFFORT = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
-CANDIDATES = 25  # and at most so many
-BLOCK = 64  # neighbouring parts that share one factorisation where their systems are large, ...
-LARGE = 4 * BLOCK  # that is, of more unknowns than this
+NOISE_SHARES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
+# with no more sets of stragglers than that, candidates are judged by all of them, ...
+MAX_ENUMERATED_SETS = 10_000
+RANDOM_SETS = 256  # ... else by so many random ones and by all runs of neighbours
+MAX_MULTIPLICATIONS = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
+MAX_CANDIDATES = 25  # and at most so many
+PARTS_PER_BLOCK = 64  # neighbouring parts that share one factorisation where their systems are large, ...
+MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # that is, of more unknowns than this
 
 
 class Dual(NamedTuple):
@@ -75,13 +76,13 @@ def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -
     rows = np.concatenate([null, particular])
     wanted = np.eye(len(rows))[:, len(null) :]
     matrix = np.zeros((rows.shape[1], len(holders), len(particular)))
-    if len(rows) <= LARGE:
-        for part, held in enumerate(holders):
-            matrix[held, part] = np.linalg.solve(rows[:, held], wanted)
+    if len(rows) <= MIN_BLOCKED_UNKNOWNS:
+        for part, stored in enumerate(holders):
+            matrix[stored, part] = np.linalg.solve(rows[:, stored], wanted)
     else:
-        for first in range(0, len(holders), BLOCK):
-            together = Neighbours(rows, holders[first : first + BLOCK])
-            matrix[together.held, first : first + BLOCK] = together.solve(wanted)
+        for first in range(0, len(holders), PARTS_PER_BLOCK):
+            together = Neighbours(rows, holders[first : first + PARTS_PER_BLOCK])
+            matrix[together.stored, first : first + PARTS_PER_BLOCK] = together.solve(wanted)
     scale = max(matrix.max(), -matrix.min())
     matrix /= scale
     return Dual(matrix.reshape(len(matrix), -1), particular * scale, null)
@@ -100,15 +101,15 @@ class Neighbours:
         from scipy.linalg import lu_factor, lu_solve  # here, so that importing the workbench stays quick
 
         d = len(rows)
-        self.held = np.concatenate([holders[0], np.setdiff1d(np.concatenate(holders), holders[0])])
-        self.columns = rows[:, self.held]
+        self.stored = np.concatenate([holders[0], np.setdiff1d(np.concatenate(holders), holders[0])])
+        self.columns = rows[:, self.stored]
         self.factors = lu_factor(self.columns[:, :d], check_finite=False)
         if not np.diag(self.factors[0]).all():
             raise np.linalg.LinAlgError("singular")
         self.others = lu_solve(self.factors, self.columns[:, d:])
         self.swaps = []
-        for held in holders:
-            here = np.isin(self.held, held)
+        for stored in holders:
+            here = np.isin(self.stored, stored)
             self.swaps.append((np.flatnonzero(~here[:d]), np.flatnonzero(here[d:])))
 
     def solve(self, wanted: Array) -> Array:
@@ -122,7 +123,7 @@ class Neighbours:
         from scipy.linalg import lu_solve
 
         d = len(right)
-        found = np.zeros((len(self.held), *right.shape[1:]))
+        found = np.zeros((len(self.stored), *right.shape[1:]))
         found[:d] = lu_solve(self.factors, right.reshape(d, -1)).reshape(right.shape)
         for part, (gone, new) in enumerate(self.swaps):
             c = np.linalg.solve(self.others[np.ix_(gone, new)], found[gone, part])
@@ -152,7 +153,7 @@ def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
     """Base with noise on its null rows (the particular ones stay as they are), and without where many are tried."""
     rng = np.random.default_rng(seed)
     for number in range(affordable(*base.shape)):
-        noise = NOISES[number % len(NOISES)] if number < CANDIDATES - 1 else 0.0
+        noise = NOISE_SHARES[number % len(NOISE_SHARES)] if number < MAX_CANDIDATES - 1 else 0.0
         moved = base.copy()
         moved[first:] += noise / np.sqrt(base.shape[1]) * rng.standard_normal(moved[first:].shape)
         yield moved
@@ -169,8 +170,8 @@ def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
 
 def affordable(d: int, n: int) -> int:
     """Count the candidates that may be tried for n messages, d of them per part."""
-    sets = comb(n, d - 1) if _certain(n, d - 1) else SOME_SETS + n
-    return int(np.clip(EFFORT / (n * d**3 + sets * d * d * (d + n)), 1, CANDIDATES))
+    sets = comb(n, d - 1) if _certain(n, d - 1) else RANDOM_SETS + n
+    return int(np.clip(MAX_MULTIPLICATIONS / (n * d**3 + sets * d * d * (d + n)), 1, MAX_CANDIDATES))
 
 
 def _attempt(rows: Array, first: int, holders: Sequence[NDArray[np.int64]]) -> Dual | None:
@@ -185,7 +186,7 @@ def judged_sets(n: int, s: int) -> NDArray[np.int64]:
     """Sets of missing messages by which candidates are judged, (sets, s)."""
     if _certain(n, s):
         return np.array(list(combinations(range(n), s)), dtype=np.int64).reshape(comb(n, s), s)
-    random = np.argsort(np.random.default_rng(0).random((SOME_SETS, n)), axis=1)[:, :s]
+    random = np.argsort(np.random.default_rng(0).random((RANDOM_SETS, n)), axis=1)[:, :s]
     runs = (np.arange(n)[:, None] + np.arange(s)) % n
     return np.concatenate([random, runs])
 
@@ -208,4 +209,4 @@ def large_weights(code: Dual, sets: NDArray[np.int64]) -> float:
 
 
 def _certain(n: int, s: int) -> bool:
-    return comb(n, s) <= ALL_SETS
+    return comb(n, s) <= MAX_ENUMERATED_SETS

@@ -16,7 +16,8 @@ from workbench.core.codes.base import Decoding
 from workbench.core.codes.checks import nearest, remembered, seed_fits
 
 Ints = NDArray[np.int64]
-SWITCHES = 10  # times that every edge is offered another partner; after 3 its expansion is a random graph's
+# times that every edge is offered another partner; after 3 its expansion is a random graph's
+SWITCHES_PER_EDGE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def random_regular(workers: int, degree: int, seed: int = 0) -> GraphCode:
     across = np.arange(parts // 2 if degree % 2 else 0)
     ends = np.stack([start.ravel(), (start + step).ravel() % parts], axis=1)
     edges = np.concatenate([ends, np.stack([across, across + parts // 2], axis=1)])
-    for _ in range(SWITCHES):
+    for _ in range(SWITCHES_PER_EDGE):
         edges = _switched(edges, parts, rng)
     return GraphCode(np.sort(edges, axis=1)[rng.permutation(workers)], parts)
 

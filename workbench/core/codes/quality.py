@@ -9,11 +9,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from workbench.core.codes.base import GradientCode
 
-SETS = 500  # random survivor sets that a judgement looks at: sizes of weights may have a heavy tail, see `codes.dual`
-EFFORT = 5e8  # multiplications that it may cost; then it looks at fewer sets of each kind, ...
-DOUBLE = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
-FEW = 4  # but at so many at least
-COORDINATES = 16  # of the random gradients that are coded and decoded
+# random survivor sets that a judgement looks at: sizes of weights may have a heavy tail, see `codes.dual`
+MAX_SURVIVOR_SETS = 500
+MAX_MULTIPLICATIONS = 5e8  # multiplications that it may cost; then it looks at fewer sets of each kind, ...
+FLOAT64_DIGITS = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
+MIN_SURVIVOR_SETS = 4  # but at so many at least
+GRADIENT_COORDINATES = 16  # of the random gradients that are coded and decoded
 Sets = int | Iterable[tuple[int, ...]]
 
 
@@ -41,7 +42,7 @@ def measured_error(
     True
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    gradients = rng.standard_normal((code.matrix.shape[1], COORDINATES)).astype(dtype)
+    gradients = rng.standard_normal((code.matrix.shape[1], GRADIENT_COORDINATES)).astype(dtype)
     messages = code.matrix.astype(dtype) @ gradients
     true = code.goal @ gradients.astype(np.longdouble)
     worst = 0.0
@@ -68,7 +69,10 @@ def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
 
 
 def lost(
-    code: GradientCode, sets: Sets = SETS, rng: Generator | None = None, dtype: DTypeLike = np.float64
+    code: GradientCode,
+    sets: Sets = MAX_SURVIVOR_SETS,
+    rng: Generator | None = None,
+    dtype: DTypeLike = np.float64,
 ) -> float:
     """Decimal digits that decoding may lose, all of them at most: by the weights' size, or by what they miss.
 
@@ -80,7 +84,7 @@ def lost(
     >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))
     (16, 3)
     """
-    limit = max(FEW, int(EFFORT / cost(code)))
+    limit = max(MIN_SURVIVOR_SETS, int(MAX_MULTIPLICATIONS / cost(code)))
     wanted = sets if isinstance(sets, int) else len(sets := list(sets))
     drawn = list(survivors(code, min(sets, limit) if isinstance(sets, int) else sets, rng))
     scale = wanted / len(drawn)
@@ -103,7 +107,7 @@ def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
 
 
 def warning(
-    code: GradientCode, share: float = 0.5, sets: Sets = SETS, dtype: DTypeLike = np.float64
+    code: GradientCode, share: float = 0.5, sets: Sets = MAX_SURVIVOR_SETS, dtype: DTypeLike = np.float64
 ) -> str | None:
     """One sentence if decoding may lose more than that share of a number's digits, naming a better code; see `lost`.
 
@@ -116,7 +120,7 @@ def warning(
     return loses(code, gone, digits) if gone > share * digits else None
 
 
-def loses(code: GradientCode, gone: float, digits: float = DOUBLE) -> str:
+def loses(code: GradientCode, gone: float, digits: float = FLOAT64_DIGITS) -> str:
     """Say how many of a number's digits decoding may lose, and what to take instead."""
     return (
         f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"

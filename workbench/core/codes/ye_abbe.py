@@ -18,10 +18,11 @@ from workbench.core.codes.cyclic import cyclic_holders
 from workbench.core.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, perturbed
 
 Kind = Literal["auto", "polynomial", "gaussian", "stable"]
-BOUND = 1e8  # `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
-SETS = 500  # survivor sets looked at to find the worst condition number
-ROUNDING = 1e-12  # singular values this much smaller than the largest are zeros
-LARGEST = 60  # rows of a Vandermonde matrix whose condition number may be worth a measurement
+# `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
+MAX_CONDITION_NUMBER = 1e8
+SURVIVOR_SETS = 500  # survivor sets looked at to find the worst condition number
+RELATIVE_ZERO = 1e-12  # singular values this much smaller than the largest are zeros
+MAX_MEASURED_ROWS = 60  # rows of a Vandermonde matrix whose condition number may be worth a measurement
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class YeAbbe(GradientCode):
         there singular values that are mere rounding do not count.
         """
         sigma = np.linalg.svd(self.V[:, answered], compute_uv=False)
-        rounding = ROUNDING * sigma[0] if self.construction == "stable" else 0.0
+        rounding = RELATIVE_ZERO * sigma[0] if self.construction == "stable" else 0.0
         return float(sigma[0] / sigma[sigma > rounding][-1])
 
 
@@ -130,20 +131,20 @@ def chosen(workers: int, load: int, reduction: int) -> Literal["polynomial", "st
     """What `auto` takes.
 
     The condition number of a Vandermonde matrix of k real nodes is at least 2^(k-2) / sqrt(k) (Gautschi and
-    Inglese 1988): beyond `LARGEST` nodes there is nothing to measure.
+    Inglese 1988): beyond `MAX_MEASURED_ROWS` nodes there is nothing to measure.
     """
     rows = workers - load + reduction
-    if rows > LARGEST:
+    if rows > MAX_MEASURED_ROWS:
         return "stable"
     worst = worst_condition(vandermonde(workers, rows))
-    return "polynomial" if worst <= BOUND else "stable"
+    return "polynomial" if worst <= MAX_CONDITION_NUMBER else "stable"
 
 
 def worst_condition(V: Array) -> float:
-    """Largest condition number of square column subsets of V, over all or `SETS` of them."""
+    """Largest condition number of square column subsets of V, over all or `SURVIVOR_SETS` of them."""
     rows, n = V.shape
     missing = judged_sets(n, n - rows)
-    missing = missing[:: -(-len(missing) // SETS)]
+    missing = missing[:: -(-len(missing) // SURVIVOR_SETS)]
     return max(float(np.linalg.cond(np.delete(V, gone, axis=1))) for gone in missing)
 
 
@@ -175,10 +176,10 @@ def _design(n: int, d: int, m: int, construction: str, seed: int) -> tuple[Dual,
     if construction == "stable":
         code = _stable(n, d, m, seed)
         return code, np.linalg.qr(code.null.T, mode="complete")[0].T[d - m :]
-    if construction == "polynomial" and n - d + m > LARGEST:
+    if construction == "polynomial" and n - d + m > MAX_MEASURED_ROWS:
         raise SettingError(
             f"construction = 'polynomial': a Vandermonde matrix of {n - d + m} rows has lost all digits, at most"
-            f" {LARGEST} can work; take 'stable' or 'gaussian'"
+            f" {MAX_MEASURED_ROWS} can work; take 'stable' or 'gaussian'"
         )
     if construction == "gaussian":
         V = np.random.default_rng(seed).standard_normal((n - d + m, n))

@@ -1,4 +1,4 @@
-"""A plan that keeps steering: which scheme the next round is run with, from the times of the rounds so far.
+"""Adaptive selection: which scheme the next round is run with, from the times of the rounds so far.
 
 Every candidate goes through the rounds as they were measured: a worker's seconds are known whichever scheme it worked
 for, so all candidates can be judged on the same rounds ("full information"). A judge follows the candidate that was the
@@ -28,21 +28,23 @@ from workbench.core.contract.configurations import Configuration, StoredParts
 from workbench.core.contract.links import Link
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-HISTORIES = (12, 36, 10**9)  # rounds that judges look back on
-SIGMAS = 1.0  # standard errors of a difference that noise may explain
-SMALL = 0.02  # share of a round that is not worth a change
-MARGIN = 1.0  # rounds that a change must save besides what it costs, and that another judge must be ahead
-LEAST = 3  # rounds that must have been seen
+HISTORY_ROUNDS = (12, 36, 10**9)  # rounds that judges look back on
+NOISE_SIGMAS = 1.0  # standard errors of a difference that noise may explain
+MIN_SAVED_SHARE = 0.02  # share of a round that is not worth a change
+# rounds that a change must save besides what it costs, and that another judge must be ahead
+MARGIN_ROUNDS = 1.0
+MIN_SEEN_ROUNDS = 3  # rounds that must have been seen
 EXPLORATION_SHARE = 0.03  # share of the time that trying may cost
-NEVER = 1e12  # times as slow: whoever is waited for, it is not this one
-AGAIN, MAX_CHECKS = 200, (3, 12)  # rounds that are judged again once a stretch has lasted so many rounds
-LONGEST = 2000  # rounds that are remembered
-LEAST_MOVE = 1e-12  # s a sample: of two that are as quick, the one that moves less
-KEPT = 64  # full times of a worker that are remembered
-FEW = 4  # of them, the newest, that say how slow a worker is that was not waited for
-WINDOW = 8  # rounds before and after a change of load, to see how times follow the load
-LONGER = 1 + 1e-6  # times a bound: a time that is really beyond it
-CLOSE = 1e-9
+NEVER_FACTOR = 1e12  # times as slow: whoever is waited for, it is not this one
+# rounds that are judged again once a stretch has lasted so many rounds
+ROUNDS_PER_RECHECK, MAX_CHECKS = 200, (3, 12)
+MAX_CACHED_ROUNDS = 2000  # rounds that are remembered
+MOVE_COST_S_PER_SAMPLE = 1e-12  # s a sample: of two that are as quick, the one that moves less
+MAX_CACHED_TIMES = 64  # full times of a worker that are remembered
+RECENT_TIMES = 4  # of them, the newest, that say how slow a worker is that was not waited for
+WINDOW_ROUNDS = 8  # rounds before and after a change of load, to see how times follow the load
+BOUND_TOLERANCE = 1 + 1e-6  # times a bound: a time that is really beyond it
+RATE_TOLERANCE = 1e-9
 
 
 class Change(NamedTuple):
@@ -78,10 +80,10 @@ class Times:
     """
 
     def __init__(self, workers: int) -> None:
-        self.full: list[deque[float]] = [deque(maxlen=KEPT) for _ in range(workers)]
+        self.full: list[deque[float]] = [deque(maxlen=MAX_CACHED_TIMES) for _ in range(workers)]
         self.shown: list[float] = [0.0]  # what each change of load showed `fixed` to be
         self.before: tuple[Array, Array] | None = None  # loads and median seconds before the last change
-        self.lately: deque[Array] = deque(maxlen=WINDOW)  # seconds, NaN where not seen in full
+        self.lately: deque[Array] = deque(maxlen=WINDOW_ROUNDS)  # seconds, NaN where not seen in full
         self.rows: list[Array] = []  # of every round: seconds, what they were at least, loads
 
     @property
@@ -92,7 +94,7 @@ class Times:
     def add(self, seconds: Array, least: Array, loads: NDArray[np.int64]) -> None:
         """Take in a round: seconds, NaN where it is only known that they were `least` at least."""
         self.lately.append(seconds)
-        if self.before is not None and len(self.lately) == WINDOW:
+        if self.before is not None and len(self.lately) == WINDOW_ROUNDS:
             self._compare(loads)
         self.rows.append(np.stack([seconds, least, loads]))
         rate = seconds / (loads + self.fixed)
@@ -110,15 +112,15 @@ class Times:
 
     def _at_least(self, worker: int, bound: float) -> float:
         """Of a worker that was not through: its newest times beyond that; else the mean of all workers' beyond it."""
-        own = [x for x in self.full[worker] if x > bound * LONGER]
-        if own:
-            return float(np.mean(own[-FEW:]))
-        others = [x for each in self.full for x in each if x > bound * LONGER]
+        times = [x for x in self.full[worker] if x > bound * BOUND_TOLERANCE]
+        if times:
+            return float(np.mean(times[-RECENT_TIMES:]))
+        others = [x for each in self.full for x in each if x > bound * BOUND_TOLERANCE]
         return float(np.mean(others)) if others else bound
 
     def typical(self) -> Array:
         """Median seconds per sample of each worker over its newest full times, (workers,); NaN: never seen."""
-        return np.array([np.median(list(own)[-FEW:]) if own else np.nan for own in self.full])
+        return np.array([np.median(list(times)[-RECENT_TIMES:]) if times else np.nan for times in self.full])
 
     def turn(self, loads: NDArray[np.int64]) -> None:
         """The loads are about to change."""
@@ -173,7 +175,11 @@ class Expert:
         gain, error = ahead.mean(axis=0), ahead.std(axis=0) / len(seen) ** 0.5
         typical = float(seen[:, self.at].mean())
         saving = gain * min(left, self.history) - moves
-        able = (gain > SIGMAS * error) & (gain > SMALL * typical) & (saving > MARGIN * typical)
+        able = (
+            (gain > NOISE_SIGMAS * error)
+            & (gain > MIN_SAVED_SHARE * typical)
+            & (saving > MARGIN_ROUNDS * typical)
+        )
         return int(np.argmax(np.where(able, saving, -np.inf))) if able.any() else self.at
 
 
@@ -200,7 +206,7 @@ class AdaptiveController:
         self.link, self.floats, self.decode_rate, self.row_bytes = link, floats, decode_rate, row
         self.restart, self.changes = restart, 0
         self.taken = [self.configurations[0]]  # what the run was with so far
-        self.held = StoredParts(self.configurations[0].plan)
+        self.stored = StoredParts(self.configurations[0].plan)
         self.times = Times(self.workers)
         self.sends: Array = np.zeros(self.workers)  # s that sending a model takes each worker, as last seen
         self.seen: dict[int, tuple[Array, NDArray[np.int64]]] = {}  # round -> seconds, samples done in them
@@ -212,7 +218,7 @@ class AdaptiveController:
         self.loss = self.lost = 0.0  # s that its rounds, and all changes before it, have cost for certain
         self.moved = 0.0  # s that it took itself
         self.elapsed = 0.0  # s of the rounds so far
-        self.experts = [Expert(history, 0) for history in HISTORIES]
+        self.experts = [Expert(history, 0) for history in HISTORY_ROUNDS]
         self.heard = self.experts[-1]
         if memory:
             self._recall(memory)
@@ -238,7 +244,7 @@ class AdaptiveController:
 
     def received(self, rank: int, share: float, sent: float, begun: float, end: float) -> None:
         """An answer of `share` of a model came; where it had to wait for the port, its way is not told."""
-        if begun > self.free * (1 + CLOSE) and share > 0:
+        if begun > self.free * (1 + RATE_TOLERANCE) and share > 0:
             self.sends[rank - 1] = max(0.0, begun - sent - self.link.latency) / share
         self.free = end
 
@@ -266,59 +272,65 @@ class AdaptiveController:
         self.times.add(np.where(done >= loads, took, np.nan), least, loads)
         self.stretch += 1
         again = (
-            AGAIN if self.stretch in MAX_CHECKS else 1
+            ROUNDS_PER_RECHECK if self.stretch in MAX_CHECKS else 1
         )  # what a change has shown tells of earlier rounds, too
         first = max(0, len(self.times.rows) - again)
         self._forecast(first, self.times.rates(first))
         self.elapsed += end - begin
         if self.left is not None:
             # What that would have cost at most: who was not through may be slow without end.
-            rates = np.where(done >= loads, took, NEVER * least) / (loads + self.times.fixed)
+            rates = np.where(done >= loads, took, NEVER_FACTOR * least) / (loads + self.times.fixed)
             left = self.configurations[self.left]
-            most = self._priced(left, self.odds(left, rates[None]))
+            most = self._priced(left, self.round_times_of(left, rates[None]))
             self.loss += float(self.costs[-1][self.at] - most[0])
 
     def _forecast(self, first: int, rates: Array) -> None:
         """Seconds that rounds with these times would take every candidate, at the price of a full gradient so far."""
         del self.costs[first:]
-        found = [self.odds(way, rates) for way in self.configurations]
+        found = [self.round_times_of(configuration, rates) for configuration in self.configurations]
         self.spent += found[self.at].seconds[-1]
         self.got += self._worth(self.now, found[self.at])[-1]
         self.costs.extend(
             np.stack([self._priced(*each) for each in zip(self.configurations, found, strict=True)], axis=1)
         )
 
-    def _worth(self, way: Configuration, odds: RoundTimes) -> Array:
+    def _worth(self, configuration: Configuration, round_times: RoundTimes) -> Array:
         """What a candidate's rounds commit, in full gradients."""
-        return np.ones_like(odds.seconds) if way.scheme.is_exact else odds.messages / self.workers
+        return (
+            np.ones_like(round_times.seconds)
+            if configuration.scheme.is_exact
+            else round_times.messages / self.workers
+        )
 
-    def _priced(self, way: Configuration, odds: RoundTimes) -> Array:
+    def _priced(self, configuration: Configuration, round_times: RoundTimes) -> Array:
         """Seconds of a candidate's rounds, and for what they lack of a full gradient what one has cost so far."""
         price = self.spent / self.got if self.got else 0.0
-        return np.asarray(odds.seconds + price * (1 - self._worth(way, odds)))
+        return np.asarray(round_times.seconds + price * (1 - self._worth(configuration, round_times)))
 
-    def odds(self, way: Configuration, rates: Array) -> RoundTimes:
+    def round_times_of(self, configuration: Configuration, rates: Array) -> RoundTimes:
         """Rounds of a candidate with workers as quick as this, in seconds per sample (rounds, workers)."""
-        seconds = rates * (way.plan.loads[1:] + self.times.fixed)
+        seconds = rates * (configuration.plan.loads[1:] + self.times.fixed)
 
         def send(length: float) -> Array | float:
             on_way = self.sends * (length / self.floats)
             return np.broadcast_to(on_way, seconds.shape) if on_way.any() else 0.0
 
-        draws = SampledTimes.measured(seconds, send, self.link, self.floats, way.samples, self.decode_rate)
-        return way.scheme.round_times(draws, self.workers)
+        draws = SampledTimes.measured(
+            seconds, send, self.link, self.floats, configuration.samples, self.decode_rate
+        )
+        return configuration.scheme.round_times(draws, self.workers)
 
     def _better(self, round: int) -> int | None:
         """The candidate that is worth the change, if there is one."""
         left = self.rounds - round - 1
-        costs = np.array(self.costs[-LONGEST:])
-        if len(costs) < LEAST or not left:
+        costs = np.array(self.costs[-MAX_CACHED_ROUNDS:])
+        if len(costs) < MIN_SEEN_ROUNDS or not left:
             return None
         for judge in self.experts:
             judge.follow(costs, self.moves, left)
         typical = float(costs[-self.experts[0].history :, self.at].mean())
         first = min(self.experts, key=lambda judge: judge.spent)
-        if first.spent + MARGIN * typical < self.heard.spent:
+        if first.spent + MARGIN_ROUNDS * typical < self.heard.spent:
             self.heard = first
         if self.lost + max(self.loss, 0.0) > EXPLORATION_SHARE * self.elapsed:
             self.heard = self.experts[-1]  # trying has been dear: the one with patience
@@ -328,9 +340,9 @@ class AdaptiveController:
         pair = [self.at, to]  # the run may be elsewhere than that judge was
         return to if Expert(self.heard.history, 0).better(costs[:, pair], self.moves[pair], left) else None
 
-    def move(self, way: Configuration) -> DataMove:
+    def move(self, configuration: Configuration) -> DataMove:
         """What changing to a candidate moves: every worker takes what it lacks through its own port."""
-        missing = self.held.missing(way.plan)
+        missing = self.stored.missing(configuration.plan)
         most = int(missing.max())
         floats = most * self.row_bytes / self.link.width
         seconds = self.link.latency + self.link.transfer(floats) if most else 0.0
@@ -339,17 +351,20 @@ class AdaptiveController:
     def begin(self) -> None:
         """Begin a stretch with the candidate that the run is with."""
         self.start, self.seen, self.began, self.stretch = 0.0, {}, {}, 0
-        moves = [self.move(way) for way in self.configurations]
-        self.moves = np.array([move.seconds + self.restart + LEAST_MOVE * move.samples for move in moves])
+        moves = [self.move(configuration) for configuration in self.configurations]
+        self.moves = np.array(
+            [move.seconds + self.restart + MOVE_COST_S_PER_SAMPLE * move.samples for move in moves]
+        )
         self.moves[self.at] = 0.0
 
     def _change(self, to: int, round: int, time: float) -> Change:
-        way, move = self.configurations[to], self.move(self.configurations[to])
+        configuration, move = self.configurations[to], self.move(self.configurations[to])
         reason = self._reason(to, self.rounds - round - 1, move)
-        names, size = (str(self.now), str(way)), move.samples * self.row_bytes
-        change = Change(round + 1, time, *names, way.name, dict(way.parameters), move.seconds, size, reason)
+        names, size = (str(self.now), str(configuration)), move.samples * self.row_bytes
+        chosen = configuration.name, dict(configuration.parameters)
+        change = Change(round + 1, time, *names, *chosen, move.seconds, size, reason)
         self.times.turn(self.now.plan.loads[1:])
-        self._take(way)
+        self._take(configuration)
         self.lost += max(self.loss + self.moved, 0.0)
         self.left, self.loss, self.moved = self.at, 0.0, float(self.moves[to])
         self.at, self.changes = to, self.changes + 1
@@ -358,9 +373,9 @@ class AdaptiveController:
         return change
 
     def _reason(self, to: int, left: int, move: DataMove) -> str:
-        seen = np.array(self.costs[-min(self.heard.history, LONGEST) :])
+        seen = np.array(self.costs[-min(self.heard.history, MAX_CACHED_ROUNDS) :])
         now, saving = float(seen[:, self.at].mean()), float((seen[:, self.at] - seen[:, to]).mean())
-        words = (
+        texts = (
             f"over the last {len(seen)} rounds {self.configurations[to]} would have saved"
             f" {in_seconds(saving, 3)} a round of"
             f" {in_seconds(now, 3)}; {left} rounds are left"
@@ -369,43 +384,45 @@ class AdaptiveController:
         if not np.isnan(typical).all():
             worst, middle = int(np.nanargmax(typical)), float(np.nanmedian(typical))
             if middle and typical[worst] > 1.2 * middle:
-                words += f"; worker {worst + 1} takes {typical[worst] / middle:.1f} times the median"
+                texts += f"; worker {worst + 1} takes {typical[worst] / middle:.1f} times the median"
         cost = move.seconds + self.restart
         if move.samples:
-            words += f"; {move.samples} samples move"
-        return words + (f", the change takes {in_seconds(cost, 3)}" if cost else "")
+            texts += f"; {move.samples} samples move"
+        return texts + (f", the change takes {in_seconds(cost, 3)}" if cost else "")
 
     # ------------------------------------------------------------ what outlives a stretch
 
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """What the next stretch of a run has to know, for JSON."""
         before = [[None if np.isnan(x) else float(x) for x in each] for each in self.times.before or ()]
         return {
             "way": [self.now.name, self.now.parameters],
-            "held": [[way.name, way.parameters] for way in self.taken],
+            "held": [[configuration.name, configuration.parameters] for configuration in self.taken],
             "restart": self.restart,
             "changes": self.changes,
             "tried": [self.left, self.loss, self.lost, self.moved, self.elapsed],
-            "full": [list(own) for own in self.times.full],
+            "full": [list(times) for times in self.times.full],
             "shown": self.times.shown,
             "before": before or None,
             "sends": self.sends.tolist(),
         }
 
-    def _take(self, way: Configuration) -> None:
-        self.held.add(way.plan)
-        if way not in self.taken:
-            self.taken.append(way)
+    def _take(self, configuration: Configuration) -> None:
+        self.stored.add(configuration.plan)
+        if configuration not in self.taken:
+            self.taken.append(configuration)
 
     def _recall(self, memory: Mapping[str, Any]) -> None:
         for name, numbers in memory["held"]:
             self._take(Configuration(name, numbers, self.workers, self.configurations[0].samples))
         self.at = next(
-            i for i, way in enumerate(self.configurations) if [way.name, way.parameters] == memory["way"]
+            i
+            for i, configuration in enumerate(self.configurations)
+            if [configuration.name, configuration.parameters] == memory["way"]
         )
         self.restart = memory["restart"]
         self.changes, self.times.shown = memory["changes"], list(memory["shown"])
-        self.times.full = [deque(own, maxlen=KEPT) for own in memory["full"]]
+        self.times.full = [deque(times, maxlen=MAX_CACHED_TIMES) for times in memory["full"]]
         self.sends = np.array(memory["sends"])
         tried = memory.get("tried", (None, 0.0, 0.0, 0.0, 0.0))
         self.left, self.loss, self.lost, self.moved, self.elapsed = tried

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
-from workbench.core.codes.quality import DOUBLE, lost
+from workbench.core.codes.quality import FLOAT64_DIGITS, lost
 from workbench.core.contract.plan import MASTER, Plan
-from workbench.core.contract.scheme import LEAST_DIGITS, Scheme
+from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
-FACTORS = (0.5, 0.7, 1.4, 2.0)  # times a scheme's own deadline, that are tried as well
+DEADLINE_FACTORS = (0.5, 0.7, 1.4, 2.0)  # times a scheme's own deadline, that are tried as well
 
 
 @dataclass(frozen=True)
@@ -100,54 +100,58 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
     return ""
 
 
-def configurations_of(own: Configuration, problem: str) -> list[Configuration]:
+def configurations_of(current: Configuration, problem: str) -> list[Configuration]:
     """What a run may change to, itself first: for an exact scheme every exact one, which makes the same steps.
 
     For another only the same scheme with other numbers of answers (or deadlines): what a step is worth stays
     comparable.
     """
-    found, several = [own], set[str]()
-    for name, numbers in _candidates(own):
-        way = Configuration(name, numbers, own.workers, own.samples)
+    found, several = [current], set[str]()
+    for name, numbers in _candidates(current):
+        candidate = Configuration(name, numbers, current.workers, current.samples)
         try:
-            if _fits(way, own, problem) and way not in found:
-                found.append(way)
-            if way.plan.answers > 1:
+            if _fits(candidate, current, problem) and candidate not in found:
+                found.append(candidate)
+            if candidate.plan.answers > 1:
                 # Those that answer once are a coded star by another name, and slow to forecast.
                 several.add(name)
         except SettingError:
             continue
-    return [way for way in found if way is own or way.name not in several]
+    return [candidate for candidate in found if candidate is current or candidate.name not in several]
 
 
-def _candidates(own: Configuration) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not own.scheme.is_exact:
-        deadline = getattr(own.scheme, "deadline", None)
+def _candidates(current: Configuration) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not current.scheme.is_exact:
+        deadline = getattr(current.scheme, "deadline", None)
         if deadline is not None:
-            yield from ((own.name, {**own.parameters, "deadline": deadline * f}) for f in FACTORS)
+            yield from (
+                (current.name, {**current.parameters, "deadline": deadline * f}) for f in DEADLINE_FACTORS
+            )
         else:
-            numbers = type(own.scheme).candidates(own.workers)
-            yield from ((own.name, {**own.parameters, **some}) for some in numbers)
+            numbers = type(current.scheme).candidates(current.workers)
+            yield from ((current.name, {**current.parameters, **some}) for some in numbers)
         return
     for name in Scheme.catalogue:
         cls = Scheme.catalogue.get_class(name)
         if cls.exact and not (
             cls.self_paced or cls.delayed or cls.data_dependent or cls.numeric or cls.clock_driven
         ):
-            yield from ((name, numbers) for numbers in cls.candidates(own.workers))
+            yield from ((name, numbers) for numbers in cls.candidates(current.workers))
 
 
-def _fits(way: Configuration, own: Configuration, problem: str) -> bool:
+def _fits(candidate: Configuration, current: Configuration, problem: str) -> bool:
     """May a run take it? Raises `SettingError` where its numbers do not fit."""
-    scheme = way.scheme
-    scheme.check(way.workers)
+    scheme = candidate.scheme
+    scheme.check(candidate.workers)
     scheme.check_problem(problem)
-    scheme.check_samples(way.workers, way.samples)
-    if reason_fixed(scheme, way.plan) or not way.plan.loads[1:].all():
+    scheme.check_samples(candidate.workers, candidate.samples)
+    if reason_fixed(scheme, candidate.plan) or not candidate.plan.loads[1:].all():
         return False
-    if not scheme.is_exact and not np.array_equal(way.plan.sizes, own.plan.sizes):
+    if not scheme.is_exact and not np.array_equal(candidate.plan.sizes, current.plan.sizes):
         return False
-    return DOUBLE - _stragglers_lost(scheme, way.workers) >= getattr(scheme, "least_digits", LEAST_DIGITS)
+    return FLOAT64_DIGITS - _stragglers_lost(scheme, candidate.workers) >= getattr(
+        scheme, "least_digits", MIN_DIGITS
+    )
 
 
 @lru_cache(maxsize=256)

@@ -128,8 +128,8 @@ class Plan:
         """Samples that each rank holds: shape (ranks,)."""
         if self.blocks is not None:
             return np.concatenate([[0], self.portions.sum(axis=1)])
-        held = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
-        return np.asarray(held[self.indptr[1:]] - held[self.indptr[:-1]])
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[self.indices])])
+        return np.asarray(offsets[self.indptr[1:]] - offsets[self.indptr[:-1]])
 
     @cached_property
     def portions(self) -> NDArray[np.int64]:
@@ -225,7 +225,7 @@ def star_plan(matrix: Array, samples: int, **notes: Any) -> Plan:
 
 
 def even_plan(
-    held: NDArray[np.int64],
+    placement: NDArray[np.int64],
     samples: int,
     parts: int | None = None,
     coefficients: Array | None = None,
@@ -239,12 +239,12 @@ def even_plan(
     >>> even_plan(np.array([[0, 1], [1, 0]]), samples=10).stored.tolist()
     [0, 10, 10]
     """
-    workers, each = held.shape
+    workers, each = placement.shape
     return Plan(
         sizes=even_sizes(samples, parts or workers),
         indptr=np.concatenate([[0], each * np.arange(workers + 1)]),
-        indices=held.ravel(),
-        coefficients=np.ones(held.size) if coefficients is None else coefficients.ravel(),
+        indices=placement.ravel(),
+        coefficients=np.ones(placement.size) if coefficients is None else coefficients.ravel(),
         parent=np.array([-1] + [MASTER] * workers),
         **more,
     )

@@ -42,8 +42,8 @@ Answers = dict[Answer, Message]
 Combine = Callable[[int, Answers], tuple[Any, float]]
 AnswerProgram = Generator[Any, Any, tuple[Any, float, int]]  # see `master_program`
 INFINITY = float("inf")
-CACHED = 2**19  # bytes of values that are added up at a time, ...
-FEW = 16  # and at least so many values
+MAX_BLOCK_BYTES = 2**19  # bytes of values that are added up at a time, ...
+MIN_BLOCK_VALUES = 16  # and at least so many values
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def gather(
         message = yield ask
         now = node.clock()
         if message is None:
-            ask = Recv(match, next((bell for bell in bells if bell > now), None))
+            ask = Recv(match, next((timer for timer in bells if timer > now), None))
         elif message.kind == CODED:
             got[message.src, message.number] = message
             now = _before(ask.until, now)
@@ -190,7 +190,7 @@ def tolerant_program(node: Node, rule: StopRule, tolerance: float, combine: Comb
 
 
 def _before(timer: float | None, now: float) -> float:
-    """The moment of an arrival: what comes at the very moment of a bell that has not rung yet comes before it."""
+    """The moment of an arrival: what arrives exactly at a timer that has not fired yet comes before it."""
     if timer is not None and simultaneous(now, timer):
         return math.nextafter(timer, -INFINITY)
     return now
@@ -214,9 +214,9 @@ def weighted_sum(weights: Array, values: Sequence[Array]) -> Array:
     """
     if isinstance(values[0], SparseWeights):
         return cast(Array, SparseWeights.total(weights, cast(Sequence[SparseWeights], values)))
-    if len(values) <= FEW and values[0].nbytes > CACHED // FEW:
+    if len(values) <= MIN_BLOCK_VALUES and values[0].nbytes > MAX_BLOCK_BYTES // MIN_BLOCK_VALUES:
         return _one_by_one(weights, values)
-    few = max(FEW, CACHED // max(values[0].nbytes, 1))
+    few = max(MIN_BLOCK_VALUES, MAX_BLOCK_BYTES // max(values[0].nbytes, 1))
     with one_thread(values[0].size * min(few, len(values))):
         total = weights[:few] @ np.stack(values[:few])
         for i in range(few, len(values), few):

@@ -1,6 +1,6 @@
 """The contract between a scheme and an engine: effects, messages, plans, nodes.
 
-A scheme is a frozen bag of numbers with two methods: `plan` (data: who holds which parts with which
+A scheme is a frozen set of parameters with two methods: `plan` (data: who holds which parts with which
 coefficients, who talks to whom) and `program` (a generator: what one node does). A program performs no
 input or output; it yields effects and an engine answers them:
 
@@ -171,7 +171,7 @@ class AllReduce(NamedTuple):
 class Commit(NamedTuple):
     """A gradient estimate is ready at this node; the engine owns optimiser, loss and trace.
 
-    `round`: which it completes; `residual`: squared distance |b - 1|^2 of the decoding vector b from all ones,
+    `round`: which it completes; `residual`: squared distance ``|b - 1|^2`` of the decoding vector b from all ones,
     nan where the node cannot know it.
 
     >>> Commit(gradient=None, round=3).residual

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 COLUMNS = ("recording", "worker", "host", "step", "phase", "seconds", "samples", "processor_seconds")
 OTHER_NAMES = {"step": "iteration", "recording": "experiment"}  # that a column may have instead
 ENDINGS = (*TEXT_ENDINGS, ".parquet")
-OWN, LAYER = "compute", "compute: "  # what a worker does itself: as a whole, and in a layer of the model
-TIMESTAMP_S = 1e8  # three years: a point in time
+# what a worker does itself: as a whole, and in a layer of the model
+COMPUTE_PHASE, LAYER_PREFIX = "compute", "compute: "
+MIN_TIMESTAMP_S = 1e8  # three years: a point in time
 MAX_STEP = 2**63 - 1
 _SPELLINGS = {
     "s": "s sec secs second seconds",
@@ -46,7 +47,7 @@ _SPELLINGS = {
 }
 UNITS = {name: unit for unit, names in _SPELLINGS.items() for name in names.split()}
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600}
-_UNCLEAR = {"m", "min", "mins"}  # minutes, the minimum, or metres
+_AMBIGUOUS_UNITS = {"m", "min", "mins"}  # minutes, the minimum, or metres
 _TIMES = {
     *[
         "duration",
@@ -118,7 +119,7 @@ def checked_times(
     why = f"{', '.join(keys[:-1])} and {keys[-1]} are those of a row before; name each job in a column recording"
     refuse(frame, frame.duplicated(keys).to_numpy(), frame["step"], why)
     why = "is that a point in time, or not in seconds? Give durations, in s"
-    refuse(frame, (frame["seconds"] > TIMESTAMP_S).to_numpy(), frame["seconds"], why)
+    refuse(frame, (frame["seconds"] > MIN_TIMESTAMP_S).to_numpy(), frame["seconds"], why)
     return frame
 
 
@@ -126,8 +127,8 @@ def own_times(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of what workers do themselves, where that was recorded; else all."""
     if "phase" not in frame:
         return frame
-    own = frame[(frame["phase"] == OWN) | frame["phase"].astype(str).str.startswith(LAYER)]
-    return own if len(own) else frame
+    rows = frame[(frame["phase"] == COMPUTE_PHASE) | frame["phase"].astype(str).str.startswith(LAYER_PREFIX)]
+    return rows if len(rows) else frame
 
 
 def place(frame: pd.DataFrame, row: int) -> str:
@@ -150,14 +151,14 @@ def _usual(ours: str, names: Sequence[str], frame: pd.DataFrame) -> str | None:
     return there[0] if there else None
 
 
-def _words(name: str) -> list[str]:
+def _letters_of(name: str) -> list[str]:
     """Split a column's name into words, in small letters.
 
     >>> _words("stepTime_ms"), _words("took [us]")
     (['step', 'time', 'ms'], ['took', 'us'])
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
-    return [word for word in re.split(r"[^a-zµμ]+", apart.lower()) if word]
+    return [text for text in re.split(r"[^a-zµμ]+", apart.lower()) if text]
 
 
 def unit_of(name: str) -> str | None:
@@ -166,14 +167,14 @@ def unit_of(name: str) -> str | None:
     >>> unit_of("took_ms"), unit_of("Duration (µs)"), unit_of("took")
     ('ms', 'us', None)
     """
-    words = _words(name)
-    found = {UNITS[w] for i, w in enumerate(words) if w in UNITS and (len(w) > 1 or i == len(words) - 1)}
+    texts = _letters_of(name)
+    found = {UNITS[w] for i, w in enumerate(texts) if w in UNITS and (len(w) > 1 or i == len(texts) - 1)}
     return found.pop() if len(found) == 1 else None
 
 
 def _timed(names: Sequence[str]) -> str | None:
     """Find the one column whose name says that it holds durations, and in which unit."""
-    found = [name for name in names if unit_of(name) and {*_words(name)} <= _TIMES | {*UNITS}]
+    found = [name for name in names if unit_of(name) and {*_letters_of(name)} <= _TIMES | {*UNITS}]
     if len(found) > 1:
         raise TableError(f"has the times {', '.join(map(repr, found))}; call the one to read seconds")
     return found[0] if found else None
@@ -181,18 +182,20 @@ def _timed(names: Sequence[str]) -> str | None:
 
 def _per_second(name: str, unit: str | None, ours: str, chosen: bool) -> float:
     """Return how many of a column's units are a second; raises `TableError` where its name leaves that open."""
-    said = None if name in ("seconds", "processor_seconds") else unit_of(name)
-    if said and unit and said != unit:
-        raise TableError(f"unit = {unit!r}: the name of column {name!r} says {said!r}; leave one of them out")
-    if not (said or unit) and _UNCLEAR & {*_words(name)}:
+    named_unit = None if name in ("seconds", "processor_seconds") else unit_of(name)
+    if named_unit and unit and named_unit != unit:
+        raise TableError(
+            f"unit = {unit!r}: the name of column {name!r} says {named_unit!r}; leave one of them out"
+        )
+    if not (named_unit or unit) and _AMBIGUOUS_UNITS & {*_letters_of(name)}:
         raise TableError(f"column {name!r} may be in minutes or not; say it with unit = 's' or 'min'")
-    return _PER_SECOND[said or unit or "s"]
+    return _PER_SECOND[named_unit or unit or "s"]
 
 
 def _lacks(missing: list[str], names: Sequence[str]) -> str:
     why = f"lacks columns {missing}; it has {list(names)}"
     if "seconds" in missing and (
-        open_ := [n for n in names if {*_words(n)} & _TIMES - {"step", "iteration"}]
+        open_ := [n for n in names if {*_letters_of(n)} & _TIMES - {"step", "iteration"}]
     ):
         return f"{why}: {open_[0]!r} does not say its unit; call it duration_s, duration_ms or duration_us"
     return why
@@ -215,7 +218,7 @@ def _names(frame: pd.DataFrame, given: pd.Series[Any], name: str, from_file: boo
     elif missing.any() and not missing.all():
         refuse(frame, missing, None, f"{given.name} is empty; say it in every row, or leave the column out")
     elif found.isna().any():
-        return found.fillna(OWN if name == "phase" else "")
+        return found.fillna(COMPUTE_PHASE if name == "phase" else "")
     return found
 
 

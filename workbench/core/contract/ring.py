@@ -16,8 +16,8 @@ from workbench.core.contract.links import BYTES_PER_FLOAT, Link
 from workbench.core.contract.plan import even_sizes
 from workbench.core.contract.protocol import Node, Recv, Send
 
-SLICE = "slice"
-MOST = 256  # nodes; with more, their ways cost more than the steps
+SLICE_KIND = "slice"
+MAX_RING_NODES = 256  # nodes; with more, their ways cost more than the steps
 
 
 def slice_sizes(floats: int, n: int) -> Array:
@@ -50,7 +50,7 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
         last = np.full(n, max(entry.max(), port_free.max()))
         return last, last.copy()
     rate = link.width / (link.bandwidth or np.inf)
-    if not 1 < n <= MOST:
+    if not 1 < n <= MAX_RING_NODES:
         return _by_steps(entry, port_free, rate * slice_sizes(floats, n), link.latency)
     port = (_ways(floats, n, link.latency, rate) + np.concatenate([entry, port_free])).max(axis=1)
     return port, port.copy()
@@ -59,12 +59,12 @@ def ring_finish(entry: Array, port_free: Array, floats: int, link: Link) -> tupl
 def _by_steps(entry: Array, port_free: Array, transfer: Array, latency: float) -> tuple[Array, Array]:
     n = len(entry)
     wrapped = np.concatenate([transfer, transfer])
-    ring = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
-    ring[1:] = entry
-    before, ready, port = ring[:-1], ring[1:], port_free.astype(float)
+    ready_at = np.empty(n + 1)  # ring[i + 1] = when node i is ready; ring[0] repeats the last node
+    ready_at[1:] = entry
+    before, ready, port = ready_at[:-1], ready_at[1:], port_free.astype(float)
     sent = np.empty(n)
     for k in range(2 * (n - 1)):
-        ring[0] = ring[n]
+        ready_at[0] = ready_at[n]
         start = (-1 - k) % n  # node i receives slice i - 1 - k
         np.maximum(np.add(before, latency, out=sent) if latency else before, port, out=port)
         np.add(port, wrapped[start : start + n], out=port)
@@ -118,9 +118,9 @@ def ring_steps(
     slices = [value[a:b] for a, b in itertools.pairwise(bounds)]
     for k in range(2 * (n - 1)):
         mine = slices[(i - k) % n]
-        yield Send(after, SLICE, round, mine, floats=len(mine), number=k)
+        yield Send(after, SLICE_KIND, round, mine, floats=len(mine), number=k)
         while (round, k) not in came:
-            message = yield Recv({SLICE: round})
+            message = yield Recv({SLICE_KIND: round})
             came[message.round, message.number] = message.value
         j, new = (i - 1 - k) % n, came.pop((round, k))
         slices[j] = new + slices[j] if k < n - 1 else new

@@ -205,13 +205,13 @@ def deadline_round_times(draws: SampledTimes, deadline: float) -> RoundTimes:
     return RoundTimes(end, count, count * (draws.link.width * floats))
 
 
-class Waited(NamedTuple):
+class WaitResult(NamedTuple):
     """Rounds of a master that waits for 1 + tolerance times the fastest worker; see `tolerant_answers`."""
 
-    late: NDArray[np.bool_]  # (rounds, workers)
+    late_workers: NDArray[np.bool_]  # (rounds, workers)
     seconds: Array  # until then, or until all are there, (rounds,)
     messages: NDArray[np.int64]  # that came until then
-    last: Array  # until all are there
+    last_answer: Array  # until all are there
     all: int  # messages
 
     def round_times(
@@ -219,18 +219,18 @@ class Waited(NamedTuple):
     ) -> RoundTimes:
         """Rounds that drop who is late where they may, and else wait for all; of `combined` answers."""
         count = np.where(drop, self.messages, self.all).astype(float)
-        seconds = np.where(drop, self.seconds, self.last) + draws.decode_seconds(combined)
+        seconds = np.where(drop, self.seconds, self.last_answer) + draws.decode_seconds(combined)
         return RoundTimes(seconds, count, count * (draws.link.width * draws.floats))
 
 
-def waited(draws: SampledTimes, tolerance: float, number: int = 1) -> Waited:
+def wait_for(draws: SampledTimes, tolerance: float, number: int = 1) -> WaitResult:
     """Who is late in each round, where a worker answers with `number` messages at once.
 
     `draws`: times of some rounds, s.
 
     >>> draws = SampledTimes.measured(np.array([[1.0, 1.9, 4.0]]), lambda floats: 0.0, Link(), 10, samples=6)
-    >>> round = waited(draws, tolerance=1.0)
-    >>> round.late.tolist(), round.seconds.tolist(), round.last.tolist()
+    >>> round = wait_for(draws, tolerance=1.0)
+    >>> round.late_workers.tolist(), round.seconds.tolist(), round.last_answer.tolist()
     ([[False, False, True]], [2.0], [4.0])
     """
     arrivals = np.repeat(draws.arrival_times(float(number * draws.floats)), number, axis=1)
@@ -246,7 +246,7 @@ def waited(draws: SampledTimes, tolerance: float, number: int = 1) -> Waited:
     late = done > limit[:, None] * REL_TOL
     seconds = np.where(late.any(axis=1), limit, last)
     messages = np.count_nonzero(there <= limit[:, None] * REL_TOL, axis=1)
-    return Waited(late, seconds, messages, last, there.shape[1])
+    return WaitResult(late, seconds, messages, last, there.shape[1])
 
 
 def earlier(one: RoundTimes, other: RoundTimes) -> RoundTimes:
@@ -272,25 +272,26 @@ def tree_round_times(draws: SampledTimes, children: int, layers: int, needed: in
     send = draws.send(draws.floats)
     bounds = np.cumsum([0] + [children**layer for layer in range(1, layers + 1)])
     below: Array | None = None  # when the sums of the layer below are decoded, per parent
-    kept: list[tuple[Array, Array]] = []  # through the port at, and how many are taken in if the round lasts
+    # through the port at, and how many are taken in if the round lasts
+    passed: list[tuple[Array, Array]] = []
     for layer in range(layers, 0, -1):
         here = slice(bounds[layer - 1], bounds[layer])
-        own = draws.seconds[:, here] + layer * draws.downlink_seconds
+        seconds = draws.seconds[:, here] + layer * draws.downlink_seconds
         if below is not None:
-            through = kept[-1][0]
+            through = passed[-1][0]
             # What comes before it is through with its own.
-            early = np.count_nonzero(through <= own[:, :, None] * REL_TOL, axis=2)
-            kept[-1] = (through, np.maximum(early, needed))
-            own = np.maximum(own, below) + draws.decode_seconds(needed)
-        leaves = own + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
+            early = np.count_nonzero(through <= seconds[:, :, None] * REL_TOL, axis=2)
+            passed[-1] = (through, np.maximum(early, needed))
+            seconds = np.maximum(seconds, below) + draws.decode_seconds(needed)
+        leaves = seconds + hop + (send[:, here] if isinstance(send, np.ndarray) else send)
         through = port_departures(leaves.reshape(rounds, -1, children), transfer)
         below = through[:, :, needed - 1]
-        kept.append((through, np.full(below.shape, needed)))
+        passed.append((through, np.full(below.shape, needed)))
     assert below is not None
     end = below[:, 0]
     messages = sum(
         np.minimum(np.count_nonzero(through <= end[:, None, None] * REL_TOL, axis=2), taken).sum(axis=1)
-        for through, taken in kept
+        for through, taken in passed
     )
     count = np.asarray(messages, dtype=float)
     return RoundTimes(end + draws.decode_seconds(needed), count, count * link.width * draws.floats)

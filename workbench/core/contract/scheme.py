@@ -1,4 +1,4 @@
-"""What a scheme is: numbers, a plan, a program, and round times; and what schemes declare their numbers with."""
+"""What a scheme is: parameters, a plan, a program, and round times; and what schemes declare their parameters with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench.core.contract.plan import Plan, star_plan
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-LEAST_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
+MIN_DIGITS = 6  # that decoding must keep, unless a scheme is told otherwise
 
 
 class Scheme(Family):
@@ -191,7 +191,7 @@ class Coded(Scheme):
 def least_digits_field() -> Any:
     """Declare the field `least_digits` of a scheme with codes that may keep too few digits; see `precision`."""
     return setting(
-        LEAST_DIGITS,
+        MIN_DIGITS,
         "of the 16 decimal digits of a number, how many decoding must keep; before a run, a code that keeps"
         " fewer is refused. 0 = run it all the same",
         "digits",

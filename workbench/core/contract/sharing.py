@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 
-SLICE = 4e-3  # s for which Linux lets a process go on, by default (a tick of its clock at 250 Hz)
+TIME_SLICE_S = 4e-3  # s for which Linux lets a process go on, by default (a tick of its clock at 250 Hz)
 
 
 def slowed(alone: Array, cores: float) -> Array:
@@ -115,7 +115,7 @@ class Sharing:
         """The same rounds with the master's wait for a core once it could end them: see above."""
         alone, place, cores = self.tasks(draws) + left, self.places[0], self.cores[0]
         rest = (alone - self.got(alone, odds.seconds))[:, place]
-        waits = np.minimum(rest, SLICE).sum(axis=1) / cores
+        waits = np.minimum(rest, TIME_SLICE_S).sum(axis=1) / cores
         full = np.count_nonzero(rest > 0, axis=1) >= cores
         return self.passed_on(replace(odds, seconds=odds.seconds + np.where(full, waits, 0.0)))
 

@@ -2,7 +2,7 @@
 
 Version v is the model after v commits. A plan says how many of them may be in use at one time (`Plan.versions`). Where
 there are several, part p at version v stands as number v * parts + p. What a problem draws (dropout) depends on the
-commit that a gradient is for: where that is v + lag, lag * `STRIDE` is added to the number.
+commit that a gradient is for: where that is v + lag, lag * `VERSION_STRIDE` is added to the number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.types import Array
 
-STRIDE = 2**44  # above every number v * parts + p
+VERSION_STRIDE = 2**44  # above every number v * parts + p
 
 
 class SparseWeights:
@@ -91,7 +91,7 @@ class VersionedWeights:
         """What a value is made of, without its zeros; in order."""
         keys, place = np.unique(value.parts, return_inverse=True)
         weights = np.bincount(place, value.weights, minlength=len(keys))
-        lags, numbers = np.divmod(keys[weights != 0], STRIDE)
+        lags, numbers = np.divmod(keys[weights != 0], VERSION_STRIDE)
         versions, places = np.divmod(numbers, parts)
         return cls(versions, places, weights[weights != 0], lags if lags.any() else None)
 

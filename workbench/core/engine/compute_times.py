@@ -39,15 +39,15 @@ class ComputeTimes:
         draw = effect.round if effect.draw is None else effect.draw
         if draw not in self.computing:
             self.draw(draw)
-        held, seconds = self.computing[draw]
-        own = held.work[r]
-        if effect.work is own and effect.batch is held.batch is None:  # a whole load, as nearly always
+        plan, seconds = self.computing[draw]
+        work = plan.work[r]
+        if effect.work is work and effect.batch is plan.batch is None:  # a whole load, as nearly always
             return now + seconds[r - 1]
-        if samples != held.loads[r] or len(effect.work.parts) != len(own.parts):
+        if samples != plan.loads[r] or len(effect.work.parts) != len(work.parts):
             several = isinstance(effect.model, tuple)
-            first, stretch = (0, False) if several else self._place(effect.work, own)
+            first, stretch = (0, False) if several else self._place(effect.work, work)
             if stretch and effect.batch is None:
-                return self._stretch_end(now, r, effect, draw, first, held)
+                return self._stretch_end(now, r, effect, draw, first, plan)
             return now + self.delays.piece(draw, r - 1, first, samples)
         return now + seconds[r - 1]
 
@@ -61,7 +61,7 @@ class ComputeTimes:
             known = self.places[id(work)] = (work, own, first, stretch)
         return known[2:]
 
-    def _stretch_end(self, now: float, r: int, effect: Compute, draw: int, first: int, held: Plan) -> float:
+    def _stretch_end(self, now: float, r: int, effect: Compute, draw: int, first: int, plan: Plan) -> float:
         """When a rank will be through with consecutive parts of its load, the `first` of them and on.
 
         Counted from where the rank began its load, if it has gone on without a pause: who has the same pace and
@@ -69,7 +69,7 @@ class ComputeTimes:
         """
         if draw not in self.progress:
             self.progress = {k: v for k, v in self.progress.items() if k >= draw - 1}
-            self.progress[draw] = self.delays.progress(draw, held.portions).tolist()
+            self.progress[draw] = self.delays.progress(draw, plan.portions).tolist()
         done = self.progress[draw][r - 1]
         *here, begun = self.stretches.get(r, (None,))
         if here != [draw, first, now]:
@@ -86,6 +86,6 @@ class ComputeTimes:
         """
         if len(self.computing) >= CACHED_ROUNDS:
             self.computing.pop(min(self.computing))
-        held = self.scheme.round_plan(self.plan, round)
-        apart = held if held.batch is None else None  # a mini-batch has one draw, whatever the parts
-        self.computing[round] = (held, self.delays.whole(round, held.loads[1:], apart).tolist())
+        plan = self.scheme.round_plan(self.plan, round)
+        apart = plan if plan.batch is None else None  # a mini-batch has one draw, whatever the parts
+        self.computing[round] = (plan, self.delays.whole(round, plan.loads[1:], apart).tolist())

@@ -18,8 +18,8 @@ class Inbox(list[tuple[Any, ...]]):
 
     def find(self, match: Match) -> int | None:
         """Place of the first message that matches."""
-        for i, held in enumerate(self):
-            _, kind, round, _, _ = held[0]
+        for i, message in enumerate(self):
+            _, kind, round, _, _ = message[0]
             if kind in match and round >= match[kind]:
                 return i
         return None
@@ -32,7 +32,9 @@ class Inbox(list[tuple[Any, ...]]):
         """Rounds before `round` are over for messages of that kind; returns those that were here for nothing."""
         if round > self.floor.get(kind, 0):
             self.floor[kind] = round
-        gone = [held for held in self if held[0][1] == kind and held[0][2] < round] if self else []
+        gone = (
+            [message for message in self if message[0][1] == kind and message[0][2] < round] if self else []
+        )
         if gone:
-            self[:] = [held for held in self if held[0][1] != kind or held[0][2] >= round]
+            self[:] = [message for message in self if message[0][1] != kind or message[0][2] >= round]
         return gone

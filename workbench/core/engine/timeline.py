@@ -46,6 +46,6 @@ class Timeline:
 
     def until(self, rounds: int) -> Self:
         """The first so many rounds, in lists of their own."""
-        kept: dict[str, Any] = {n: getattr(self, n)[:rounds] for n in ("times", "residuals", *COUNTS)}
+        columns: dict[str, Any] = {n: getattr(self, n)[:rounds] for n in ("times", "residuals", *COUNTS)}
         events = self.events if rounds == len(self.times) else [row for row in self.events if row[0] < rounds]
-        return replace(self, events=events, **kept)
+        return replace(self, events=events, **columns)

@@ -20,9 +20,9 @@ from workbench.core.base.text import read_yaml
 from workbench.core.experiment import Experiment
 from workbench.core.schemes.coded_reduce import CR, tree_size
 
-SHIFT = 5e-5  # a, s/sample
-RATE = 1 / SHIFT  # mu, samples/s
-MESSAGE = 0.05  # t_c, s
+SHIFT_S_PER_SAMPLE = 5e-5  # a, s/sample
+RATE_SAMPLES_PER_S = 1 / SHIFT_S_PER_SAMPLE  # mu, samples/s
+MESSAGE_S = 0.05  # t_c, s
 SCHEMES = ("UMW", "GC", "RAR", "SGD", "CR")
 
 
@@ -94,8 +94,8 @@ def _baselines(
     tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any
 ) -> tuple[Experiment, ...]:
     """Paper 1's five schemes on the cluster of its model."""
-    link = {"bandwidth": 8 * floats / MESSAGE}
-    delays = {"kind": "shifted_exponential", "shift": SHIFT, "rate": RATE}
+    link = {"bandwidth": 8 * floats / MESSAGE_S}
+    delays = {"kind": "shifted_exponential", "shift": SHIFT_S_PER_SAMPLE, "rate": RATE_SAMPLES_PER_S}
     children, layers, stragglers = tree
     return baselines(children, layers, stragglers, delays=delays, link=link, **common)
 
@@ -118,15 +118,15 @@ class Presets(Mapping[str, Preset]):
     @property
     def titles(self) -> dict[str, str]:
         """What every preset shows, by name."""
-        return {name: words["title"] for name, words in self._found.items()}
+        return {name: fields["title"] for name, fields in self._found.items()}
 
     def __getitem__(self, name: str) -> Preset:
         if name not in self._found:
             raise SettingError(f"preset = {name!r}: no such preset; choose one of {', '.join(self._found)}")
         if name not in self._made:
-            words = self._found[name]
-            speedups = dict(zip(SCHEMES, words.get("speedups", ()), strict=False))
-            self._made[name] = Preset(name, words["title"], self._make(**words), speedups)
+            fields = self._found[name]
+            speedups = dict(zip(SCHEMES, fields.get("speedups", ()), strict=False))
+            self._made[name] = Preset(name, fields["title"], self._make(**fields), speedups)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -50,7 +50,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     identity = args.identity()
     if not identity:
         return args.build(plan)
-    return _shared(args, (*identity, *map(digest_of, args.own().values())))
+    return _shared(args, (*identity, *map(digest_of, args.model_args().values())))
 
 
 @lru_cache(maxsize=4)

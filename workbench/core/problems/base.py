@@ -57,7 +57,7 @@ class ProblemArgs(Family):
     def count(self) -> int:
         """Number of samples d."""
 
-    def told(self) -> int | None:
+    def declared_samples(self) -> int | None:
         """Number of samples if it can be told without opening data, else None."""
         return self.count()
 
@@ -70,7 +70,7 @@ class ProblemArgs(Family):
         """Bytes of a number in a message."""
         return BYTES_PER_FLOAT
 
-    def own(self) -> dict[str, Any]:
+    def model_args(self) -> dict[str, Any]:
         """Functions and classes that fields name, by the fields."""
         return {}
 

@@ -24,7 +24,7 @@ SHAPES = (  # weights and biases, layer by layer
     (16, 3, 3, 3), (16,), (64, 16, 4, 4), (64,), (384, 64), (384,), (192, 384), (192,), (10, 192), (10,),
 )  # fmt: skip
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
-BLOCK = 512  # samples in one pass through the network
+SAMPLES_PER_BLOCK = 512  # samples in one pass through the network
 
 
 def torch() -> Any:
@@ -49,7 +49,7 @@ class Cnn(Network):
         init_seed: int = 0,
     ) -> None:
         super().__init__(
-            network, cross_entropy, X, y.astype(np.int64), l2, precision, device, BLOCK, init_seed
+            network, cross_entropy, X, y.astype(np.int64), l2, precision, device, SAMPLES_PER_BLOCK, init_seed
         )
         self.samples -= held_out
         self.first = drawn(init_seed)

@@ -24,16 +24,16 @@ from workbench.core.problems.base import Evaluation, Problem, Request, Slice
 from workbench.core.problems.on_data import OnData
 
 BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
-LARGE = 32 * 2**20  # bytes of data from which on two requests share tiles
-TILE = 80  # samples: 3 MB of 5000 features
-RANGES = 4  # worked on by as many threads as there are cores
-GATHERED = 16  # slices shorter than this on average are brought together
-DENSE = 256  # features up to which the Gram matrix is formed
+MIN_TILED_BYTES = 32 * 2**20  # bytes of data from which on two requests share tiles
+TILE_SAMPLES = 80  # samples: 3 MB of 5000 features
+THREAD_RANGES = 4  # worked on by as many threads as there are cores
+MIN_SLICE_SAMPLES = 16  # slices shorter than this on average are brought together
+MAX_GRAM_FEATURES = 256  # features up to which the Gram matrix is formed
 
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(RANGES, os.cpu_count() or 1), thread_name_prefix="workbench-problem")
+    return ThreadPoolExecutor(min(THREAD_RANGES, os.cpu_count() or 1), thread_name_prefix="workbench-problem")
 
 
 @dataclass
@@ -74,7 +74,7 @@ class LinearProblem(ABC):
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
         """Weighted sum of the slices' gradients, shape (p,)."""
         known = self._excerpt is not None and self._excerpt[0] is slices
-        if known or sum(b - a for a, b, _ in slices) < GATHERED * len(slices):
+        if known or sum(b - a for a, b, _ in slices) < MIN_SLICE_SAMPLES * len(slices):
             return self._gathered(slices, model)
         total = np.zeros(self.size)
         for first, last, weight in slices:
@@ -103,10 +103,10 @@ class LinearProblem(ABC):
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
         """One pass over memory for all requests; a request's bits do not depend on its company."""
-        if self.columns == 1 and self.X.nbytes >= LARGE:
+        if self.columns == 1 and self.X.nbytes >= MIN_TILED_BYTES:
             return [e for i in range(0, len(requests), 2) for e in self._pair(requests[i : i + 2])]
         # Threads that share out a short product wait for one another longer than they compute.
-        with one_thread() if self.X.nbytes < LARGE else nullcontext():
+        with one_thread() if self.X.nbytes < MIN_TILED_BYTES else nullcontext():
             return self._blockwise(requests)
 
     def _blockwise(self, requests: Sequence[Request]) -> list[Evaluation]:
@@ -130,7 +130,7 @@ class LinearProblem(ABC):
         """
         pair = (requests[0], requests[-1])
         models = np.stack([r.model for r in pair])
-        cuts = np.linspace(0, self.samples, RANGES + 1).astype(int).tolist()
+        cuts = np.linspace(0, self.samples, THREAD_RANGES + 1).astype(int).tolist()
         ranges = itertools.pairwise(cuts)
         with one_thread():
             parts = list(_threads().map(lambda cut: self._range(models, pair, *cut), ranges))
@@ -144,8 +144,8 @@ class LinearProblem(ABC):
     def _range(self, models: Array, pair: Sequence[Request], first: int, last: int) -> tuple[Array, Array]:
         """Sums (loss, right answers) of each request, (2, 2), and gradients, (2, p), over a range of samples."""
         totals, gradients = np.zeros((2, 2)), np.zeros((2, self.size))
-        for a in range(first, last, TILE):
-            b = min(a + TILE, last)
+        for a in range(first, last, TILE_SAMPLES):
+            b = min(a + TILE_SAMPLES, last)
             X = self.X[a:b]
             loss, slope, right = self.losses(models @ X.T, self.y[a:b])
             totals[:, 0] += loss
@@ -171,7 +171,7 @@ class LinearProblem(ABC):
 
     def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
         """Largest eigenvalue of X^T X: Lanczos from a fixed start, so that it has the same bits every time."""
-        if self.features <= DENSE:
+        if self.features <= MAX_GRAM_FEATURES:
             gram = np.zeros((self.features, self.features))
             for a, b in blocks:
                 gram += self.X[a:b].T @ self.X[a:b]

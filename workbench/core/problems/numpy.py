@@ -14,7 +14,7 @@ from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.core.problems.on_data import OnData
 
-STEP = 1e-4  # of the finite differences that the curvature is estimated with
+DIFFERENCE_STEP = 1e-4  # of the finite differences that the curvature is estimated with
 
 
 class Function:
@@ -78,7 +78,7 @@ class Function:
         number = sum(b - a for a, b, _ in ranges)
         if not number:
             return self.l2
-        return self.l2 + curvature(lambda m: self.gradient(ranges, m) / number, self.first, STEP)
+        return self.l2 + curvature(lambda m: self.gradient(ranges, m) / number, self.first, DIFFERENCE_STEP)
 
     def _mean(self, model: Array, rows: slice | NDArray[np.int64]) -> tuple[float, Array]:
         found = self.function(model, self.X[rows], self.y[rows])
@@ -107,7 +107,7 @@ class NumpyArgs(OnData):
         "numbers", "what y holds: numbers, 0 and 1, or 0 to K - 1"
     )
 
-    def own(self) -> dict[str, Any]:
+    def model_args(self) -> dict[str, Any]:
         names = {"loss_and_gradient": self.loss_and_gradient, "first": self.first}
         return {f: thing_of(name, f"problem_args.{f}") for f, name in names.items() if name is not None}
 
@@ -116,10 +116,10 @@ class NumpyArgs(OnData):
 
     def size(self, plan: Plan | None) -> int:
         """As many numbers as the first model has."""
-        return super().size(plan) if self.first is None else int(np.size(self.own()["first"]()))
+        return super().size(plan) if self.first is None else int(np.size(self.model_args()["first"]()))
 
     def build(self, plan: Plan) -> Problem:
-        data, own = self.open(), self.own()
-        first = own["first"]() if "first" in own else np.zeros(data.X.shape[1])
+        data, args = self.open(), self.model_args()
+        first = args["first"]() if "first" in args else np.zeros(data.X.shape[1])
         y = data.y.astype(np.int64) if data.classes else data.y
-        return Function(own["loss_and_gradient"], first, data.X, y, self.l2)
+        return Function(args["loss_and_gradient"], first, data.X, y, self.l2)

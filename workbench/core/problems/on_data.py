@@ -8,9 +8,9 @@ from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import ProblemArgs
 from workbench.core.problems.data import DataError, DataSet, catalogue, load
 
-MOST_SAMPLES, MOST_FEATURES = 10**12, 10**8
+MAX_SAMPLES, MAX_FEATURES = 10**12, 10**8
 # The usual problem of a task.
-NAMES = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
+PROBLEM_OF_TASK = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
 
 
 class OnData(ProblemArgs):
@@ -28,10 +28,10 @@ class OnData(ProblemArgs):
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
-    samples: Annotated[int | None, at_most(MOST_SAMPLES)] = setting(
+    samples: Annotated[int | None, at_most(MAX_SAMPLES)] = setting(
         None, "samples used (d); empty = all, 1000 of the synthetic", "samples", ge=1
     )
-    features: Annotated[int | None, at_most(MOST_FEATURES)] = setting(
+    features: Annotated[int | None, at_most(MAX_FEATURES)] = setting(
         None, "features used; empty = all, 20 of the synthetic", ge=1
     )
     l2: float = setting(0.0, "weight of the regularisation (l2/2)|model|^2", ge=0)
@@ -50,7 +50,7 @@ class OnData(ProblemArgs):
     def identity(self) -> tuple[Any, ...]:
         """The data's content, where they are the workbench's, and what is the user's own."""
         prepared = self.prepared()
-        return (prepared.digest if prepared else "", *self.own().values())
+        return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
         """Prepare the data once and map them into memory; raises `DataError`."""
@@ -59,7 +59,7 @@ class OnData(ProblemArgs):
         try:
             return load(self.data, self.suits(), seed=self.data_seed, **choices)
         except DataError as error:
-            raise DataError(_in_our_words(str(error), self.suits(), self.name)) from error
+            raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
         """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
@@ -78,7 +78,7 @@ class OnData(ProblemArgs):
         known = self.known()
         return known[0] if known else len(self.open().y)
 
-    def told(self) -> int | None:
+    def declared_samples(self) -> int | None:
         """Number of samples, of data that the arguments and the catalogue tell enough of."""
         return self.count() if self.known() else None
 
@@ -88,15 +88,15 @@ class OnData(ProblemArgs):
         return known[1] if known else self.open().X.shape[1]
 
 
-def _in_our_words(message: str, task: str, problem: str) -> str:
+def _named_as_fields(message: str, task: str, problem: str) -> str:
     """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
     if message.startswith("task: "):
         message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
-        for theirs, ours in {**NAMES, task: problem}.items():
+        for theirs, ours in {**PROBLEM_OF_TASK, task: problem}.items():
             message = message.replace(f"'{theirs}'", f"'{ours}'")
-    words = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
-    words |= {"features": "problem_args.features", "target: ": "problem_args.target: "}
-    for theirs, ours in words.items():
+    names = {"source: ": "problem_args.data: ", "task: ": "problem: ", "samples": "problem_args.samples"}
+    names |= {"features": "problem_args.features", "target: ": "problem_args.target: "}
+    for theirs, ours in names.items():
         if message.startswith(theirs):
             return ours + message.removeprefix(theirs)
     return message

@@ -4,8 +4,8 @@ Everything that schemes, optimisers and engines see is NumPy: a model is (p,) nu
 after the other as `module.parameters()` gives them; a gradient is the weighted sum over samples of the gradients of
 their losses. So what comes of a sample must not depend on who else is in its pass: layers that mix the samples of a
 batch are refused. What a network draws while it is trained (dropout) is drawn by commit and sample, in groups of
-`TOGETHER`, whoever computes it and in whatever round: replicas of a part agree, and all exact schemes have the same
-iterates.
+`SAMPLES_PER_DRAW`, whoever computes it and in whatever round: replicas of a part agree, and all exact schemes have
+the same iterates.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from workbench.core.problems.on_data import OnData
 
 Precision = Literal["float32", "float64"]
 Device = Literal["auto", "cpu", "cuda"]
-TOGETHER = 16  # samples that draw together: a part that begins among them goes through all of them
-PROBED = 512  # samples that the curvature is estimated with
-STEPS = {"float32": 1e-2, "float64": 1e-4}  # of its finite differences
-KEPT = 2**26  # bytes of samples that are turned into tensors once and for all
-MIXING = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")  # how such layers' names begin
+SAMPLES_PER_DRAW = 16  # samples that draw together: a part that begins among them goes through all of them
+CURVATURE_SAMPLES = 512  # samples that the curvature is estimated with
+DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # of its finite differences
+MAX_TENSOR_BYTES = 2**26  # bytes of samples that are turned into tensors once and for all
+# how such layers' names begin
+MIXING_LAYERS = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
 
 
 def pytorch(problem: str = "torch") -> Any:
@@ -88,7 +89,11 @@ class Network:
         init_seed: int = 0,
     ) -> None:
         self.torch = t = pytorch()
-        self.device, self.kind, self.step = device_of(device), getattr(t, precision), STEPS[precision]
+        self.device, self.kind, self.step = (
+            device_of(device),
+            getattr(t, precision),
+            DIFFERENCE_STEPS[precision],
+        )
         self.loss, self.l2, self.at_once, self.seed = loss, l2, at_once, init_seed
         self.round: int | None = None  # whose draws are taken; None: nothing is drawn
         self.batch: NDArray[np.int64] | None = None  # samples of the mini-batch, ascending; None: all
@@ -96,7 +101,11 @@ class Network:
         self.truth: Array | None = None
         self.lock = RLock()  # a pass goes through the one module
         self.X, self.y = X, y
-        if self.device.type == "cuda" or isinstance(X, t.Tensor) or X.size * self.kind.itemsize <= KEPT:
+        if (
+            self.device.type == "cuda"
+            or isinstance(X, t.Tensor)
+            or X.size * self.kind.itemsize <= MAX_TENSOR_BYTES
+        ):
             self.X, self.y = self._tensor(X), self._tensor(y)
         self.module = made(make, init_seed).to(self.device, self.kind)
         trained = [p for p in self.module.parameters() if p.requires_grad]
@@ -157,7 +166,7 @@ class Network:
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Largest curvature at the start model, on at most 512 samples: an estimate, no bound holds everywhere."""
         rows, _ = rows_of([(0, self.samples, 1.0)] if slices is None else slices)
-        return self.l2 + (self._curvature(rows[:: -(-len(rows) // PROBED)]) if len(rows) else 0.0)
+        return self.l2 + (self._curvature(rows[:: -(-len(rows) // CURVATURE_SAMPLES)]) if len(rows) else 0.0)
 
     def _curvature(self, rows: NDArray[np.int64]) -> float:
         """By differences of gradients: not every layer has second derivatives."""
@@ -207,9 +216,9 @@ class Network:
         assert weights is not None
         everybody = np.arange(self.samples) if self.batch is None else self.batch
         places = rows if self.batch is None else np.searchsorted(self.batch, rows)
-        for group in np.unique(places // TOGETHER).tolist():
-            first, here = group * TOGETHER, places // TOGETHER == group
-            chosen = everybody[first : first + TOGETHER]
+        for group in np.unique(places // SAMPLES_PER_DRAW).tolist():
+            first, here = group * SAMPLES_PER_DRAW, places // SAMPLES_PER_DRAW == group
+            chosen = everybody[first : first + SAMPLES_PER_DRAW]
             yield group, chosen, np.bincount(places[here] - first, weights[here], len(chosen)).astype(float)
 
     def _put(self, model: Array) -> None:
@@ -240,9 +249,9 @@ class Network:
             noise = self.torch.as_tensor(np.random.default_rng(0).standard_normal(self.size))
             self.flat += 0.05 * noise.to(self.flat)  # where nothing is still 0
             self.module.train()
-            kept = {name: value.clone() for name, value in self.module.named_buffers()}
+            buffers = {name: value.clone() for name, value in self.module.named_buffers()}
             one, beside, again = (self._try(*at) for at in ((rows, 1), (others, 1), (rows, 2)))
-            changed = [n for n, value in self.module.named_buffers() if not value.equal(kept[n])]
+            changed = [n for n, value in self.module.named_buffers() if not value.equal(buffers[n])]
             self._put(self.first)
         slack = 1e-3 if self.kind == self.torch.float32 else 1e-9
         if few > 1 and not self.torch.allclose(one[0], beside[0], slack, slack):
@@ -305,7 +314,7 @@ def made(make: Callable[[], Any], seed: int) -> Any:
     for name, layer in module.named_modules():
         kind = type(layer).__name__
         remembers = not kind.startswith("InstanceNorm") or layer.track_running_stats
-        if kind.startswith(MIXING) and remembers:
+        if kind.startswith(MIXING_LAYERS) and remembers:
             raise SettingError(
                 f"problem_args.module: what layer {name or kind!r} ({kind}) makes of a sample depends on the others in"
                 " its batch, which differs from worker to worker; use GroupNorm or LayerNorm"
@@ -405,7 +414,7 @@ class TorchArgs(OnData):
     def width(self) -> int:
         return 4 if self.precision == "float32" else 8
 
-    def own(self) -> dict[str, Any]:
+    def model_args(self) -> dict[str, Any]:
         names = {"module": self.module, "loss": self.loss, "dataset": self.dataset}
         given = {field: name for field, name in names.items() if name is not None}
         return {f: LOSSES.get(name) or thing_of(name, f"problem_args.{f}") for f, name in given.items()}
@@ -423,19 +432,19 @@ class TorchArgs(OnData):
     def count(self) -> int:
         return len(self._samples()[0]) if self.dataset else super().count()
 
-    def told(self) -> int | None:
-        return self.samples if self.dataset else super().told()
+    def declared_samples(self) -> int | None:
+        return self.samples if self.dataset else super().declared_samples()
 
     def size(self, plan: Plan | None) -> int:
         """Number of the network's parameters that are trained."""
-        module = self.own()["module"]
+        module = self.model_args()["module"]
         return size_of(module, digest_of(module))
 
     def _samples(self) -> tuple[Any, Any]:
         if self.dataset is None:
             data = self.open()
             return data.X, data.y.astype(np.int64) if data.classes else data.y
-        dataset = self.own()["dataset"]
+        dataset = self.model_args()["dataset"]
         X, y = samples_of(dataset, digest_of(dataset))
         if self.samples is not None and self.samples > len(X):
             raise DataError(f"problem_args.samples: {self.samples} is too large; dataset has {len(X)}")
@@ -445,5 +454,5 @@ class TorchArgs(OnData):
         """Make the network and open the data; raises `SettingError` without PyTorch, or for what cannot be summed."""
         pytorch()  # before the data are prepared
         X, y = self._samples()
-        own, more = self.own(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)
-        return Network(own["module"], own["loss"], X, y, *more)
+        args, more = self.model_args(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)
+        return Network(args["module"], args["loss"], X, y, *more)

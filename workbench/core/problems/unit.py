@@ -10,7 +10,7 @@ from workbench.core.base.settings import at_most, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import Evaluation, Problem, ProblemArgs, Request, Slice
-from workbench.core.problems.on_data import MOST_SAMPLES
+from workbench.core.problems.on_data import MAX_SAMPLES
 
 
 class Unit:
@@ -54,8 +54,8 @@ class Unit:
         for r in requests:
             gradient = np.ones(self.size)  # a part without samples carries nothing that could be missed
             if r.weights is not None:
-                held = np.diff(self.bounds) > 0
-                gradient[held] = r.weights[self.bounds[:-1][held]]
+                nonempty = np.diff(self.bounds) > 0
+                gradient[nonempty] = r.weights[self.bounds[:-1][nonempty]]
             out.append(Evaluation(0.0, gradient if r.gradient else None))
         return out
 
@@ -68,7 +68,7 @@ class UnitArgs(ProblemArgs):
     """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
 
     name: ClassVar[str] = "unit"
-    samples: Annotated[int, at_most(MOST_SAMPLES)] = setting(
+    samples: Annotated[int, at_most(MAX_SAMPLES)] = setting(
         1000, "samples that are cut into parts (d)", "samples", ge=1
     )
 

@@ -4,10 +4,10 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from workbench.core.base.settings import SettingError
-from workbench.core.codes.quality import DOUBLE, loses, lost
-from workbench.core.contract.scheme import LEAST_DIGITS, Scheme
+from workbench.core.codes.quality import FLOAT64_DIGITS, loses, lost
+from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
-SHARE = 0.5  # of the digits may be lost without a word
+MAX_LOST_DIGITS_SHARE = 0.5  # of the digits may be lost without a word
 
 
 def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
@@ -16,14 +16,16 @@ def lost_digits(scheme: Scheme, workers: int) -> tuple[str, ...]:
     Raises `SettingError` where a code keeps fewer than the scheme's `least_digits`.
     """
     gone = _lost(scheme, workers)
-    if gone and DOUBLE - max(gone) < _least(scheme):
-        raise SettingError(_refusal(scheme, workers, DOUBLE - max(gone)))
+    if gone and FLOAT64_DIGITS - max(gone) < _least(scheme):
+        raise SettingError(_refusal(scheme, workers, FLOAT64_DIGITS - max(gone)))
     pairs = zip(scheme.codes(workers), gone, strict=True)
-    return tuple(loses(code, digits) for code, digits in pairs if digits > SHARE * DOUBLE)
+    return tuple(
+        loses(code, digits) for code, digits in pairs if digits > MAX_LOST_DIGITS_SHARE * FLOAT64_DIGITS
+    )
 
 
 def _least(scheme: Scheme) -> int:
-    return int(getattr(scheme, "least_digits", LEAST_DIGITS))
+    return int(getattr(scheme, "least_digits", MIN_DIGITS))
 
 
 @lru_cache(maxsize=256)
@@ -31,17 +33,18 @@ def _lost(scheme: Scheme, workers: int) -> tuple[float, ...]:
     return tuple(lost(code) for code in scheme.codes(workers))
 
 
-def _refusal(scheme: Scheme, workers: int, kept: float) -> str:
+def _refusal(scheme: Scheme, workers: int, digits: float) -> str:
     worst = max(scheme.codes(workers), key=lost)
-    ways = [worst.instead] if "=" in worst.instead else []  # else it names a direction, made precise below
+    # else it names a direction, made precise below
+    remedies = [worst.instead] if "=" in worst.instead else []
     name = scheme.precision_knob[0] if scheme.precision_knob else "least_digits"
     near = _nearest(scheme, workers)
-    ways += [f"{name} = {getattr(near, name)}"] if near else []
-    ways += [f"least_digits = {int(kept)} to decode with so few"]
+    remedies += [f"{name} = {getattr(near, name)}"] if near else []
+    remedies += [f"least_digits = {int(digits)} to decode with so few"]
     return (
         f"scheme_args.{name} = {getattr(scheme, name)}: decoding from {worst.workers - worst.stragglers} of"
-        f" {worst.workers} messages keeps {int(kept)} of {DOUBLE:.0f} digits, fewer than least_digits ="
-        f" {_least(scheme)}; take {', or '.join(ways)}"
+        f" {worst.workers} messages keeps {int(digits)} of {FLOAT64_DIGITS:.0f} digits, fewer than least_digits ="
+        f" {_least(scheme)}; take {', or '.join(remedies)}"
     )
 
 
@@ -59,7 +62,7 @@ def _nearest(scheme: Scheme, workers: int) -> Scheme | None:
                 other.check(workers)
             except SettingError:
                 continue
-            return other if DOUBLE - max(_lost(other, workers)) >= _least(scheme) else None
+            return other if FLOAT64_DIGITS - max(_lost(other, workers)) >= _least(scheme) else None
         return None
 
     most = now if sign < 0 else workers - now

@@ -16,7 +16,7 @@ from workbench.core.base.bar import Bar
 from workbench.core.base.errors import RunError, sentence_of
 from workbench.core.base.settings import SettingError
 from workbench.core.base.shadows import shadowed
-from workbench.core.base.user_code import told
+from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
 from workbench.core.experiment import Experiment
 from workbench.core.running.precision import lost_digits
@@ -148,7 +148,7 @@ class Run:
     def _fail(self, error: Exception) -> None:
         hidden = shadowed(error) if isinstance(error, ImportError | AttributeError) else ""
         sentence = sentence_of(error) if isinstance(error, OSError) else hidden
-        self.error = RunError(sentence) if sentence else told(error)
+        self.error = RunError(sentence) if sentence else with_fault(error)
         self._close("failed", str(self.error))
 
     def _close(self, state: State, note: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
-from workbench.core.base.user_code import told
+from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
 from workbench.core.contract.batches import key_of
 from workbench.core.engine.timeline import SchemeChanged, Timeline
@@ -60,16 +60,16 @@ def run_simulated(
 def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | None = None) -> Timeline:
     """Simulate one experiment; what it commits stays in `arithmetic`. `watch`: called after every round.
 
-    A plan that keeps steering is simulated stretch by stretch, each with a scheme of its own.
+    An adaptive run is simulated segment by segment, each with a scheme of its own.
     """
     _, floats = e.shape()
-    steering = e.adaptive_controller() if e.adaptive else None
-    line, scheme, plan = Timeline(), e.built_scheme, e.plan
+    controller = e.adaptive_controller() if e.adaptive else None
+    timeline, scheme, plan = Timeline(), e.built_scheme, e.plan
 
     def look(now: Timeline) -> None:
         if watch is not None:
             watch(now)
-        change = None if steering is None else steering.committed(len(now.times) - 1, now.times[-1])
+        change = None if controller is None else controller.committed(len(now.times) - 1, now.times[-1])
         if change is not None:
             raise SchemeChanged(change)
 
@@ -81,16 +81,16 @@ def timeline(e: Experiment, arithmetic: Arithmetic, events: bool, watch: Look | 
         decode_rate=e.decode_rate,
         faults=e.faults,
         record=events,
-        watch=watch if steering is None else look,
-        controller=steering,
+        watch=watch if controller is None else look,
+        controller=controller,
     )
     while True:
         try:
-            return simulate(scheme, plan, world, arithmetic, line)
+            return simulate(scheme, plan, world, arithmetic, timeline)
         except SchemeChanged as turn:
-            assert steering is not None
-            line.changes.append(turn.change)
-            scheme, plan = steering.now.scheme, steering.now.plan
+            assert controller is not None
+            timeline.changes.append(turn.change)
+            scheme, plan = controller.now.scheme, controller.now.plan
             world = replace(world, start=turn.change.time + turn.change.seconds)
             arithmetic.turn(plan)
 
@@ -104,19 +104,19 @@ class SimulatedRun(Run):
         self.numeric = numeric or wrong or experiment.built_scheme.numeric
         self.events = events
         self.resting = Lock()
-        self.line = Timeline()
+        self.timeline = Timeline()
         self._learnt: Learnt | None = None
         self._model: Array | None = None  # after the last round whose loss is known
         self._done = 0  # rounds whose loss is known
 
     def _so_far(self, first: int) -> Rows:
         learnt, k = self._learnt, self._done
-        return no_rows() if learnt is None or not k else columns_of(self.line, learnt, k, first)
+        return no_rows() if learnt is None or not k else columns_of(self.timeline, learnt, k, first)
 
     @property
     def changes(self) -> list[Change]:
         """Those of the rounds of which the loss is known."""
-        return [change for change in self.line.changes if change.round <= max(self._done, 1)]
+        return [change for change in self.timeline.changes if change.round <= max(self._done, 1)]
 
     def watcher(self) -> Callable[[], Rows]:
         """As of any run; while it is simulated, rounds come before their losses do."""
@@ -124,7 +124,8 @@ class SimulatedRun(Run):
 
         def new() -> Rows:
             nonlocal seen
-            rows = self.line.events[seen : seen + 2 * EVENTS_PER_BATCH]  # more than come from look to look
+            # more than come from look to look
+            rows = self.timeline.events[seen : seen + 2 * EVENTS_PER_BATCH]
             seen += len(rows)
             return events_as_columns(rows)
 
@@ -139,7 +140,7 @@ class SimulatedRun(Run):
     def simulate(self, arithmetic: Arithmetic) -> bool:
         """Go through the virtual clock; False: stopped on the way."""
         try:
-            self.line = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
+            self.timeline = timeline(self.experiment, arithmetic, self.events, self.watch(arithmetic))
         except _Halt:
             return False
         return True
@@ -147,12 +148,12 @@ class SimulatedRun(Run):
     def watch(self, arithmetic: Arithmetic) -> Look | None:
         """What is called after every simulated round."""
 
-        def look(line: Timeline) -> None:
-            self.line = line
-            self.note = f"simulating round {len(line.times)} of {self.experiment.rounds}"
-            self.stage = len(line.times) / self.experiment.rounds
+        def look(timeline: Timeline) -> None:
+            self.timeline = timeline
+            self.note = f"simulating round {len(timeline.times)} of {self.experiment.rounds}"
+            self.stage = len(timeline.times) / self.experiment.rounds
             if isinstance(arithmetic, _Evaluating):
-                k = len(line.times)
+                k = len(timeline.times)
                 self.publish(arithmetic.learnt, arithmetic.models[k], k)
             if not self.wanted():
                 raise _Halt
@@ -177,7 +178,7 @@ class SimulatedRun(Run):
             self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = replace(self._learnt or Learnt(model), model=model)
-        trace = assemble(self.experiment, self.line.until(k), learnt, **how)
+        trace = assemble(self.experiment, self.timeline.until(k), learnt, **how)
         self.warnings += tuple(diverged(trace))
         if k == rounds:
             self._end(trace, "finished", f"all {k} rounds done")
@@ -192,7 +193,7 @@ class _AwaitedRun(SimulatedRun):
         return super().watch(arithmetic) if isinstance(arithmetic, _Evaluating) else None
 
     def _fail(self, error: Exception) -> None:
-        error = told(error)
+        error = with_fault(error)
         raise error from error.__cause__
 
 

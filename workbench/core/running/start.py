@@ -82,8 +82,8 @@ def passes_on(**starters: Callable[..., Any]) -> Callable[[F], F]:
         parts = [inspect.getdoc(function) or ""]
         for engine, starter in starters.items():
             known = options_of(starter)
-            told = [(name, text.rstrip()) for name, text in _entries(starter) if name in known]
-            lines = [f"{name} : default {known[name].default!r}\n{text}" for name, text in told]
+            entries = [(name, text.rstrip()) for name, text in _entries(starter) if name in known]
+            lines = [f"{name} : default {known[name].default!r}\n{text}" for name, text in entries]
             title = f'Options of engine = "{engine}"'
             parts.append("\n".join([title, "-" * len(title), *lines]))
         function.__doc__ = "\n\n".join(parts)

@@ -23,7 +23,7 @@ from workbench.core.contract.programs import at_least, parent_program
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.contract.scheme import Scheme, divisors
-from workbench.core.schemes.lazy import OLD, Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
+from workbench.core.schemes.lazy import AGE_HELP, Groups, batch_worker, lazy_master, lazy_odds, lazy_worker
 from workbench.core.schemes.uncoded import total
 
 
@@ -110,7 +110,7 @@ class CADA(MiniBatches):
     data_dependent: ClassVar[bool] = True
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
-    c: float = setting(2.0, OLD, ge=0)
+    c: float = setting(2.0, AGE_HELP, ge=0)
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
 
     def program(self, node: Node) -> Program:
@@ -135,7 +135,7 @@ class GCADA(CADA):
     name: ClassVar[str] = "G-CADA"
     title: ClassVar[str] = "Grouping-based CADA"
     paper: ClassVar[str] = "Zhu et al. 2022, section IV"
-    c: float = setting(0.3, OLD, ge=0)
+    c: float = setting(0.3, AGE_HELP, ge=0)
     groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
 
     def check(self, workers: int) -> None:

@@ -37,7 +37,7 @@ from workbench.core.contract.round_times import (
 )
 from workbench.core.contract.scheme import Coded, least_digits_field
 
-SHUFFLES = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
+PERMUTATION_STREAM = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
 
 
 class Approximate(Coded):
@@ -181,6 +181,6 @@ def permutation(workers: int, round: int, seed: int) -> NDArray[np.int64]:
     >>> sorted(permutation(4, round=7, seed=0).tolist())
     [0, 1, 2, 3]
     """
-    order = CounterRNG(seed, SHUFFLES).rng(round).permutation(workers)
+    order = CounterRNG(seed, PERMUTATION_STREAM).rng(round).permutation(workers)
     order.flags.writeable = False
     return order

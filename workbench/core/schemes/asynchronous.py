@@ -43,7 +43,8 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
 DAMPING = "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any"
-TRANSFERRED, ARRIVED, TOLD, DECODED = range(4)  # what happens at one moment, in the event engine's order
+# what happens at one moment, in the event engine's order
+TRANSFERRED, ARRIVED, MODEL_ARRIVED, DECODED = range(4)
 Ended = tuple[float, int]  # when a commit is, and answers received since the one before
 
 
@@ -72,18 +73,18 @@ class Asynchronous(Scheme):
         return self._master(node) if node.rank == MASTER else _worker(node)
 
     def _master(self, node: Node) -> Program:
-        lost, held = LostChildren(), list[tuple[int, float, Any]]()
+        lost, answers = LostChildren(), list[tuple[int, float, Any]]()
         version, model = node.first, node.model
         yield Send(node.children, MODEL, version, model)
         while version < node.rounds:
             message: Message = yield Recv({CODED: 0, PEER_LOST: 0})
             if message.kind == CODED:
                 yield Decode(node.floats)
-                held.append((message.src, self.weight(version - message.round, node.plan), message.value))
-                if len(held) == self.size:
-                    total = plain_sum([value * weight for _, weight, value in held])
-                    model = yield Commit(total, version, _residual(held, node.plan))
-                    version, held = version + 1, []
+                answers.append((message.src, self.weight(version - message.round, node.plan), message.value))
+                if len(answers) == self.size:
+                    total = plain_sum([value * weight for _, weight, value in answers])
+                    model = yield Commit(total, version, _residual(answers, node.plan))
+                    version, answers = version + 1, []
             else:
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
@@ -149,20 +150,20 @@ def _worker(node: Node) -> Program:
     """Compute at the newest model that is told; its j-th answer takes its j-th drawn time."""
     job = node.step
     while True:
-        told: Message = yield Recv({MODEL: 0}, latest=True)
-        if told.round == node.rounds:
+        model: Message = yield Recv({MODEL: 0}, latest=True)
+        if model.round == node.rounds:
             return
         batch = None if node.sampler is None else job  # its own step's
-        value = yield Compute(node.work, told.value, told.round, {MODEL: node.rounds}, draw=job, job=batch)
+        value = yield Compute(node.work, model.value, model.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
-            yield Send(node.parent, CODED, told.round, value, draw=job)
+            yield Send(node.parent, CODED, model.round, value, draw=job)
         job += 1
 
 
-def _residual(held: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
+def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
     """Squared distance from all ones of the parts' weights in one commit."""
     weights = np.zeros(plan.parts)
-    for rank, weight, _ in held:
+    for rank, weight, _ in answers:
         weights[plan.work[rank].parts] += weight
     return float(((weights - 1.0) ** 2).sum())
 
@@ -209,7 +210,7 @@ class _Master:
         self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
         self.times: dict[int, tuple[Array, Array]] = {}  # of everybody's j-th job: computing, sending
-        self.version = self.held = self.received = 0
+        self.version = self.stored = self.received = 0
 
     def _tie(self, worker: int) -> float:
         return float(self.tie(self.versions[worker])[worker])
@@ -219,11 +220,13 @@ class _Master:
         for worker in who:
             self.versions[worker] = self.version
         if self.link.downloads:
-            self.events.add(self.events.now + self.link.latency + self.link.transfer(self.floats), TOLD, who)
+            self.events.add(
+                self.events.now + self.link.latency + self.link.transfer(self.floats), MODEL_ARRIVED, who
+            )
         else:
-            self.told(who)
+            self.send_model(who)
 
-    def told(self, who: tuple[int, ...]) -> None:
+    def send_model(self, who: tuple[int, ...]) -> None:
         """They compute, and their answers arrive."""
         for worker in who:
             job = self.jobs[worker]
@@ -232,8 +235,8 @@ class _Master:
                 self.times[job] = seconds, np.broadcast_to(self.sent([job], 1.0), (1, len(seconds)))[0]
             seconds, sending = self.times[job]
             self.jobs[worker] += 1
-            way = self.link.latency + float(sending[worker])
-            self.events.add(self.events.now + float(seconds[worker]) + way, ARRIVED, (worker,))
+            transit = self.link.latency + float(sending[worker])
+            self.events.add(self.events.now + float(seconds[worker]) + transit, ARRIVED, (worker,))
 
     def arrived(self, worker: int) -> None:
         """An answer is at the port."""
@@ -255,9 +258,9 @@ class _Master:
     def taken(self) -> bool:
         """The master takes the oldest one; is that a commit?"""
         worker = self.inbox.popleft()
-        self.held += 1
-        if full := self.held == self.size:
-            self.version, self.held = self.version + 1, 0
+        self.stored += 1
+        if full := self.stored == self.size:
+            self.version, self.stored = self.version + 1, 0
         self.tell((worker,))
         if self.decode and self.inbox:
             self.events.add(self.events.now + self.decode, DECODED, (self.inbox[0],))
@@ -270,8 +273,8 @@ def _commits(draws: SampledTimes, workers: int, size: int) -> Generator[Ended, N
     master.tell(tuple(range(workers)))
     while True:
         what, who = master.events.next()
-        if what == TOLD:
-            master.told(who)
+        if what == MODEL_ARRIVED:
+            master.send_model(who)
         elif what == ARRIVED:
             master.arrived(who[0])
         elif what == TRANSFERRED:

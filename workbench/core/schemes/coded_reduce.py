@@ -105,11 +105,13 @@ class CR(Scheme):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Allocate (Algorithm 3 of the paper), then cut the data set wherever some node's set begins or ends."""
-        held = self.allocate(samples)
-        cuts = np.unique(np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in held)]))
-        first, last = ([np.searchsorted(cuts, getattr(h, k)) for h in held] for k in ("start", "stop"))
+        segments = self.allocate(samples)
+        cuts = np.unique(
+            np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in segments)])
+        )
+        first, last = ([np.searchsorted(cuts, getattr(h, k)) for h in segments] for k in ("start", "stop"))
         counts = [int((b - a).sum()) for a, b in zip(first, last, strict=True)]
-        pieces = zip(first, last, held, strict=True)
+        pieces = zip(first, last, segments, strict=True)
         runs = [(a, b, w) for fs, ls, h in pieces for a, b, w in zip(fs, ls, h.weight, strict=True)]
         indices = [np.zeros(0, dtype=np.int64), *(np.arange(a, b) for a, b, _ in runs)]
         layer = np.repeat(np.arange(self.layers + 1), [self.children**k for k in range(self.layers + 1)])
@@ -152,11 +154,11 @@ class CR(Scheme):
         """How many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
         share = 1 / Fraction(sum(self.q**k for k in range(self.layers - layer + 1)))
         distinct, place = np.unique(sizes, return_inverse=True)
-        kept = [
+        retained = [
             (2 * size * share.numerator + share.denominator) // (2 * share.denominator)
             for size in distinct.tolist()
         ]
-        return np.array(kept, dtype=np.int64)[place]
+        return np.array(retained, dtype=np.int64)[place]
 
     def program(self, node: Node) -> Program:
         """Master, relay or leaf: the same program, the leaf has no children."""
@@ -176,8 +178,8 @@ def comp_alloc(data: Segments, B: Array) -> list[Segments]:
     parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]
     children = []
     for row in B:
-        held = [Segments(p.start, p.stop, w * p.weight) for p, w in zip(parts, row, strict=True) if w]
-        children.append(Segments(*(np.concatenate(columns) for columns in zip(*held, strict=True))))
+        segments = [Segments(p.start, p.stop, w * p.weight) for p, w in zip(parts, row, strict=True) if w]
+        children.append(Segments(*(np.concatenate(columns) for columns in zip(*segments, strict=True))))
     return children
 
 

@@ -60,9 +60,9 @@ class CEGC(Coded):
 
     def plan(self, workers: int, samples: int) -> Plan:
         """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""
-        held = np.zeros((workers, workers))
-        np.put_along_axis(held, self.build_code(workers).windows, 1.0, axis=1)
-        return replace(star_plan(held, samples), coordinates=self.reduction)
+        stored = np.zeros((workers, workers))
+        np.put_along_axis(stored, self.build_code(workers).windows, 1.0, axis=1)
+        return replace(star_plan(stored, samples), coordinates=self.reduction)
 
     def program(self, node: Node) -> Program:
         n = node.plan.workers

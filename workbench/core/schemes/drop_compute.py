@@ -43,8 +43,8 @@ from workbench.core.contract.round_times import (
 from workbench.core.contract.scheme import Scheme
 from workbench.core.schemes.uncoded import check_pieces, total
 
-TRIED = 200  # thresholds
-FEWEST = 6  # micro-batches that the quickest worker is through with before anybody stops
+TRIED_THRESHOLDS = 200  # thresholds
+MIN_MICRO_BATCHES = 6  # micro-batches that the quickest worker is through with before anybody stops
 
 
 class DropCompute(Scheme):
@@ -85,7 +85,9 @@ class DropCompute(Scheme):
         times = draws()
         gone_through = self._sizes(times, workers).cumsum(axis=1) / times.samples
         done = self._done(times, workers, slice(None))
-        tried = np.linspace(done.max(), done[:, :, min(FEWEST, self.micro_batches) - 1].min(), TRIED)
+        tried = np.linspace(
+            done.max(), done[:, :, min(MIN_MICRO_BATCHES, self.micro_batches) - 1].min(), TRIED_THRESHOLDS
+        )
         full = star_round_times(replace(times, seconds=done[:, :, -1]), workers).seconds
         rates = []
         for threshold in tried.tolist():

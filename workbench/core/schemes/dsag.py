@@ -121,7 +121,7 @@ class DSAG(Scheme):
         covered = sorted(newest)
         scale = node.plan.samples / max(1, int(node.plan.sizes[covered].sum()))
         residual = len(covered) * (scale - 1) ** 2 + node.plan.parts - len(covered)
-        return scale * plain_sum([newest[part].value for part in covered]), residual, taken
+        return scale * plain_sum([newest[index].value for index in covered]), residual, taken
 
     def _gather(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
@@ -140,9 +140,9 @@ class DSAG(Scheme):
                 lost.add(message)
                 waiting -= lost.of(round)
                 continue
-            part, taken = (message.src - 1) * self.pieces + message.number, taken + 1
-            if part not in newest or newest[part].round < message.round:
-                newest[part] = message
+            index, taken = (message.src - 1) * self.pieces + message.number, taken + 1
+            if index not in newest or newest[index].round < message.round:
+                newest[index] = message
             if message.round == round:
                 waiting.discard(message.src)
             if ask.until is None and len(waiting) + len(lost.of(round)) <= missing:

@@ -22,10 +22,10 @@ from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import (
     RoundTimes,
     SampledTimes,
-    Waited,
+    WaitResult,
     places,
     star_round_times,
-    waited,
+    wait_for,
 )
 from workbench.core.contract.scheme import Coded, divisors, least_digits_field, log_spaced_ints
 from workbench.core.schemes.uncoded import check_stragglers
@@ -112,16 +112,18 @@ class GC(Coded):
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The (N-S)-th answer; for groups, the last of the groups' first answers; with a tolerance, its moment."""
         if self.tolerance is not None:
-            return self._patient_odds(waited(draws, self.tolerance), draws)
+            return self._patient_odds(wait_for(draws, self.tolerance), draws)
         if self._grouped:
             return star_round_times(draws, self._answers_until_covered)
         return star_round_times(draws, workers - self.stragglers)
 
-    def _patient_odds(self, wait: Waited, draws: SampledTimes) -> RoundTimes:
-        size = self.stragglers + 1 if self._grouped else wait.late.shape[1]
+    def _patient_odds(self, wait: WaitResult, draws: SampledTimes) -> RoundTimes:
+        size = self.stragglers + 1 if self._grouped else wait.late_workers.shape[1]
         most = self.stragglers  # of each group, where there are some, all but one
-        drop = (np.count_nonzero(wait.late.reshape(len(wait.late), -1, size), axis=2) <= most).all(axis=1)
-        combined = wait.late.shape[1] - np.where(drop, np.count_nonzero(wait.late, axis=1), 0)
+        drop = (
+            np.count_nonzero(wait.late_workers.reshape(len(wait.late_workers), -1, size), axis=2) <= most
+        ).all(axis=1)
+        combined = wait.late_workers.shape[1] - np.where(drop, np.count_nonzero(wait.late_workers, axis=1), 0)
         return wait.round_times(draws, drop, combined)
 
     def _answers_until_covered(self, order: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from workbench.core.codes.checks import groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
-STARTS = 6  # random stream of where the circle is cut; shuffling has 4, ties 5
+STARTS_STREAM = 6  # random stream of where the circle is cut; shuffling has 4, ties 5
 
 
 class ISGC(Approximate):
@@ -63,7 +63,7 @@ class ISGC(Approximate):
         """Parts over parts covered for the answers of the set, 0 for the others."""
         size, first = (
             self.replication,
-            int(CounterRNG(self.code_seed, STARTS).rng(round).integers(len(answered))),
+            int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered))),
         )
         if self.placement == "fractional":
             groups = np.array(answered) // size
@@ -89,11 +89,11 @@ def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0
     """
     count = len(places)
     order = [(first + i) % count for i in range(count)]
-    ring = [(places[i] - places[first]) % around for i in order]
+    circle = [(places[i] - places[first]) % around for i in order]
     best: list[int] = []
-    for start in range(bisect_left(ring, apart)):
-        chosen, last = [start], around - apart + ring[start]
-        while (at := bisect_left(ring, ring[chosen[-1]] + apart)) < count and ring[at] <= last:
+    for start in range(bisect_left(circle, apart)):
+        chosen, last = [start], around - apart + circle[start]
+        while (at := bisect_left(circle, circle[chosen[-1]] + apart)) < count and circle[at] <= last:
             chosen.append(at)
         best = max(best, chosen, key=len)
     return sorted(order[i] for i in best)

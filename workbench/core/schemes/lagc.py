@@ -23,7 +23,7 @@ from workbench.core.contract.programs import Answers, decoder
 from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Coded, divisors, least_digits_field
-from workbench.core.schemes.lazy import OLD, Groups, lazy_master, lazy_odds, lazy_worker
+from workbench.core.schemes.lazy import AGE_HELP, Groups, lazy_master, lazy_odds, lazy_worker
 from workbench.core.schemes.uncoded import check_stragglers
 
 
@@ -40,7 +40,7 @@ class LAGC(Coded):
     exact: ClassVar[bool] = False  # old gradients stand in for new ones
     numeric: ClassVar[bool] = True
     data_dependent: ClassVar[bool] = True
-    c: float = setting(0.3, OLD, ge=0)
+    c: float = setting(0.3, AGE_HELP, ge=0)
     max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)

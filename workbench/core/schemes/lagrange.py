@@ -28,7 +28,7 @@ from workbench.core.contract.protocol import Node, Program
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, star_round_times
 from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced_ints
 
-QUADRATIC = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
+QUADRATIC_PROBLEMS = ("least_squares", "unit")  # problems whose gradient is quadratic in the data
 
 
 class LCC(Coded):
@@ -54,7 +54,7 @@ class LCC(Coded):
         self.build_code(workers)
 
     def check_problem(self, problem: str) -> None:
-        if problem not in QUADRATIC:
+        if problem not in QUADRATIC_PROBLEMS:
             raise SettingError(
                 f"problem = {problem!r}: LCC computes on encoded data, which works for gradients that are quadratic"
                 " in the data, as of linear regression; take problem = 'least_squares', or another scheme"
@@ -67,9 +67,9 @@ class LCC(Coded):
     def plan(self, workers: int, samples: int) -> Plan:
         """K blocks; everybody holds r blends: blends t = 0..r-1 of the blocks t, t + r, t + 2 r, ..."""
         encoding = self.build_code(workers).encoding
-        blocks, held = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
+        blocks, stored = np.arange(workers) % self.load, np.tile(np.arange(workers), (workers, 1))
         # A block goes into one blend: the others have a 0 there.
-        return even_plan(held, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
+        return even_plan(stored, samples, coefficients=encoding.sum(axis=1), blocks=blocks)
 
     def program(self, node: Node) -> Program:
         code = self.build_code(node.plan.workers)

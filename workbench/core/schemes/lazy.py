@@ -34,7 +34,7 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
 
 Decoded = Callable[[int, Answers], Any]  # group, its answers -> its gradient
-OLD = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
+AGE_HELP = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
 
 
 class Laziness:

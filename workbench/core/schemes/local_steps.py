@@ -61,19 +61,21 @@ class LocalSteps(MiniBatches):
             rule = at_least(self.waits_for(node.plan.workers))
             return parent_program(node, rule, lambda r, got: _average(node.plan, got))
         step, unit = self.inner(node)
-        return worker_program(node, lambda node, told: self._answer(node, told, step, unit))
+        return worker_program(node, lambda node, model: self._answer(node, model, step, unit))
 
-    def _answer(self, node: Node, told: Message, step: Inner, unit: float) -> Program:
-        start = model = told.value
-        own, first = max(node.work.samples, 1), told.round * self.local_steps
-        unless, draw = {MODEL: told.round + 1}, first
+    def _answer(self, node: Node, model_message: Message, step: Inner, unit: float) -> Program:
+        start = model = model_message.value
+        samples, first = max(node.work.samples, 1), model_message.round * self.local_steps
+        unless, draw = {MODEL: model_message.round + 1}, first
         for draw in range(first, first + self.local_steps):
-            value = yield Compute(node.work, model, told.round, unless, self.worker_batch, draw, job=draw)
+            value = yield Compute(
+                node.work, model, model_message.round, unless, self.worker_batch, draw, job=draw
+            )
             if value is None:
                 return
-            model = step(model, value / own + node.l2 * model)
+            model = step(model, value / samples + node.l2 * model)
         moved = node.work.samples * ((start - model) / unit - node.l2 * start)
-        yield Send(node.parent, CODED, told.round, moved, draw=draw)
+        yield Send(node.parent, CODED, model_message.round, moved, draw=draw)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """A star whose workers take the sum of H draws."""

@@ -46,7 +46,7 @@ from workbench.core.contract.round_times import (
 )
 
 Ints = NDArray[np.int64]
-SUM = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
+SUM_ROW = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
 Step = tuple[Work, list[tuple[int, Ints, Array]]]  # a part; number, parts, coefficients to send then
 
 
@@ -55,7 +55,7 @@ class Agenda(NamedTuple):
 
     code: MultiMessage
     after: Ints  # (l,), ascending
-    rows: Ints  # (workers, l), SUM for the plain sum
+    rows: Ints  # (workers, l), SUM_ROW for the plain sum
 
     @classmethod
     def of(cls, code: MultiMessage) -> Agenda:
@@ -67,13 +67,13 @@ class Agenda(NamedTuple):
     def hybrid(self, load: int) -> Agenda:
         """Instead of the message after all parts, or as well where there is none, the plain sum (section III-D)."""
         keep = self.after < load
-        sums = np.full((len(self.rows), 1), SUM)
+        sums = np.full((len(self.rows), 1), SUM_ROW)
         return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
 
     def coefficients(self, place: int, number: int) -> Array:
         """Coefficients of a message over its worker's first parts, in the worker's order."""
         row, count = self.rows[place, number], self.after[number]
-        if row == SUM:
+        if row == SUM_ROW:
             return np.ones(count)
         return np.asarray(self.code.matrix[row][(place + np.arange(count)) % len(self.rows)])
 
@@ -88,7 +88,7 @@ class Agenda(NamedTuple):
 
     def enough(self, rows: Collection[int]) -> bool:
         """Do these rows decode? Any `needed` different ones do, and a cluster's plain sum."""
-        return SUM in rows or len(rows) >= self.code.needed
+        return SUM_ROW in rows or len(rows) >= self.code.needed
 
 
 class Clusters(NamedTuple):
@@ -135,12 +135,12 @@ class Tally:
     @property
     def combined(self) -> int:
         """How many messages decoding combines."""
-        return 1 if SUM in self.values else len(self.values)
+        return 1 if SUM_ROW in self.values else len(self.values)
 
     def decode(self) -> tuple[Any, float]:
         """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
-        if SUM in self.values:
-            return self.values[SUM], 0.0
+        if SUM_ROW in self.values:
+            return self.values[SUM_ROW], 0.0
         return decoded(self.agenda.code.decode, self.values)
 
 

@@ -65,21 +65,21 @@ class PGC(SGD):
 
     def _residual(self, workers: int, got: Answers, scale: float) -> float:
         came = np.array([rank - 1 for rank, _ in got])[:, None]
-        held = (came + np.arange(self.stragglers + 1)) % workers
-        weights = scale * np.bincount(held.ravel(), minlength=workers)
+        stored = (came + np.arange(self.stragglers + 1)) % workers
+        weights = scale * np.bincount(stored.ravel(), minlength=workers)
         return float(((weights - 1) ** 2).sum())
 
     def _answer(self, node: Node, job: Message, newest: dict[int, Any]) -> Program:
         """Compute this round's part, the first time every part; then the sum of all that is known."""
         places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
         for place in places:
-            part = (node.rank - 1 + place) % node.plan.workers
-            work = node.plan.work[part + 1]
+            index = (node.rank - 1 + place) % node.plan.workers
+            work = node.plan.work[index + 1]
             value = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
             if value is None:
                 return
-            newest[part] = value
-        yield Send(node.parent, CODED, job.round, plain_sum([newest[part] for part in sorted(newest)]))
+            newest[index] = value
+        yield Send(node.parent, CODED, job.round, plain_sum([newest[index] for index in sorted(newest)]))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
         """The first n-s of one part each; in round 0 the last of all, with s+1 parts."""

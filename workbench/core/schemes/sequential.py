@@ -44,7 +44,7 @@ from workbench.core.contract.protocol import (
     Recv,
     Send,
 )
-from workbench.core.contract.round_times import RoundTimes, SampledTimes, Waited, waited
+from workbench.core.contract.round_times import RoundTimes, SampledTimes, WaitResult, wait_for
 from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
@@ -232,10 +232,10 @@ class SRSGC(Sequential):
         # Who is to repeat a job is sent that job's model; the last jobs are repeated after the last round.
         return worker_program(replace(node, rounds=node.rounds + self.burst), self._answer)
 
-    def _answer(self, node: Node, told: Message) -> Program:
+    def _answer(self, node: Node, model: Message) -> Program:
         """Compute the round's job, or repeat the one of B rounds before: the number of the model's message."""
-        r = told.round
-        value = yield Compute(node.work, told.value, r, {MODEL: r + 1}, job=r - self.burst * told.number)
+        r = model.round
+        value = yield Compute(node.work, model.value, r, {MODEL: r + 1}, job=r - self.burst * model.number)
         if value is not None:
             yield Send(node.parent, CODED, r, value)
 
@@ -270,7 +270,7 @@ class SRSGC(Sequential):
             again = jobs.again(r)
             if r >= draws.total_rounds and jobs.there(r - self.burst):
                 continue
-            wait = waited(draws.block(range(r, r + 1)), self.tolerance)
+            wait = wait_for(draws.block(range(r, r + 1)), self.tolerance)
             late, seconds, messages = _dropped(wait, partial(jobs.bursts.follows, r))
             jobs.note(r, again, late)
             counts = {job: len(ranks) for job, ranks in jobs.delivered.items()}
@@ -422,11 +422,11 @@ class MSGC(Sequential):
         """Do a round's minitasks, each at the model of its job; the master says who was late in the round before."""
         rows = Diagonals(self, node.plan.workers, node.first, node.rounds)
         models, works = dict[int, Any](), dict[tuple[int, ...], Work]()
-        while (told := (yield Recv({MODEL: 0}))).round < node.rounds + self.lag:
-            r: int = told.round
-            if told.number:
+        while (model := (yield Recv({MODEL: 0}))).round < node.rounds + self.lag:
+            r: int = model.round
+            if model.number:
                 rows.note(r - 1, frozenset({node.rank}))
-            models[r] = told.value
+            models[r] = model.value
             _forget(models, r - self.lag)
             tasks, jobs = rows.tasks(r, node.rank), rows.jobs(r)
             if tasks not in works:
@@ -462,7 +462,7 @@ class MSGC(Sequential):
         for r in range(draws.total_rounds + self.lag):
             row = draws.block(range(r, r + 1))  # be it after the last commit's
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
-            wait = waited(row, self.tolerance, len(rows.jobs(r)))
+            wait = wait_for(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
             bursts.note(r, late)
             rows.note(r, late)
@@ -486,12 +486,12 @@ class MSGC(Sequential):
         return np.where(whole, row.seconds, row.progress(loads[:, None], slice(0, 1))[:, :, 0])
 
 
-def _dropped(wait: Waited, follows: Callable[[Late], bool]) -> tuple[Late, float, int]:
+def _dropped(wait: WaitResult, follows: Callable[[Late], bool]) -> tuple[Late, float, int]:
     """Who is late in a round and may be dropped, its seconds, and the messages that came."""
-    late: Late = frozenset((np.flatnonzero(wait.late[0]) + 1).tolist())
+    late: Late = frozenset((np.flatnonzero(wait.late_workers[0]) + 1).tolist())
     if follows(late):
         return late, float(wait.seconds[0]), int(wait.messages[0])
-    return frozenset(), float(wait.last[0]), wait.all
+    return frozenset(), float(wait.last_answer[0]), wait.all
 
 
 def _forget(kept: dict[int, Any], before: int) -> None:

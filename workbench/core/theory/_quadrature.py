@@ -13,8 +13,8 @@ NODES = np.cos(np.pi * np.arange(17) / 16)  # Clenshaw-Curtis: the ends of a pan
 MOMENTS = np.array([2 / (1 - k * k) if k % 2 == 0 else 0.0 for k in range(17)])
 WEIGHTS = np.linalg.solve(np.polynomial.chebyshev.chebvander(NODES, 16).T, MOMENTS)
 TOLERANCE = 1e-13  # of the mean (roughly), per panel
-SPLIT = 0.5 * (3 - 5**0.5)  # not in the middle, where jumps at round numbers may agree by symmetry
-DEEPEST = 70  # splits of a panel: a jump is then located to 1e-14 of it
+SPLIT_SHARE = 0.5 * (3 - 5**0.5)  # not in the middle, where jumps at round numbers may agree by symmetry
+MAX_SPLITS = 70  # splits of a panel: a jump is then located to 1e-14 of it
 
 
 def mean_time(survival: Survival, start: float = 0.0) -> float:
@@ -65,8 +65,8 @@ def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
     """Integral over all panels a..b; a panel whose two pieces disagree with it is replaced by them."""
     total, coarse = 0.0, _panels(f, a, b)
     tolerance = TOLERANCE * (before + float(coarse.sum()))
-    for _ in range(DEEPEST):
-        between = a + SPLIT * (b - a)
+    for _ in range(MAX_SPLITS):
+        between = a + SPLIT_SHARE * (b - a)
         a, b = np.stack([a, between], 1).ravel(), np.stack([between, b], 1).ravel()
         pieces = _panels(f, a, b)
         fine = pieces.reshape(-1, 2).sum(1)

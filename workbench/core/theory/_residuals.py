@@ -15,10 +15,10 @@ from workbench.core.theory.necklaces import necklaces
 Integers = NDArray[np.int64]
 Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -> squared distances (b,)
 
-MOST_SUMS, MOST_CIRCULANT, MOST_ANY = 26, 20, 16  # workers; half a minute each
-BATCH = 200_000  # matrix entries at once: what the processor's cache holds
+MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16  # workers; half a minute each
+ENTRIES_PER_BATCH = 200_000  # matrix entries at once: what the processor's cache holds
 RIDGE = 1e-8  # makes dependent rows solvable; its square, over that of an eigenvalue, is the relative error
-ZERO = 1e-10  # singular values below this share of the largest count as zero
+RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
 
 def mean_errors(n: int, s: int, coefficients: object) -> Array:
@@ -35,15 +35,17 @@ def mean_errors(n: int, s: int, coefficients: object) -> Array:
         return _by_svd(matrix, rows)
 
     if all(np.allclose(matrix[i], np.roll(matrix[0], i)) for i in range(n)):
-        whole("n", n, 1, MOST_CIRCULANT, "a circulant code takes 2^n / n singular value decompositions")
+        whole(
+            "n", n, 1, MAX_WORKERS_CIRCULANT, "a circulant code takes 2^n / n singular value decompositions"
+        )
         return _mean_by_size(n, *necklaces(n), errors)
-    whole("n", n, 1, MOST_ANY, "a code that is not circulant takes 2^n singular value decompositions")
+    whole("n", n, 1, MAX_WORKERS_ANY, "a code that is not circulant takes 2^n singular value decompositions")
     return _mean_by_size(n, np.arange(2**n), np.ones(2**n, dtype=np.int64), errors)
 
 
 @lru_cache(maxsize=64)
 def _plain_sums(n: int, s: int) -> Array:
-    whole("n", n, 1, MOST_SUMS, "the plain sums take 2^n / n least-squares problems")
+    whole("n", n, 1, MAX_WORKERS_SUMS, "the plain sums take 2^n / n least-squares problems")
     matrix = np.where(_window(n, s), 1.0, 0.0)
     gram = matrix @ matrix.T
     return _mean_by_size(n, *necklaces(n), lambda rows: _by_gram(gram, rows))
@@ -81,7 +83,7 @@ def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers
     sizes = sum((sets >> bit & 1 for bit in range(n)), np.zeros_like(sets))
     for r in range(1, n + 1):
         chosen = np.flatnonzero(sizes == r)
-        for some in np.array_split(chosen, max(1, len(chosen) * r * r // BATCH)):
+        for some in np.array_split(chosen, max(1, len(chosen) * r * r // ENTRIES_PER_BATCH)):
             workers = np.nonzero(sets[some, None] >> np.arange(n) & 1)[1]
             yield workers.reshape(-1, r), times[some]
 
@@ -98,6 +100,6 @@ def _by_gram(gram: Array, rows: Integers) -> Array:
 def _by_svd(matrix: Array, rows: Integers) -> Array:
     """Errors of any rows: what of the all-ones vector is outside their span."""
     _, sigma, vt = np.linalg.svd(matrix[rows], full_matrices=False)
-    spanning = sigma > ZERO * sigma[:, :1]
+    spanning = sigma > RELATIVE_ZERO * sigma[:, :1]
     inside = vt.sum(2) ** 2  # squared projections of the all-ones vector
     return np.maximum(matrix.shape[1] - (inside * spanning).sum(1), 0.0)

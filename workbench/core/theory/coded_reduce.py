@@ -21,7 +21,7 @@ __all__ = [
     "gc_load", "parallelisation_order", "rar_parallelisation",
 ]  # fmt: skip
 
-MOST_LAYERS = 1000  # two children each are 2^1001 workers by then
+MAX_LAYERS = 1000  # two children each are 2^1001 workers by then
 
 
 def cr_workers(children: int, layers: int) -> int:
@@ -35,7 +35,7 @@ def cr_workers(children: int, layers: int) -> int:
     >>> cr_workers(12, 2), cr_workers(4, 3)
     (156, 84)
     """
-    n, depth = whole("children", children, 1), whole("layers", layers, 1, MOST_LAYERS)
+    n, depth = whole("children", children, 1), whole("layers", layers, 1, MAX_LAYERS)
     return sum(n**layer for layer in range(1, depth + 1))
 
 
@@ -110,7 +110,7 @@ def cr_resiliency(load: float, layers: int) -> float:
 
 def checked_tree(children: int, layers: int, stragglers: int) -> tuple[int, int, int]:
     """(n, L, s) as ints within their ranges; raises `SettingError`."""
-    n, depth = whole("children", children, 1), whole("layers", layers, 1, MOST_LAYERS)
+    n, depth = whole("children", children, 1), whole("layers", layers, 1, MAX_LAYERS)
     return n, depth, whole("stragglers", stragglers, 0, n - 1, f"fewer than children = {n}")
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from workbench.core.theory._checks import whole
 
-LONGEST = 28  # about 10 million classes
+MAX_LENGTH = 28  # about 10 million classes
 
 
 def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -28,7 +28,7 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     >>> [format(w, "04b") for w in words], orders.tolist()
     (['0000', '1111', '0101', '0001', '0011', '0111'], [1, 1, 2, 4, 4, 4])
     """
-    n = whole("n", n, 1, LONGEST, f"there are about 2^n / n classes, 10 million for n = {LONGEST}")
+    n = whole("n", n, 1, MAX_LENGTH, f"there are about 2^n / n classes, 10 million for n = {MAX_LENGTH}")
     words, periods = np.array([0, 1]), np.array([1, 1])
     for length in range(1, n):
         again = words >> (periods - 1) & 1

@@ -21,9 +21,12 @@ from workbench.core.theory.order_statistics import exponential_order_mean, max_o
 
 __all__ = ["cr_time", "frc_time", "gc_time", "rar_time", "sgd_time", "umw_time"]
 
-NEGLIGIBLE = 1e-20  # chance of so many arrivals in one transfer time below which they are left out
-BATCH = 256  # times at once: neighbours in time have similar chances, and the processor's cache holds them
-MOST_STAR, MOST_TREE = 400, 64  # children per parent, where the port is a bottleneck: half a minute each
+# chance of so many arrivals in one transfer time below which they are left out
+NEGLIGIBLE_PROBABILITY = 1e-20
+# times at once: neighbours in time have similar chances, and the processor's cache holds them
+TIMES_PER_BATCH = 256
+# children per parent, where the port is a bottleneck: half a minute each
+MAX_CHILDREN_STAR, MAX_CHILDREN_TREE = 400, 64
 
 
 def cr_time(
@@ -86,8 +89,10 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
     """Mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
     start, mean = load * real("shift", shift), load / positive("rate", rate)
     t_c = real("transfer", transfer)
-    if t_c and n > (MOST_STAR if depth == 1 else MOST_TREE):
-        limits = f"at most {MOST_STAR} workers in one layer or {MOST_TREE} children in several"
+    if t_c and n > (MAX_CHILDREN_STAR if depth == 1 else MAX_CHILDREN_TREE):
+        limits = (
+            f"at most {MAX_CHILDREN_STAR} workers in one layer or {MAX_CHILDREN_TREE} children in several"
+        )
         why = f"with {n} per parent give 0, or {limits}; wb.forecast samples any size"
         raise SettingError(f"transfer = {t_c:g}: {why}")
     if depth == 1 and t_c == 0.0:
@@ -199,7 +204,7 @@ def through(arrived: Array, n: int) -> Array:
     """
     result = (arrived[:, -1] > 0).astype(float)
     uncertain = np.flatnonzero((arrived[:, -1] > 0) & (arrived[:, 0] < 1))  # neither impossible nor certain
-    for some in np.array_split(uncertain, -(-len(uncertain) // BATCH) or 1):
+    for some in np.array_split(uncertain, -(-len(uncertain) // TIMES_PER_BATCH) or 1):
         result[some] = _path(arrived[some].T, n)
     return result
 
@@ -227,6 +232,6 @@ def _poisson(mean: Array, most: int) -> Array:
 def _add(counts: Array, more: Array, least: int) -> Array:
     """Distribution of a sum, column by column and cut off at the last row; counts are at least `least`."""
     total = np.zeros_like(counts)
-    for extra in np.flatnonzero((more > NEGLIGIBLE).any(1)):
+    for extra in np.flatnonzero((more > NEGLIGIBLE_PROBABILITY).any(1)):
         total[least + extra :] += counts[least : len(counts) - extra] * more[extra]
     return total

@@ -13,20 +13,22 @@ from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 
 
-def columns_of(line: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
+def columns_of(timeline: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
     """Columns of a trace: when rounds ended, what was learnt, and what it cost, of the first so many rounds."""
-    columns: dict[str, Any] = {"time": line.times, "loss": learnt.loss, **learnt.metrics}
-    columns |= {name: getattr(line, name) for name in COUNTS if name != "stale"}
-    columns |= {"residual": line.residuals, "stale": line.stale}
+    columns: dict[str, Any] = {"time": timeline.times, "loss": learnt.loss, **learnt.metrics}
+    columns |= {name: getattr(timeline, name) for name in COUNTS if name != "stale"}
+    columns |= {"residual": timeline.residuals, "stale": timeline.stale}
     found = {name: np.array(column[first:rounds]) for name, column in columns.items()}
     return {"round": np.arange(min(first, rounds), rounds), **found}
 
 
-def assemble(e: Experiment, line: Timeline, learnt: Learnt, **how: Any) -> Trace:
+def assemble(e: Experiment, timeline: Timeline, learnt: Learnt, **how: Any) -> Trace:
     """Trace of a simulated run, of the rounds of its line."""
-    info = run_info(e, load=e.load, events_handled=line.handled, **changes_as_info(line.changes), **how)
-    columns = columns_of(line, learnt, len(line.times))
-    return Trace(e, "sim", columns, line.events, learnt.model, learnt.initial, info)
+    info = run_info(
+        e, load=e.load, events_handled=timeline.handled, **changes_as_info(timeline.changes), **how
+    )
+    columns = columns_of(timeline, learnt, len(timeline.times))
+    return Trace(e, "sim", columns, timeline.events, learnt.model, learnt.initial, info)
 
 
 def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from workbench.core.base.sources import Source, digest_in, source_of
 from workbench.core.base.text import read_text, read_yaml
 from workbench.core.base.user_code import is_own
 from workbench.core.experiment import Description, Experiment, described
-from workbench.core.trace.layout import OWN, SPEC
+from workbench.core.trace.layout import OWN_SOURCE, SPEC
 
 
 def definitions_of(e: Experiment) -> list[Any]:
     """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
     parts = (e.built_scheme, e.delays, e.problem_spec, e.build_optimiser(), *e.faults)
-    found = [*map(type, parts), *e.problem_spec.own().values()]
+    found = [*map(type, parts), *e.problem_spec.model_args().values()]
     return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
 
@@ -39,7 +39,7 @@ def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
     if isinstance(e, Description):
         texts = {path.name: read_text(path) for path in kept_in(origin)} if origin is not None else {}
     else:
-        texts = {OWN.format(source.name): source.text for source in sources_of(e)}
+        texts = {OWN_SOURCE.format(source.name): source.text for source in sources_of(e)}
     for name, text in texts.items():
         if not (folder / name).is_file():
             write_file(folder / name, text)
@@ -48,14 +48,16 @@ def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
 
 def kept_in(folder: Path) -> list[Path]:
     """Return the sources in a run folder."""
-    return sorted(path for path in folder.glob(OWN.format("*")) if path.is_file() and not path.is_symlink())
+    return sorted(
+        path for path in folder.glob(OWN_SOURCE.format("*")) if path.is_file() and not path.is_symlink()
+    )
 
 
 def experiment_of(folder: Path) -> Experiment:
     """The experiment of a run folder, of which nothing is run: a `Description` where it names code, or the unknown."""
-    words = renamed(read_yaml(folder / SPEC, "scheme: CR"))
+    fields = renamed(read_yaml(folder / SPEC, "scheme: CR"))
     try:
-        return described(words, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
+        return described(fields, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
     except SettingError as error:
         raise SettingError(f"{folder / SPEC}: {error}") from None
 
@@ -87,6 +89,6 @@ def check_same(e: Experiment, before: Mapping[str, str]) -> None:
 
 def not_the_same(name: str) -> SettingError:
     """Return the error for a definition that has changed since its run began."""
-    kept = f"that of {OWN.format(name)} in the run folder (names of 1.0: docs/moving-from-1.0.md)"
+    kept = f"that of {OWN_SOURCE.format(name)} in the run folder (names of 1.0: docs/moving-from-1.0.md)"
     why = f"put back {kept}, or start a new run"
     return SettingError(f"{name}: its definition is not what the run began with; {why}")

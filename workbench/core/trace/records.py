@@ -1,7 +1,7 @@
 """What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
 
-A row of numbers a round (see LIVE), the model after each round, and every few seconds a checkpoint, replaced whole:
-model, optimiser's state and round. How it ended is written last, once all else is there. See `layout` for the names.
+A row of numbers a round (see LIVE_COLUMNS), the model after each round, and every few seconds a checkpoint, replaced
+whole: model, optimiser's state and round. How it ended is written last. See `layout` for the names.
 """
 
 import os
@@ -39,12 +39,13 @@ from workbench.core.trace.layout import (
     RANKS_LOCK,
     ROWS,
     RUN,
+    SEGMENTS,
     STOP,
     STREAM,
-    STRETCHES,
+    ledgers_path,
 )
 
-LIVE = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
+LIVE_COLUMNS = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
 MAX_CHECKPOINT_SHARE = (
     0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
 )
@@ -94,7 +95,7 @@ class RunRecorder:
             self._append(GRADIENTS, gradient)
         if model.nbytes > LONG_MODEL_BYTES:
             self._drain(MODELS, GRADIENTS)
-        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE]))
+        self._append(ROWS, np.array([row[name] + self.offset * (name == "time") for name in LIVE_COLUMNS]))
         self.round = int(row["round"]) + 1
         now = time.monotonic()
         self.keep_up(now)
@@ -154,8 +155,8 @@ class RunRecorder:
         """Has somebody asked to end the run?"""
         return (self.folder / STOP).exists()
 
-    def end(self, words: dict[str, Any], books: Iterable[bytes]) -> None:
-        """Write the ranks' books, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
+    def end(self, fields: dict[str, Any], ledgers: Iterable[bytes]) -> None:
+        """Write the ranks' ledgers, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
         try:
             with _writing(self.folder):
                 self.flush()
@@ -163,34 +164,34 @@ class RunRecorder:
                     os.fsync(file.fileno())
                     file.close()
                 self.lock.release()
-                write_end(self.folder, words, books)
+                write_end(self.folder, fields, ledgers)
         finally:
             self.lock.release()
 
 
-def write_end(folder: Path, words: dict[str, Any], books: Iterable[bytes]) -> None:
-    """Write the ranks' books, then how the run ended."""
-    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(books)}
+def write_end(folder: Path, fields: dict[str, Any], ledgers: Iterable[bytes]) -> None:
+    """Write the ranks' ledgers, then how the run ended."""
+    packed = {f"book{i}": np.frombuffer(book, dtype=np.uint8) for i, book in enumerate(ledgers)}
     write_file(folder / LEDGERS, to_bytes(packed))
-    write_json(folder / ENDED, words)
+    write_json(folder / ENDED, fields)
 
 
 def write_unstarted(
-    folder: Path, emulate: str, first: int, committers: Iterable[int], books: Iterable[bytes]
+    folder: Path, emulate: str, first: int, committers: Iterable[int], ledgers: Iterable[bytes]
 ) -> None:
     """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
-    words: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
-    words |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
-    write_end(folder, {**words, "committers": list(committers)}, books)
+    fields: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
+    fields |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
+    write_end(folder, {**fields, "committers": list(committers)}, ledgers)
 
 
-LARGE = (MODELS, GRADIENTS)  # may be larger than memory
-_KEPT = (ROWS, MODELS, GRADIENTS, CHANGES, STRETCHES, LEDGERS, ENDED)
+LARGE_FILES = (MODELS, GRADIENTS)  # may be larger than memory
+_SAVED = (ROWS, MODELS, GRADIENTS, CHANGES, SEGMENTS, LEDGERS, ENDED)
 
 
 def kept(folder: Path) -> list[str]:
     """Names of the files that a run that has ended leaves for good."""
-    there = [name for name in _KEPT if (folder / name).is_file()]
+    there = [name for name in _SAVED if (folder / name).is_file()]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
@@ -205,10 +206,10 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
             raise SettingError(
                 f"folder = {str(folder)!r}: {name} is longer than {rounds} rounds; run it again"
             )
-    listed = [name for name in read_sums(folder) or () if name in _KEPT or name.startswith(f"{ARRIVALS}/")]
+    listed = [name for name in read_sums(folder) or () if name in _SAVED or name.startswith(f"{ARRIVALS}/")]
     if listed or ((folder / RUN).is_file() and (folder / ENDED).exists()):
         for name in dict.fromkeys([*listed, *kept(folder)]):
-            check_sums(folder, [name], whole=name not in LARGE)
+            check_sums(folder, [name], whole=name not in LARGE_FILES)
 
 
 def reopen(folder: Path, rounds: int, floats: int) -> None:
@@ -228,7 +229,7 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
     """Raise `SettingError` where rows, or models of so many `floats`, are missing of rounds that a run has done."""
     if not (folder / ENDED).is_file():
         return
-    done, numbers = read_json(folder / ENDED).get("rounds"), read_rows(folder)[:, LIVE.index("round")]
+    done, numbers = read_json(folder / ENDED).get("rounds"), read_rows(folder)[:, LIVE_COLUMNS.index("round")]
     if not isinstance(done, int):
         return
     wrong = np.flatnonzero(numbers[:done] != np.arange(min(done, len(numbers))))
@@ -253,8 +254,8 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
     known = read_changes(folder)
     if ended.get("state") == SCHEME_CHANGED:
         place = {name: ended[name] for name in ("first", "zero", "offset")}
-        books = _set_aside(folder)
-        known.append({**ended["change"], "memory": ended["memory"], "books": books.name, **place})
+        aside = _set_aside(folder)
+        known.append({**ended["change"], "memory": ended["memory"], "books": aside.name, **place})
     kept = [change for change in known if change["round"] <= rounds]
     if kept or known:
         write_json(folder / CHANGES, {"changes": kept})
@@ -268,12 +269,12 @@ class Stretch:
     first: int
     end: int
     zero: float
-    books: str
+    ledgers: str
 
 
 def read_stretches(folder: Path) -> list[Stretch]:
-    """Return the parts of a run before its last one whose books are kept: it changed its scheme, or was resumed."""
-    path = folder / STRETCHES
+    """Return the parts of a run before its last one whose ledgers are kept: it changed its scheme, or was resumed."""
+    path = folder / SEGMENTS
     resumed = read_json(path, "stretches")["stretches"] if path.is_file() else []
     turned = [{**change, "end": change["round"]} for change in read_changes(folder)]
     found = [
@@ -286,9 +287,9 @@ def read_stretches(folder: Path) -> list[Stretch]:
 def _note_stretch(folder: Path, rounds: int) -> None:
     """Write down the part of a run that ended without a change, as far as it counts for the first so many rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
-    path = folder / STRETCHES
+    path = folder / SEGMENTS
     known = list(read_json(path, "stretches")["stretches"]) if path.is_file() else []
-    if "first" in ended and ended.get("state") != SCHEME_CHANGED and (folder / LEDGERS).is_file():
+    if "first" in ended and ended.get("state") != SCHEME_CHANGED and ledgers_path(folder).is_file():
         place = {"first": ended["first"], "zero": ended["zero"], "offset": ended.get("offset", 0.0)}
         known.append({**place, "end": rounds, "books": _set_aside(folder).name})
     kept = [{**each, "end": min(each["end"], rounds)} for each in known if each["first"] < rounds]
@@ -299,7 +300,7 @@ def _note_stretch(folder: Path, rounds: int) -> None:
 class ArrivalLog:
     """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
-    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its books.
+    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its ledgers.
     """
 
     def __init__(self, folder: Path | None, rank: int) -> None:
@@ -425,7 +426,7 @@ def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
 
 
 def _widths(floats: int) -> tuple[tuple[str, int], ...]:
-    return (ROWS, len(LIVE)), (MODELS, floats), (GRADIENTS, floats)
+    return (ROWS, len(LIVE_COLUMNS)), (MODELS, floats), (GRADIENTS, floats)
 
 
 def rewind(folder: Path, rounds: int, floats: int) -> float:
@@ -442,22 +443,22 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
         with atomic_write(path) as out:  # a round that is gone through again brings its own
             out.write(rows[rows[:, 0] < rounds].tobytes())
     _note_stretch(folder, rounds)
-    if (folder / LEDGERS).is_file():
-        (folder / LEDGERS).rename(_set_aside(folder))
+    if ledgers_path(folder).is_file():
+        ledgers_path(folder).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
     unwatched(folder)  # times of another beginning
-    return float(read_rows(folder)[-1, LIVE.index("time")]) if rounds else 0.0
+    return float(read_rows(folder)[-1, LIVE_COLUMNS.index("time")]) if rounds else 0.0
 
 
 def _set_aside(folder: Path) -> Path:
-    """What the books of a stretch are called once the run goes on."""
-    return folder / f"books-{len(list(folder.glob('books-*.npz')))}.npz"
+    """What the ledgers of a stretch are called once the run goes on."""
+    return folder / f"ledgers-{len(list(folder.glob('ledgers-*.npz')))}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
     """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
-    return _read(folder / ROWS, len(LIVE), first)
+    return _read(folder / ROWS, len(LIVE_COLUMNS), first)
 
 
 def read_next(folder: Path, first: int) -> Array:
@@ -499,6 +500,6 @@ def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArra
         return np.fromfile(file, kind, count, offset=offset)
 
 
-def read_ledgers(folder: Path, name: str = LEDGERS) -> list[bytes]:
-    """The ranks' books; `name`: of an earlier stretch."""
-    return [book.tobytes() for book in read_arrays(folder / name).values()]
+def read_ledgers(folder: Path, name: str = "") -> list[bytes]:
+    """Return the ranks' ledgers; `name`: file of an earlier segment."""
+    return [x.tobytes() for x in read_arrays(folder / name if name else ledgers_path(folder)).values()]

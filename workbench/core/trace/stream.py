@@ -16,12 +16,12 @@ from workbench.core.trace.trace import Trace, events_as_columns
 
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
 COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
-TO_COME = 255  # a slice of the round under way that is not over
-SLICES = 8  # of a round, all equally long; fewer where there are many rounds
-MOST = 160_000  # slices of one worker that are kept, as far as a round has two
-AGAIN = 64  # rounds that are drawn again when word of them comes late
+UNFINISHED = 255  # a slice of the round under way that is not over
+SLICES_PER_ROUND = 8  # of a round, all equally long; fewer where there are many rounds
+MAX_SLICES = 160_000  # slices of one worker that are kept, as far as a round has two
+REDRAWN_ROUNDS = 64  # rounds that are drawn again when word of them comes late
 Events = Mapping[str, NDArray[Any]]
-_WHOLE = ("round", "rank", "to", "bytes", "messages")
+_INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
 
 class Stream:
@@ -41,7 +41,10 @@ class Stream:
 
     def __init__(self, experiment: Experiment) -> None:
         self.plan, self.rounds = experiment.plan, experiment.rounds
-        self.workers, self.slices = self.plan.ranks - 1, max(2, min(SLICES, MOST // experiment.rounds))
+        self.workers, self.slices = (
+            self.plan.ranks - 1,
+            max(2, min(SLICES_PER_ROUND, MAX_SLICES // experiment.rounds)),
+        )
         self.dead = {
             f.worker: f.round for f in experiment.faults if f.for_good
         }  # worker -> first round without it
@@ -90,10 +93,10 @@ class Stream:
         closed = self._closed()
         if closed <= before and oldest - self._base >= before:
             return None
-        first = max(0, min(before, oldest - self._base), before - AGAIN)
+        first = max(0, min(before, oldest - self._base), before - REDRAWN_ROUNDS)
         self._grow(closed)
         self._paint(first)
-        keep = self._rows["round"] >= self._base + len(self) - AGAIN
+        keep = self._rows["round"] >= self._base + len(self) - REDRAWN_ROUNDS
         self._rows = {name: column[keep] for name, column in self._rows.items()}
         return first
 
@@ -101,14 +104,14 @@ class Stream:
         """What is known of the round that is not over, at `now` (s since the start), shape (workers, slices).
 
         It is drawn as long as rounds of late are in the middle, or as it has taken by now; slices that are not over are
-        `TO_COME`. Nobody is late yet: who was asked and has not been heard computes, or sends. None: none has begun.
+        `UNFINISHED`. Nobody is late yet: who was asked and has not been heard computes, or sends. None: none has begun.
         """
         at, ends = len(self), self.ends
         if self._base < 0 or self._base + at >= self.rounds:
             return None
         starts = self._rows["start"][self._rows["round"] == self._base].astype(float)
         start = float(ends[-1] if at else starts.min(initial=now))
-        length = max(float(np.median(np.diff(ends[-AGAIN:]))) if at > 1 else 0.0, now - start, 1e-12)
+        length = max(float(np.median(np.diff(ends[-REDRAWN_ROUNDS:]))) if at > 1 else 0.0, now - start, 1e-12)
         try:
             self.ends = np.append(ends, start + length)
             self._grow(at + 1)
@@ -117,13 +120,13 @@ class Stream:
         finally:
             self.ends = ends
             self._grow(at)
-        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = TO_COME
+        column[:, max(1, math.ceil(self.slices * (now - start) / length)) :] = UNFINISHED
         return column
 
     def recent(self) -> tuple[Events, int]:
         """Events of the newest rounds, for a look into one, and the number of the first of them."""
-        whole = {name: self._rows[name].astype(np.int64) for name in _WHOLE}
-        return {**self._rows, **whole}, max(self.first, self.first + len(self) - AGAIN)
+        whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
+        return {**self._rows, **whole}, max(self.first, self.first + len(self) - REDRAWN_ROUNDS)
 
     def _closed(self) -> int:
         """How many rounds have been committed by all that commit; notes when."""
@@ -261,7 +264,7 @@ class Stream:
     def _sum(self, name: str) -> Array:
         """Of each worker, over the rounds; those that are not drawn again are added up once."""
         table, (first, sums) = getattr(self, name), self._sums[name]
-        settled = max(len(self) - AGAIN, first)
+        settled = max(len(self) - REDRAWN_ROUNDS, first)
         sums = sums + table[first:settled].sum(axis=0, dtype=float)
         self._sums[name] = settled, sums
         return np.asarray(sums + table[settled:].sum(axis=0, dtype=float))

@@ -24,13 +24,13 @@ from workbench.core.contract.adaptive import Change
 from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
-from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC
+from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC, ledgers_path
 from workbench.core.trace.trust import runnable, sign_code
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_RECORDED = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
+_RECORDED_PACKAGES = ("numpy", "scipy", "pandas", "pydantic", "scikit-learn", "straggler-workbench")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ class Trace:
 
     @property
     def changes(self) -> list[Change]:
-        """Changes of scheme of a run that kept steering (`adaptive = True`), each with its reason."""
-        return [Change(**words) for words in self.info.get("changes", [])]
+        """Changes of scheme of an adaptive run (`adaptive = True`), each with its reason."""
+        return [Change(**fields) for fields in self.info.get("changes", [])]
 
     def __repr__(self) -> str:
         """A line; the tables would fill the screen."""
@@ -114,8 +114,8 @@ class Trace:
         if not target.exists():
             with suppress(FileExistsError), atomic_folder(target, new=True) as temporary:
                 more = []
-                if self.folder is not None and (self.folder / LEDGERS).is_file():
-                    write_file(temporary / LEDGERS, read_bytes(self.folder / LEDGERS))
+                if self.folder is not None and ledgers_path(self.folder).is_file():
+                    write_file(temporary / LEDGERS, read_bytes(ledgers_path(self.folder)))
                     more.append(LEDGERS)
                 self.write_into(temporary, more)
                 return target
@@ -227,7 +227,7 @@ def versions() -> dict[str, str]:
 @cache  # every look into what is installed takes a millisecond
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in _RECORDED:
+    for name in _RECORDED_PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:  # a source tree that is not installed

@@ -25,9 +25,9 @@ from workbench.core.base.trust import is_signed, limited, signature
 from workbench.core.base.user_code import is_defined, run_hash, source_hash
 from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import check_kept, kept_in, not_the_same, where_kept
-from workbench.core.trace.layout import OWN, SIGNATURE, SPEC
+from workbench.core.trace.layout import OWN_SOURCE, SIGNATURE, SPEC
 
-CODE, HOLDER = "code", "holder"  # what a folder's signatures are of
+CODE_NOTE, OWNER_NOTE = "code", "holder"  # what a folder's signatures are of
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:Net
 
 
@@ -48,7 +48,7 @@ def code_names(value: Any) -> set[str]:
     return found
 
 
-def _words(what: str, folder: Path, spec: Any, code: Mapping[str, str]) -> dict[str, Any]:
+def _prompt_text(what: str, folder: Path, spec: Any, code: Mapping[str, str]) -> dict[str, Any]:
     """What is signed of a folder that names code."""
     kept = {path.name: sha256(read_bytes(path)).hexdigest() for path in kept_in(folder)}
     found = {name: hashed for name, hashed in code.items() if hashed}  # what is installed has none
@@ -64,18 +64,18 @@ def sign_code(what: str, folder: Path, spec: Any, needed: bool = False) -> None:
         hashes = {name: run_hash(name) for name in code_names(spec)}
         code = {name: found for name, found in hashes.items() if found is not None}
         if code or needed:
-            _note(folder, CODE, _words(what, folder, spec, code))
+            _note(folder, CODE_NOTE, _prompt_text(what, folder, spec, code))
 
 
-def sign_holder(folder: Path, words: Mapping[str, Any]) -> None:
+def sign_owner(folder: Path, fields: Mapping[str, Any]) -> None:
     """Sign what owner.json says, so that the run is followed where its cluster's file has changed since."""
     with suppress(OSError):
-        _note(folder, HOLDER, {"what": HOLDER, "words": dict(words)})
+        _note(folder, OWNER_NOTE, {"what": OWNER_NOTE, "words": dict(fields)})
 
 
-def holder_is_signed(folder: Path, words: Mapping[str, Any]) -> bool:
+def owner_is_signed(folder: Path, fields: Mapping[str, Any]) -> bool:
     """Did this user's processes write what owner.json says?"""
-    return is_signed({"what": HOLDER, "words": dict(words)}, _noted(folder).get(HOLDER))
+    return is_signed({"what": OWNER_NOTE, "words": dict(fields)}, _noted(folder).get(OWNER_NOTE))
 
 
 def _noted(folder: Path) -> dict[str, Any]:
@@ -86,26 +86,26 @@ def _noted(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _note(folder: Path, name: str, words: Mapping[str, Any]) -> None:
-    if (signed := signature(words)) is not None:
+def _note(folder: Path, name: str, fields: Mapping[str, Any]) -> None:
+    if (signed := signature(fields)) is not None:
         write_json(folder / SIGNATURE, {**_noted(folder), name: signed}, indent=2)
 
 
 def permitted(what: str, folder: Path, spec: Any, trust: bool, refusal: SettingError) -> dict[str, str]:
     """Hashes of the code that a folder names, by its name, where it is signed or trusted; else raises `refusal`."""
     check_kind("trust", trust, bool)
-    signed = _noted(folder).get(CODE)
+    signed = _noted(folder).get(CODE_NOTE)
     if not trust and signed is None:
         raise refusal
     code = {name: source_hash(name) for name in code_names(spec)}
-    words = _words(what, folder, spec, code)
-    if is_signed(words, signed):
+    text = _prompt_text(what, folder, spec, code)
+    if is_signed(text, signed):
         return code
     if not trust:
         _check_definitions(folder, code)
         raise refusal
     with suppress(OSError):
-        _note(folder, CODE, words)
+        _note(folder, CODE_NOTE, text)
     return code
 
 
@@ -113,7 +113,7 @@ def _check_definitions(folder: Path, code: Mapping[str, str]) -> None:
     """Raise `SettingError` where a file's definition is not the one that is kept in a run folder, by its text."""
     for name in code:
         text, _, wanted = name.rpartition(":")
-        kept = folder / OWN.format(wanted)
+        kept = folder / OWN_SOURCE.format(wanted)
         with suppress(OSError, UnicodeDecodeError, SyntaxError, RuntimeError, MemoryError):
             file = Path(text).expanduser()
             now, before = (read_text(path) if path.is_file() else "" for path in (file, kept))
@@ -121,9 +121,9 @@ def _check_definitions(folder: Path, code: Mapping[str, str]) -> None:
                 raise not_the_same(wanted)
 
 
-def _made(folder: Path, words: Mapping[str, Any]) -> Experiment:
+def _made(folder: Path, fields: Mapping[str, Any]) -> Experiment:
     try:
-        return Experiment(**words)
+        return Experiment(**fields)
     except SettingError as error:
         raise SettingError(f"{folder / SPEC}: {error}") from None
 
@@ -140,16 +140,16 @@ def runnable(
     own is not the one of the run any more.
     """
     check_kind("trust", trust, bool)
-    words = renamed(read_yaml(folder / SPEC, "scheme: CR")) if spec is None else spec
-    found, code = described(words), {}
+    fields = renamed(read_yaml(folder / SPEC, "scheme: CR")) if spec is None else spec
+    found, code = described(fields), {}
     if isinstance(found, Description):
         if not found.names_code:
             raise SettingError(f"{folder / SPEC}: {found.error}{where_kept(folder)}")
         how = f"look at it, then trust=True (--trust) runs it and trusts {str(folder)!r} from then on"
         refusal = f"{folder / SPEC}: {found.error}; {how}"
-        code = permitted("run", folder, dict(words), trust, SettingError(refusal))
+        code = permitted("run", folder, dict(fields), trust, SettingError(refusal))
     with limited(code):
         if code:
-            found = _made(folder, words)
+            found = _made(folder, fields)
         check_kept(folder, found)
         yield found

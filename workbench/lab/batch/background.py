@@ -27,7 +27,7 @@ from workbench.core.base.reading import read_text
 from workbench.core.base.settings import SettingError, check_writable, path_of
 from workbench.core.base.text import duration, read_json
 from workbench.core.base.trust import limit_to
-from workbench.core.trace.layout import FOUND, PLAN, STOP, SWEEP_LOG
+from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, SWEEP_LOG
 from workbench.lab.batch.run import NOTEBOOK, allowed, check_options, named, note, opened, own_of, room, sweep
 from workbench.lab.batch.sweeps import Sweep
 
@@ -58,12 +58,12 @@ class Progress:
         return 1.0 if self.state == "done" else over / max(self.total, 1)
 
     def __str__(self) -> str:
-        words = [f"{self.counts.get('done', 0)} of {'at most ' * bool(self.found)}{self.total} runs done"]
-        words += [
+        texts = [f"{self.counts.get('done', 0)} of {'at most ' * bool(self.found)}{self.total} runs done"]
+        texts += [
             f"{n} {state}" for state, n in self.counts.items() if n and state not in ("done", "missing")
         ]
         left = f"; about {duration(self.left)} left" if math.isfinite(self.left) else ""
-        return f"{self.state}: {', '.join(words)}{left}"
+        return f"{self.state}: {', '.join(texts)}{left}"
 
 
 class SweepRun:
@@ -99,9 +99,11 @@ class SweepRun:
         found = self.found
         state = self._state(alive, states, bool(found.get("over")))
         if state == "failed" and not failures:
-            failures[self.folder.name] = self._last_words()
+            failures[self.folder.name] = self._last_line()
         left = _left(noted, states, total) if state == "running" else math.nan
-        return Progress(state, dict(states), total, left, failures, str(found.get("words", "")))
+        return Progress(
+            state, dict(states), total, left, failures, str(found.get("text", found.get("words", "")))
+        )
 
     def _alive(self) -> bool:
         begins = self._process is not None and self._process.poll() is None
@@ -114,16 +116,16 @@ class SweepRun:
             return "starting"
         if alive:
             drawing = over or (
-                states and set(states) <= {"done", "failed"} and not (self.folder / FOUND).exists()
+                states and set(states) <= {"done", "failed"} and not (self.folder / SEARCH_STATE).exists()
             )
             return "drawing" if drawing else "running"
         if states.get("failed") or (self._process is not None and self._process.poll() == 2):
             return "failed"
         missing = sum(n for state, n in states.items() if state != "done")
-        searching = (self.folder / FOUND).exists() and not over
+        searching = (self.folder / SEARCH_STATE).exists() and not over
         return "stopped" if missing or searching else "done"
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         """What its process said last; a run's own sentence stands with the run."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
@@ -136,9 +138,9 @@ class SweepRun:
 
     @property
     def found(self) -> dict[str, Any]:
-        """What a search knows by now: words, over, and its numbers; empty for a sweep without one."""
+        """What a search knows by now: words, over, and its parameters; empty for a sweep without one."""
         try:
-            return read_json(self.folder / FOUND)
+            return read_json(self.folder / SEARCH_STATE)
         except (OSError, SettingError):
             return {}
 
@@ -205,7 +207,7 @@ def start(
     """Start a sweep in a process of its own and return at once; it goes on when this kernel ends.
 
     `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a
-    cell's value the sweep is shown live: means and bands that fill in, the time left, failures, Stop and Go on.
+    cell's value the sweep is shown live: means and bands that fill in, the time left, failures, Stop and Resume.
 
     Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
 
@@ -222,18 +224,18 @@ def start(
     options = {"jobs": jobs, "timeout": timeout, "fresh": fresh, "notebook": file, "pictures": pictures}
     with opened(plan, folder, trust) as (chosen, target):
         items = named(chosen.items(), target)
-        words = {"own": own_of(items), "allowed": allowed(), "folder": str(target), "options": options}
+        order = {"own": own_of(items), "allowed": allowed(), "folder": str(target), "options": options}
         check_writable(target, "folder", target)
         if is_running(target):
             why = "a sweep is running in it; wb.batch.attach follows it"
             raise SettingError(f"folder = {str(target)!r}: {why}")
         (target / STOP).unlink(missing_ok=True)
         note(chosen, target, items, jobs)  # who attaches now sees what there is to do
-        words["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return SweepRun(target, _begin(words, target))
+        order["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return SweepRun(target, _begin(order, target))
 
 
-def _begin(words: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
+def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
     """Start the process, in a session of its own: it outlives this kernel, and Ctrl-C does not reach it."""
     command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
     with (folder / SWEEP_LOG).open("wb") as log:
@@ -242,7 +244,7 @@ def _begin(words: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
         )
     assert process.stdin is not None
     with process.stdin as pipe:
-        pipe.write(json.dumps(words).encode())
+        pipe.write(json.dumps(order).encode())
     return process
 
 
@@ -265,13 +267,13 @@ def attach(folder: str | Path) -> SweepRun:
 
 def main() -> int:
     """Run the sweep that the input says."""
-    words = json.load(sys.stdin)
+    order = json.load(sys.stdin)
     try:
-        if words["own"]:
-            register(words["own"])
-        if words["allowed"] is not None:
-            limit_to(words["allowed"])
-        print(sweep(Sweep(**words["plan"]), words["folder"], progress=False, **words["options"]))
+        if order["own"]:
+            register(order["own"])
+        if order["allowed"] is not None:
+            limit_to(order["allowed"])
+        print(sweep(Sweep(**order["plan"]), order["folder"], progress=False, **order["options"]))
     except KeyboardInterrupt:
         return 130
     except (RunError, ValueError, OSError) as error:

@@ -17,8 +17,8 @@ from workbench.core.running.start import run
 from workbench.core.trace.trace import Trace
 from workbench.lab.batch.sweeps import cluster_of
 
-OTHERS = ("engine", "cluster", "folder")  # parameters besides the fields of an Experiment
-_PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
+OTHER_PARAMETERS = ("engine", "cluster", "folder")  # parameters besides the fields of an Experiment
+_PLAIN_TYPES = (str, int, float, bool, list, tuple, dict, type(None))
 _IPYTHON = {"In", "Out"}
 
 
@@ -62,10 +62,12 @@ def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job
     {'stragglers': 2}
     """
     with one_sentence():
-        own = {n: v for n, v in names.items() if n[0] != "_" and n not in _IPYTHON}
-        given = {n: v for n, v in own.items() if isinstance(v, _PLAIN)}
+        variables = {n: v for n, v in names.items() if n[0] != "_" and n not in _IPYTHON}
+        given = {n: v for n, v in variables.items() if isinstance(v, _PLAIN_TYPES)}
         fields = {n: _value(n, given.pop(n)) for n in Experiment.model_fields if n in given}
-        engine, cluster, folder = (str(given.pop(n, d)) for n, d in zip(OTHERS, ("sim", "", ""), strict=True))
+        engine, cluster, folder = (
+            str(given.pop(n, d)) for n, d in zip(OTHER_PARAMETERS, ("sim", "", ""), strict=True)
+        )
         cluster = cluster_of(engine, cluster)
         fields["scheme_args"] = _scheme_args(fields, given, usual or {})
         if folder and Path(folder).exists():
@@ -83,7 +85,7 @@ def _scheme_args(
     known = list(schemes.get(scheme).model_fields)
     for name in given:
         if name not in known:
-            raise unknown_name("parameter", name, [*Experiment.model_fields, *OTHERS, *known])
+            raise unknown_name("parameter", name, [*Experiment.model_fields, *OTHER_PARAMETERS, *known])
         if name in args:
             raise SettingError(f"{name}: is given twice, by itself and in scheme_args; drop one of them")
     fits = all(fields.get(name) == value for name, value in usual.items() if name != "scheme_args")

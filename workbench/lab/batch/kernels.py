@@ -29,7 +29,7 @@ from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
 CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
-CODE = "own"  # a file in the folder of the sockets
+CODE_FILE = "own"  # a file in the folder of the sockets
 
 
 def _environment(threads: int) -> dict[str, str]:
@@ -68,7 +68,7 @@ class Kernel:
 
     terminate = kill
 
-    def told(self, message: dict[str, Any]) -> None:
+    def update(self, message: dict[str, Any]) -> None:
         """Take note of what the fork server says."""
         self.pid = message.get("pid", self.pid)
         if "code" in message:
@@ -119,10 +119,10 @@ class KernelForkServer:
                 message = json.loads(line)
                 self.ready = True
                 if "number" in message:
-                    self.kernels[message["number"]].told(message)
+                    self.kernels[message["number"]].update(message)
         self.gone = True
         for kernel in list(self.kernels.values()):  # they end with it
-            kernel.told({"code": -signal.SIGKILL} if kernel.code is None else {})
+            kernel.update({"code": -signal.SIGKILL} if kernel.code is None else {})
 
     def close(self) -> None:
         """End it and its kernels; while it is still importing it has none, and does not listen."""
@@ -156,7 +156,7 @@ class Kernels:
     def __enter__(self) -> Kernels:
         self.folder = socket_folder("wb-")  # only its owner may enter
         if self.code_sent:
-            (self.folder / CODE).write_text(self.code_sent)
+            (self.folder / CODE_FILE).write_text(self.code_sent)
         self.home = Path.cwd()  # where runs look for files of the user's
         return self
 
@@ -205,9 +205,9 @@ class Kernels:
     @property
     def arguments(self) -> list[str]:
         """Return what a kernel runs first: keep its output, take in the user's own classes, limit what may run."""
-        own = [run_first(register_file, str(self.folder / CODE))] if self.code_sent else []
+        options = [run_first(register_file, str(self.folder / CODE_FILE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
-        return [run_first(keep_output), *own, *limit]
+        return [run_first(keep_output), *options, *limit]
 
     def code(self, name: str) -> int | None:
         """Exit status of a run's kernel; None while it runs, or if there never was one."""

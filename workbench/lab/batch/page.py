@@ -109,8 +109,8 @@ class _Maker:
         """The tags are for the parser: they end a script that an output above has left open."""
         layout, config = figure["layout"], {"responsive": True, **CONFIG}
         # "</script>" in a text would end the script.
-        words = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
-        drawn, height = self._aside(", ".join(words)), layout.get("height", 450)
+        texts = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
+        drawn, height = self._aside(", ".join(texts)), layout.get("height", 450)
         return f'<div id="{name}" style="height:{height}px"></div><script>Plotly.newPlot({drawn});</script>'
 
 

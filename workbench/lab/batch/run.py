@@ -27,18 +27,19 @@ from workbench.core.base.settings import SettingError, check_kind, check_writabl
 from workbench.core.base.trust import limit, limited
 from workbench.core.base.user_code import run_hash
 from workbench.core.trace.definitions import definitions_of
-from workbench.core.trace.layout import FOUND, PLAN, STOP, TRACE
 from workbench.core.trace.layout import NOTEBOOK as EXECUTED
+from workbench.core.trace.layout import PLAN, SEARCH_STATE, STOP, TRACE
 from workbench.core.trace.trust import code_names, permitted, sign_code
 from workbench.lab.batch.execution import Executor, literal
-from workbench.lab.batch.jobs import OTHERS
+from workbench.lab.batch.jobs import OTHER_PARAMETERS
 from workbench.lab.batch.kernels import Kernels
 from workbench.lab.batch.page import illustrate, preload, write_script
-from workbench.lab.batch.sweeps import KEY, Item, Sweep
+from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.notebooks import grammar_put_off, shipped
 from workbench.mpi import clusters
 
-OPENED, SPARE = 28, 40  # files that a run under way has open here (sockets of its kernel), and all together
+# files that a run under way has open here (sockets of its kernel), and all together
+FILES_PER_RUN, SPARE_FILES = 28, 40
 NOTEBOOK = shipped("notebooks/run.ipynb")
 
 
@@ -73,14 +74,14 @@ class Summary:
     def __str__(self) -> str:
         """Counts, then for every failure: which, why, how to run it alone."""
         counts = Counter(status.state for status in self.states.values())
-        words = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
-        words += [f"{self.before} done before"] if self.before else []
-        lines = [f"{self.folder}: {', '.join(words) or 'nothing to do'}"]
+        texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
+        texts += [f"{self.before} done before"] if self.before else []
+        lines = [f"{self.folder}: {', '.join(texts) or 'nothing to do'}"]
         for name in self.failed:
             alone = f"workbench sweep {shlex.quote(str(self.folder))} --only {shlex.quote(name)}"
             lines += [f"  {name}", f"    why: {self.states[name].error}", f"    alone: {alone}"]
         if self.named("interrupted", "missing"):
-            lines.append(f"go on: workbench sweep {shlex.quote(str(self.folder))}")
+            lines.append(f"resume: workbench sweep {shlex.quote(str(self.folder))}")
         lines += [self.found] if self.found else []
         return "\n".join(lines)
 
@@ -102,7 +103,7 @@ def sweep(
 ) -> Summary:
     """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
 
-    - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to go on with it.
+    - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to resume it.
     - `folder`: where the runs go, one folder each; default: runs/ and the file's name.
     - `jobs`: how many run at a time.
     - `only`: names of runs, or the digits at their ends; the others are left alone.
@@ -174,7 +175,7 @@ def _illustrated(summary: Summary) -> Summary:
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
     """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
-    known = {path.name[-KEY:]: path.name for path in target.iterdir()} if target.is_dir() else {}
+    known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
 
@@ -207,14 +208,14 @@ def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
         todo = [item for item in items if not _done(target, item)]
         before = len(items) - len(todo) if before is None else before
         note(plan, target, items, jobs, before, plan.search.budget)
-        words = {"words": step.words, "over": step.over, **step.numbers}
-        write_json(target / FOUND, words)
+        fields = {"text": step.text, "over": step.over, **step.numbers}
+        write_json(target / SEARCH_STATE, fields)
         if step.over or not todo:
-            return Summary(target, before, states, step.words)
+            return Summary(target, before, states, step.text)
         states |= work(todo, len(items))
         if failed := [item.name for item in todo if states[item.name].state != "done"]:
-            why = f"{step.words}; the search waits for {len(failed)} of its runs, which did not come to their end"
-            write_json(target / FOUND, {**words, "words": why})
+            why = f"{step.text}; the search waits for {len(failed)} of its runs, which did not come to their end"
+            write_json(target / SEARCH_STATE, {**fields, "text": why})
             return Summary(target, before, states, why)
 
 
@@ -246,7 +247,7 @@ def own_of(items: Iterable[Item]) -> str:
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
-        read = {type(part) for name, part in parts.items() if ".py:" in name}
+        read = {type(kind) for name, kind in parts.items() if ".py:" in name}
         found |= dict.fromkeys(thing for thing in definitions_of(e) if thing not in read)
     return sent(list(found)) if found else ""
 
@@ -279,9 +280,9 @@ def room(jobs: int) -> int:
     if limit == resource.RLIM_INFINITY:
         return 2 * jobs
     there = sum(1 for _ in Path("/dev/fd").iterdir())
-    most = (limit - there - SPARE) // OPENED
+    most = (limit - there - SPARE_FILES) // FILES_PER_RUN
     if most < jobs:
-        needed = there + SPARE + OPENED * jobs
+        needed = there + SPARE_FILES + FILES_PER_RUN * jobs
         fewer = f"take jobs = {most}, or " if most > 0 else ""
         raise SettingError(
             f"jobs = {jobs}: needs {needed} open files and {limit} are allowed; {fewer}raise it: ulimit -n {needed}"
@@ -368,7 +369,7 @@ def _no_run(folder: Path) -> Path:
 
 
 def _check(notebook: Path, needed: set[str]) -> None:
-    if missing := sorted({*needed, *OTHERS} - set(parameters(notebook))):
+    if missing := sorted({*needed, *OTHER_PARAMETERS} - set(parameters(notebook))):
         raise SettingError(
             f"notebook = {str(notebook)!r}: declares no parameter {', '.join(missing)}; give them defaults in its"
             " cell with the tag 'parameters'"

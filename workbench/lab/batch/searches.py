@@ -1,4 +1,4 @@
-"""Runs that are chosen by what earlier ones gave: where two schemes cross, which numbers are best.
+"""Runs that are chosen by what earlier ones gave: where two schemes cross, which parameters are best.
 
 A search is a rule from the results that there are to the runs that it wants next, without memory or chance of its own
 (the seeds are settings): asked again with the same results it wants the same runs, so a sweep that was stopped goes on,
@@ -20,7 +20,7 @@ from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.text import plain
 from workbench.lab.batch.sampling import Span, Spans
 
-REPEATS = 100  # draws in a row that bring nothing new; then all has been tried
+MAX_REPEATED_DRAWS = 100  # draws in a row that bring nothing new; then all has been tried
 Changes = dict[str, Any]
 Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
 
@@ -29,7 +29,7 @@ class Step(NamedTuple):
     """All runs that a search has wanted so far, what it knows by now, in words and numbers, and whether that is all."""
 
     runs: list[Changes]
-    words: str
+    text: str
     numbers: dict[str, Any]
     over: bool
 
@@ -82,15 +82,15 @@ class Crossing(Search):
         bisection = _Bisection(self, value, first)
         over = True
         try:
-            words = bisection.answer()
+            text = bisection.answer()
         except _Never as never:
-            words = str(never)
+            text = str(never)
         except _Missing as missing:
-            words, over = str(missing), len(bisection.runs) > self.budget
+            text, over = str(missing), len(bisection.runs) > self.budget
             if over:
-                words = f"{bisection.so_far()}; the budget of {self.budget} runs is spent"
+                text = f"{bisection.so_far()}; the budget of {self.budget} runs is spent"
                 del bisection.runs[bisection.known :]
-        return Step(bisection.runs, words, bisection.numbers(), over)
+        return Step(bisection.runs, text, bisection.numbers(), over)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -98,10 +98,10 @@ class Crossing(Search):
         one, other = self.sides
         keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
         first = "scheme" if "scheme" in keys else None
-        told = [first] if first else keys
+        names = [first] if first else keys
         return tuple(  # type: ignore[return-value]
             ", ".join(
-                str(side[k]) if first else f"{k.rsplit('.', 1)[-1]}={side[k]}" for k in told if k in side
+                str(side[k]) if first else f"{k.rsplit('.', 1)[-1]}={side[k]}" for k in names if k in side
             )
             for side in self.sides
         )
@@ -263,7 +263,7 @@ class Optimum(Search):
         alias="fields", min_length=1, description="field -> list to choose from, or {low, high, scale, whole}"
     )
     cases: tuple[Changes, ...] = setting(
-        ({},), "changes that are tried with all numbers, such as schemes", min_length=1
+        ({},), "changes that are tried with all parameters, such as schemes", min_length=1
     )
     greatest: bool = setting(False, "look for the greatest mean instead")
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
@@ -285,7 +285,7 @@ class Optimum(Search):
             repeated = repeated + 1 if repr(changes) in seen else 0
             if repeated:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
-                if repeated > REPEATS:
+                if repeated > MAX_REPEATED_DRAWS:
                     break
                 continue
             seen.add(repr(changes))
@@ -321,13 +321,13 @@ class Optimum(Search):
 
     def _step(self, runs: list[Changes], tried: list[tuple[float, str, Changes]], over: bool) -> Step:
         if not tried:
-            words = "no numbers fit together" if over else "nothing is known yet"
-            return Step(runs, words, {}, over)
+            text = "no numbers fit together" if over else "nothing is known yet"
+            return Step(runs, text, {}, over)
         mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
         named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
         which = "greatest" if self.greatest else "least"
-        words = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
-        return Step(runs, words, {"best": best, "mean": mean, "runs": len(runs)}, over)
+        text = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
+        return Step(runs, text, {"best": best, "mean": mean, "runs": len(runs)}, over)
 
 
 def _interval(values: list[float | None]) -> str:

@@ -26,8 +26,8 @@ from workbench.lab.batch.sampling import Sample, listed
 from workbench.lab.batch.searches import Changes, Crossing, Optimum, Step, searched
 from workbench.mpi import clusters
 
-KEY = 10  # digits
-MOST = 100_000  # runs of one sweep: each has a folder and a page
+KEY_DIGITS = 10  # digits
+MAX_RUNS = 100_000  # runs of one sweep: each has a folder and a page
 
 
 class Sweep(Settings):
@@ -55,7 +55,7 @@ class Sweep(Settings):
     @classmethod
     def _built_ins(cls, value: Any) -> Any:
         """NumPy's numbers and arrays become Python's, which is all that a notebook's parameters can be."""
-        return plain(value) if _size(value) <= MOST else _refuse_many({"": _size(value)})
+        return plain(value) if _size(value) <= MAX_RUNS else _refuse_many({"": _size(value)})
 
     @field_validator("search", mode="before")
     @classmethod
@@ -187,9 +187,9 @@ class Item:
     @cached_property
     def key(self) -> str:
         """Digits that change with any setting or definition of one's own; a run is found again by them."""
-        own = {source.name: source.digest for source in sources_of(self.experiment)}
-        spec = {**self.spec, "own": own} if own else self.spec
-        return sha256(json.dumps(spelled_as_before(spec), sort_keys=True).encode()).hexdigest()[:KEY]
+        digests = {source.name: source.digest for source in sources_of(self.experiment)}
+        spec = {**self.spec, "own": digests} if digests else self.spec
+        return sha256(json.dumps(spelled_as_before(spec), sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
 
     @property
     def label(self) -> str:
@@ -201,8 +201,8 @@ class Item:
         """Name of its folder: what differs, in harmless characters, and the key."""
         if self.known_as:
             return self.known_as
-        words = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
-        return f"{words}-{self.key}" if words else self.key
+        text = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
+        return f"{text}-{self.key}" if text else self.key
 
 
 def _size(values: Any) -> int:
@@ -214,10 +214,10 @@ def _size(values: Any) -> int:
 
 def _refuse_many(sections: Mapping[str, int]) -> None:
     """Raise for sections that together make too many runs, naming the one that makes most."""
-    if (runs := prod(sections.values())) > MOST:
+    if (runs := prod(sections.values())) > MAX_RUNS:
         name, most = max(sections.items(), key=lambda item: item[1])
         where = f"{name} = {most}: " if name else ""
-        raise ValueError(f"{where}{runs} runs are too many for one sweep; take at most {MOST}")
+        raise ValueError(f"{where}{runs} runs are too many for one sweep; take at most {MAX_RUNS}")
 
 
 def label(changes: Changes) -> str:

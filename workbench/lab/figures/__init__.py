@@ -1,4 +1,4 @@
-"""Figures: pure functions from traces, plans and experiments to plotly figures in one house style.
+"""Figures: pure functions from traces, plans and experiments to plotly figures in one style.
 
 To add a figure, add a file to `gallery` with a function of the file's name; nothing else needs an edit.
 """

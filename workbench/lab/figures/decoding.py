@@ -93,8 +93,8 @@ class _Arrival(NamedTuple):
     late: bool
 
 
-def _after(time: float, bell: float) -> bool:
-    return time > bell and not simultaneous(time, bell)
+def _after(time: float, timer: float) -> bool:
+    return time > timer and not simultaneous(time, timer)
 
 
 def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:

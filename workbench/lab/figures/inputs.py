@@ -10,7 +10,7 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.style import Style, styles
 
-_MOST_FACTS = 3  # a legend entry stays readable
+_MAX_FACTS = 3  # a legend entry stays readable
 
 
 class Labelled(Protocol):
@@ -69,8 +69,8 @@ def labels(traces: Sequence[Labelled]) -> list[str]:
     found = [trace.label for trace in traces]
     for label, members in groups.items():
         if len(members) > 1:
-            for i, words in zip(members, _told_apart([traces[i] for i in members]), strict=True):
-                found[i] = f"{label} {words}"
+            for i, text in zip(members, _told_apart([traces[i] for i in members]), strict=True):
+                found[i] = f"{label} {text}"
     return found
 
 
@@ -78,10 +78,10 @@ def _told_apart(traces: Sequence[Labelled]) -> list[str]:
     facts = [_facts(trace) for trace in traces]
     keys = {key: None for fact in facts for key in fact}
     differing = [key for key in keys if len({repr(fact.get(key)) for fact in facts}) > 1]
-    words = [", ".join(f"{k}={f[k]}" for k in differing[:_MOST_FACTS] if k in f) for f in facts]
-    if len(set(words)) == len(words):
-        return words
-    return [f"{text} #{i}".strip() for i, text in enumerate(words, 1)]
+    texts = [", ".join(f"{k}={f[k]}" for k in differing[:_MAX_FACTS] if k in f) for f in facts]
+    if len(set(texts)) == len(texts):
+        return texts
+    return [f"{text} #{i}".strip() for i, text in enumerate(texts, 1)]
 
 
 def _facts(trace: Labelled) -> dict[str, Any]:

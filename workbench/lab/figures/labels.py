@@ -13,10 +13,10 @@ from workbench.core.contract.delays import delay_models
 from workbench.core.contract.links import Link
 from workbench.core.experiment import Experiment
 
-_WORDS = read_yaml(Path(__file__).with_name("words.yaml"), "metrics: {}")
-METRICS: dict[str, str] = _WORDS["metrics"]
-RESULTS: dict[str, list[str]] = _WORDS["results"]
-_WHOSE: dict[str, str] = _WORDS["settings"]
+_LABELS = read_yaml(Path(__file__).with_name("labels.yaml"), "metrics: {}")
+METRICS: dict[str, str] = _LABELS["metrics"]
+RESULTS: dict[str, list[str]] = _LABELS["results"]
+_WHOSE: dict[str, str] = _LABELS["settings"]
 
 
 def result(name: str) -> tuple[str, str]:
@@ -75,10 +75,10 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
     units: set[str] = set()
     for owner, cls in _owners(group, used).items():
         if (field := cls.model_fields.get(last)) is not None:
-            words, unit = field.description or "kind", unit_of(field)
+            found_text, unit = field.description or "kind", unit_of(field)
             units.add(unit)
-            words = f"{words} ({unit})" if unit and unit not in words.split() else words
-            found.setdefault(words, []).append(owner)
+            found_text = f"{found_text} ({unit})" if unit and unit not in found_text.split() else found_text
+            found.setdefault(found_text, []).append(owner)
     if len(found) == 1:
         return f"{setting(name)}: {next(iter(found))}"
     if found and group == "scheme_args" and used:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
-LAYERED = 32  # workers up to which a tree is drawn from the top down
-FAN = 6  # children of a parent, where one branch is drawn
-ON_RING = 40  # workers of a ring too large to draw all of them
-REST = -1  # instead of a rank: a node that stands for its siblings which are not drawn
+MAX_LAYERED_WORKERS = 32  # workers up to which a tree is drawn from the top down
+BRANCH_CHILDREN = 6  # children of a parent, where one branch is drawn
+RING_NODES = 40  # workers of a ring too large to draw all of them
+REST_NODE = -1  # instead of a rank: a node that stands for its siblings which are not drawn
 
 
 class Layout(NamedTuple):
@@ -28,14 +28,14 @@ class Layout(NamedTuple):
     @property
     def radial(self) -> bool:
         """Is it drawn around the master?"""
-        return self.ring or len(self.rank) - 1 > LAYERED
+        return self.ring or len(self.rank) - 1 > MAX_LAYERED_WORKERS
 
 
 def place(plan: Plan, most: int) -> Layout:
     """Lay out a plan; of one with more than `most` ranks, one branch, or some workers of the ring."""
     whole = plan.ranks <= most
     if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):
-        return _ring(plan.workers, plan.workers if whole else ON_RING)
+        return _ring(plan.workers, plan.workers if whole else RING_NODES)
     if whole:
         rank, parent, count, layer = np.arange(plan.ranks), plan.parent, np.ones_like(plan.parent), plan.depth
         slot = _slots(parent, layer)
@@ -44,7 +44,7 @@ def place(plan: Plan, most: int) -> Layout:
         slot = _spread(layer)
     children = np.flatnonzero(parent >= 0)
     edges = np.stack([parent[children], children], axis=1)
-    if len(rank) - 1 <= LAYERED or not whole:
+    if len(rank) - 1 <= MAX_LAYERED_WORKERS or not whole:
         return Layout(rank, slot, -layer.astype(float), layer, edges, False, count)
     angle = 2 * np.pi * slot / (slot.max() + 1.0)
     return Layout(rank, layer * np.sin(angle), layer * np.cos(angle), layer, edges, False, count)
@@ -68,11 +68,11 @@ def _branch(plan: Plan) -> NDArray[np.int64]:
     """
     nodes, at, layer = [(0, -1, 1, 0)], 0, 0
     while kids := plan.children[nodes[at][0]]:
-        shown = kids if len(kids) <= FAN else kids[: FAN - 1]
+        shown = kids if len(kids) <= BRANCH_CHILDREN else kids[: BRANCH_CHILDREN - 1]
         first, layer = len(nodes), layer + 1
         nodes += [(kid, at, 1, layer) for kid in shown]
         if len(shown) < len(kids):
-            nodes.append((REST, at, len(kids) - len(shown), layer))
+            nodes.append((REST_NODE, at, len(kids) - len(shown), layer))
         at = first
     return np.array(nodes, dtype=np.int64).T
 
@@ -80,7 +80,7 @@ def _branch(plan: Plan) -> NDArray[np.int64]:
 def _spread(layer: NDArray[np.int64]) -> Array:
     """Place the nodes of every layer side by side over the whole width."""
     among = np.array([np.sum(layer[:place] == depth) for place, depth in enumerate(layer.tolist())])
-    return FAN * (among + 0.5) / np.bincount(layer)[layer]
+    return BRANCH_CHILDREN * (among + 0.5) / np.bincount(layer)[layer]
 
 
 def _slots(parent: NDArray[np.int64], layer: NDArray[np.int64]) -> Array:

@@ -11,7 +11,7 @@ from workbench.core.base.type_checks import span
 from workbench.lab.figures.style import Style, error_bars, fade, log_scale
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """Means along x with their intervals, each over n runs, and the look of the line."""
 
     label: str
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 def draw(
     figure: go.Figure,
-    lines: Sequence[Line],
+    curves: Sequence[Curve],
     joined: bool,
     scale: Mapping[str, object],
     markers: bool = True,
@@ -32,40 +32,50 @@ def draw(
     figure.update_yaxes(**scale)
     if joined:
         log = scale.get("type") == "log"
-        figure.add_traces([_area(line, log) for line in lines if line.n > 1])
-    for line in lines:
+        figure.add_traces([_area(curve, log) for curve in curves if curve.n > 1])
+    for curve in curves:
         look = "lines+markers" if joined and markers else "lines" if joined else "markers"
-        ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if line.n > 1 else ""
-        bars = error_bars(line.band.low, line.band.mean, line.band.high, thickness=2.5, width=8)
-        hover = f"<b>{line.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
-        told = {"name": line.label, "legendgroup": line.label, "showlegend": True, "hovertemplate": hover}
+        ends = "<br>%{customdata[0]:.5g} to %{customdata[1]:.5g}" if curve.n > 1 else ""
+        bars = error_bars(curve.band.low, curve.band.mean, curve.band.high, thickness=2.5, width=8)
+        hover = f"<b>{curve.label}</b><br>%{{x}}<br>mean %{{y:.5g}}{ends}<extra></extra>"
+        told = {"name": curve.label, "legendgroup": curve.label, "showlegend": True, "hovertemplate": hover}
         figure.add_scatter(
-            x=line.x,
-            y=line.band.mean,
-            error_y=None if joined or line.n < 2 else bars,
+            x=curve.x,
+            y=curve.band.mean,
+            error_y=None if joined or curve.n < 2 else bars,
             mode=look,
-            line={"color": line.style.color, "dash": line.style.dash, "width": 3},
-            marker={"color": line.style.color, "symbol": line.style.symbol, "size": 11},
-            customdata=np.stack([line.band.low, line.band.high], axis=-1),
+            line={"color": curve.style.color, "dash": curve.style.dash, "width": 3},
+            marker={"color": curve.style.color, "symbol": curve.style.symbol, "size": 11},
+            customdata=np.stack([curve.band.low, curve.band.high], axis=-1),
             **told,
         )
 
 
-def _area(line: Line, log: bool) -> go.Scatter:
+def _area(curve: Curve, log: bool) -> go.Scatter:
     """The band, as one closed curve; on a logarithmic axis it ends where numbers are no longer positive."""
-    known = np.isfinite(line.band.low)
-    x = np.asarray(line.x)[known]
-    low, high = line.band.low[known], line.band.high[known]
-    if log and line.band.mean.min() > 0:
-        low = np.maximum(low, line.band.mean.min() / 10)
-    look = {"fill": "toself", "fillcolor": fade(line.style.color, 0.2), "line": {"width": 0}, "mode": "lines"}
-    told = {"name": f"{line.label} band", "legendgroup": line.label, "showlegend": False, "hoverinfo": "skip"}
+    known = np.isfinite(curve.band.low)
+    x = np.asarray(curve.x)[known]
+    low, high = curve.band.low[known], curve.band.high[known]
+    if log and curve.band.mean.min() > 0:
+        low = np.maximum(low, curve.band.mean.min() / 10)
+    look = {
+        "fill": "toself",
+        "fillcolor": fade(curve.style.color, 0.2),
+        "line": {"width": 0},
+        "mode": "lines",
+    }
+    told = {
+        "name": f"{curve.label} band",
+        "legendgroup": curve.label,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
     return go.Scatter(x=np.concatenate([x, x[::-1]]), y=np.concatenate([high, low[::-1]]), **look, **told)
 
 
-def about(lines: Sequence[Line], level: float) -> str:
+def about(curves: Sequence[Curve], level: float) -> str:
     """Say what the bands are."""
-    counts = {line.n for line in lines}
+    counts = {curve.n for curve in curves}
     if counts == {1}:
         return "single runs: no band"
     return (
@@ -73,6 +83,6 @@ def about(lines: Sequence[Line], level: float) -> str:
     )
 
 
-def scale_y(lines: Sequence[Line], ratio: float) -> dict[str, object]:
+def scale_y(curves: Sequence[Curve], ratio: float) -> dict[str, object]:
     """Logarithmic where ratios say more than differences."""
-    return log_scale(np.concatenate([line.band.mean for line in lines]), ratio)
+    return log_scale(np.concatenate([curve.band.mean for curve in curves]), ratio)

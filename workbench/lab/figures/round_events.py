@@ -58,7 +58,7 @@ class Bars(NamedTuple):
 
     def where(self, keep: NDArray[np.bool_]) -> Bars:
         """Keep some of the bars."""
-        text = [word for word, kept in zip(self.text, keep, strict=True) if kept]
+        text = [word for word, shown in zip(self.text, keep, strict=True) if shown]
         return Bars(self.rank[keep], self.start[keep], self.end[keep], text)
 
 
@@ -278,9 +278,9 @@ def moments(trace: Trace, round: int) -> list[Moment]:
     return sorted(found, key=lambda moment: (moment.time, "gradient" in moment.text, order[moment]))
 
 
-def _each(bars: Bars, words: str) -> list[Moment]:
+def _each(bars: Bars, text: str) -> list[Moment]:
     pairs = zip(bars.rank.tolist(), bars.end.tolist(), strict=True)
-    return [Moment(float(end), int(rank), words.format(name(rank))) for rank, end in pairs]
+    return [Moment(float(end), int(rank), text.format(name(rank))) for rank, end in pairs]
 
 
 def name(rank: int) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Metrics of which more is better; every other one is to fall.
-RISING = frozenset({"accuracy", "test_accuracy", "auc"})
+RISING_METRICS = frozenset({"accuracy", "test_accuracy", "auc"})
 AXES = {
     "time": "time since start (s)",
     "round": "rounds done",
@@ -97,7 +97,7 @@ def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float
 def reached(trace: Trace, metric: str, target: float) -> int | None:
     """Round after which a run first meets the target, None for never."""
     values = column(trace, metric)
-    hits = np.flatnonzero(values >= target if metric in RISING else values <= target)
+    hits = np.flatnonzero(values >= target if metric in RISING_METRICS else values <= target)
     return int(hits[0]) if len(hits) else None
 
 

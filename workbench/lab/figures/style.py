@@ -1,4 +1,4 @@
-"""House style: two plotly templates, one fixed look per scheme, units that fit."""
+"""Common style: two plotly templates, one fixed look per scheme, units that fit."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Style(NamedTuple):
     symbol: str
 
 
-_LOOKS = Path(__file__).with_name("looks.yaml")
+_STYLES = Path(__file__).with_name("styles.yaml")
 _KNOWN = {
     name: Style(COLORS[color], dash, symbol)
-    for name, (color, dash, symbol) in read_yaml(_LOOKS, "CR: [blue, solid, star]").items()
+    for name, (color, dash, symbol) in read_yaml(_STYLES, "CR: [blue, solid, star]").items()
 }
 _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", "triangle-sw", "diamond-wide")
 
@@ -99,7 +99,7 @@ def palette(theme: str) -> Palette:
 
 
 def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) -> go.Figure:
-    """Empty figure in house style; its width follows the page."""
+    """Empty figure in the common style; its width follows the page."""
     colors = palette(theme)
     heading = {
         "text": title,
@@ -114,7 +114,7 @@ def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) ->
 
 
 def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
-    """A figure in house style with traces and layout as plotly.js takes them; None is left out.
+    """A figure in the common style with traces and layout as plotly.js takes them; None is left out.
 
     Plotly does not look through them, which takes it longer than everything else: for figures that follow a slider.
 

@@ -34,13 +34,13 @@ def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T
         try:
             method(self, *args, **options)
         except Exception as error:
-            self.report(words(error))
+            self.report(error_text(error))
             log.info("a callback failed", exc_info=True)
 
     return cast(Callable[Concatenate[T, P], None], safely)
 
 
-def words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """A sentence for an error; one that nobody foresaw is named with its kind."""
     text = " ".join(str(error).split())
     if isinstance(error, EXPECTED) and text:
@@ -54,12 +54,12 @@ def sentence(text: str, bad: bool = False) -> str:
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
-def progress(about: str, words: str, share: float | None, more: str = "") -> str:
+def progress(about: str, text: str, share: float | None, more: str = "") -> str:
     """A bar, and words beside it; without a share it moves to and fro. more: what is said in bold below."""
     value = "" if share is None else f' value="{share:.4f}"'
     bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
     last = f"<br><b>{escape(more)}</b>" if more else ""
-    return f'<div class="wb" role="status">{bar} {escape(words)}{last}</div>'
+    return f'<div class="wb" role="status">{bar} {escape(text)}{last}</div>'
 
 
 def sides(*children: w.Widget) -> w.HBox:
@@ -72,9 +72,9 @@ def row(*children: w.Widget) -> w.HBox:
     return w.HBox(list(children)).add_class("wb-row")
 
 
-def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
+def button(text: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
     """A button as wide as its words."""
-    made = w.Button(description=words, tooltip=tooltip or words.lower())
+    made = w.Button(description=text, tooltip=tooltip or text.lower())
     made.layout.width = "auto"
     made.on_click(lambda _: call())
     return made
@@ -82,8 +82,8 @@ def button(words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
 
 def seen(wanted: bool, *parts: w.Widget) -> None:
     """Show widgets, or take them out of the page."""
-    for part in parts:
-        part.layout.display = "" if wanted else "none"
+    for widget in parts:
+        widget.layout.display = "" if wanted else "none"
 
 
 def fields_about() -> list[w.Text]:

@@ -22,7 +22,17 @@ from workbench.mpi.launch.reports import Finding, HostState, Status
 LOCAL = "local"
 
 __all__ = [
-    "LOCAL", "Cluster", "Finding", "HostState", "Status", "file_of", "folders", "load", "names", "own", "rebuilt"
+    "LOCAL",
+    "Cluster",
+    "Finding",
+    "HostState",
+    "Status",
+    "file_of",
+    "folders",
+    "load",
+    "names",
+    "rebuilt",
+    "user_defined"
 ]  # fmt: skip
 
 
@@ -69,34 +79,34 @@ def load(name: str | Path) -> Cluster:
     raise unknown_name("cluster", str(name), names())
 
 
-def own(words: Mapping[str, Any]) -> Cluster | None:
+def user_defined(fields: Mapping[str, Any]) -> Cluster | None:
     """The cluster whose settings a folder holds, where it is this machine, or a file of the user's says the same.
 
     Only the name is taken from there: whatever is started is what the user's file names.
 
     >>> own({"kind": "ssh", "name": "../elsewhere"})
     """
-    name = words.get("name")
+    name = fields.get("name")
     plain = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)  # it becomes part of a folder's name
-    if plain and {**words, "name": "", "price": None} == {"kind": LOCAL, "name": "", "price": None}:
-        return rebuilt(dict(words))
+    if plain and {**fields, "name": "", "price": None} == {"kind": LOCAL, "name": "", "price": None}:
+        return rebuilt(dict(fields))
     file = file_of(name) if isinstance(name, str) and name in names() else None
     with suppress(SettingError):
         found = None if file is None else _read(file)
-        if found is not None and found.model_dump(mode="json") == words:
+        if found is not None and found.model_dump(mode="json") == fields:
             return found
     return None
 
 
 def _read(path: Path) -> Cluster:
     """Settings from a file."""
-    words = read_yaml(path, "kind: ssh")
-    if "kind" not in words:
+    fields = read_yaml(path, "kind: ssh")
+    if "kind" not in fields:
         kinds = ", ".join(Cluster.catalogue)
         raise SettingError(f"{path}: kind: is missing; write one, e.g. kind: ssh (there is {kinds})")
-    if "name" in words:
-        raise SettingError(f"{path}: name = {words['name']!r}: is the file's name; leave the key out")
+    if "name" in fields:
+        raise SettingError(f"{path}: name = {fields['name']!r}: is the file's name; leave the key out")
     try:
-        return rebuilt(words | {"name": path.stem}).located(path.parent.resolve())
+        return rebuilt(fields | {"name": path.stem}).located(path.parent.resolve())
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None

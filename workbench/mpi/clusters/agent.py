@@ -21,15 +21,15 @@ from workbench.mpi.launch.reports import REPORTS
 from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
-SILENCE = 120.0  # s without a word after which the client is gone, whatever the connection says
+SILENCE_TIMEOUT_S = 120.0  # s without a word after which the client is gone, whatever the connection says
 
 
-def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
     """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
-    files = {name: str(placed(name, text)) for name, text in words["files"].items()}
-    agent = Agent(rebuilt({**words["cluster"], **files}).here())
+    files = {name: str(placed(name, text)) for name, text in fields["files"].items()}
+    agent = Agent(rebuilt({**fields["cluster"], **files}).here())
     try:
-        answer(agent, input, output, SILENCE)
+        answer(agent, input, output, SILENCE_TIMEOUT_S)
     finally:  # the client is gone
         for pool in agent.pools.values():
             pool.leave()
@@ -44,14 +44,19 @@ class Agent(Host):
 
     def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
         """Start a pool; see `Site.open`."""
-        pool = self.site.open(ranks, self.said)
+        pool = self.site.open(ranks, self.progress)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
-        return {"pool": pool.folder.name, "ranks": pool.ranks, "words": pool.words(), "agent": this_process()}
+        return {
+            "pool": pool.folder.name,
+            "ranks": pool.ranks,
+            "fields": pool.as_dict(),
+            "agent": this_process(),
+        }
 
-    def do_inherit(self, data: bytes, words: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
+    def do_inherit(self, data: bytes, fields: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
         """Take a pool over from another agent, which its client has lost, and end that one; see `do_open`."""
-        pool = self.site.owner(words, Path(words["pool"]))
+        pool = self.site.owner(fields, Path(fields["pool"]))
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
         if (was := ProcessId(*agent)).host == this_process().host:
@@ -62,12 +67,12 @@ class Agent(Host):
         """Hand a run in; answers where its folder is, and who has it."""
         handed = self.pools[pool]
         home = new_folder(None)
-        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), self.said)
-        return {"folder": str(home), "words": handed.words()}
+        handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), self.progress)
+        return {"folder": str(home), "fields": handed.as_dict()}
 
-    def do_report(self, data: bytes, report: str, **words: Any) -> dict[str, Any]:
+    def do_report(self, data: bytes, report: str, **fields: Any) -> dict[str, Any]:
         """One of `REPORTS`, by the method of `Site` of the same name."""
-        found = getattr(self.site, report)(**words, progress=self.said)
+        found = getattr(self.site, report)(**fields, progress=self.progress)
         return {"report": REPORTS[report].dump_python(found, mode="json")}
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
@@ -80,26 +85,26 @@ class Agent(Host):
         """Why a pool did not start."""
         return {"why": self.pools[pool].why_not()}
 
-    def do_reason(self, data: bytes, folder: str, words: dict[str, Any]) -> dict[str, Any]:
+    def do_reason(self, data: bytes, folder: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Why the holder of a run is gone."""
-        return {"reason": self._holder(folder, words).reason()}
+        return {"reason": self._owner(folder, fields).reason()}
 
-    def _holder(self, folder: str, words: dict[str, Any]) -> RunOwner:
+    def _owner(self, folder: str, fields: dict[str, Any]) -> RunOwner:
         """Who has a run: a pool of this agent, or of another before it."""
-        mine = self.pools.get(Path(words.get("pool", "")).name)
-        return mine if mine is not None else self.site.owner(words, Path(folder))
+        mine = self.pools.get(Path(fields.get("pool", "")).name)
+        return mine if mine is not None else self.site.owner(fields, Path(folder))
 
     def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
         """End a pool."""
-        if (held := self.pools.pop(pool, None)) is not None:
-            held.close()
+        if (pool_of := self.pools.pop(pool, None)) is not None:
+            pool_of.close()
         return {}
 
     def do_news(
-        self, data: bytes, folder: str, words: dict[str, Any], news: dict[str, Any], stop: bool
+        self, data: bytes, folder: str, fields: dict[str, Any], news: dict[str, Any], stop: bool
     ) -> tuple[dict[str, Any], bytes]:
         """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
-        there, home = self._holder(folder, words).is_alive, Path(folder)
+        there, home = self._owner(folder, fields).is_alive, Path(folder)
         if stop and home.is_dir():
             (home / STOP).touch()
         answer, more = DeltaRequest(**news).read(home)

@@ -134,10 +134,10 @@ class Cluster(KindFamily):
     @property
     def site(self) -> Site:
         """Who does what follows: this machine, or an agent on the one that starts the ranks."""
-        if (way := self.gateway) is None:
+        if (gateway_used := self.gateway) is None:
             return self.here()
         settings = self.model_dump(mode="json")
-        return RemoteSite(self.name, way, settings, self.carried(), self.files(), self.cache)
+        return RemoteSite(self.name, gateway_used, settings, self.carried(), self.files(), self.cache)
 
     def up(self, progress: ProgressCallback = no_progress) -> None:
         """Have everything in place for runs; does nothing where it is so already. Leaves nothing when it raises."""
@@ -173,6 +173,6 @@ def placed(name: str, text: str) -> Path:
     return path
 
 
-def rebuilt(words: dict[str, Any]) -> Cluster:
+def rebuilt(fields: dict[str, Any]) -> Cluster:
     """The cluster whose `model_dump` this is; raises `SettingError`."""
-    return Cluster.catalogue.get_class(str(words.get("kind")))(**words)
+    return Cluster.catalogue.get_class(str(fields.get("kind")))(**fields)

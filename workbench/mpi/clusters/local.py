@@ -38,8 +38,8 @@ class ThisMachine(Site):
         return ChildPool(settings, folder, ranks, supervisor=supervised(folder))
 
     @override
-    def owner(self, words: dict[str, Any], home: Path) -> DetachedRun:
-        return DetachedRun(int(words["supervisor"]))
+    def owner(self, fields: dict[str, Any], home: Path) -> DetachedRun:
+        return DetachedRun(int(fields["supervisor"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """Nothing can be."""

@@ -113,9 +113,9 @@ def described(number: str, *options: str) -> dict[str, str]:
     try:
         fields = fields_of(output := call("qstat", *options, "-f", number))
     except CommandRejected as refused:
-        if "has finished" in refused.said and not options:
+        if "has finished" in refused.answer and not options:
             return described(number, "-x")  # the history of PBS Pro
-        if re.search("unknown job|has finished", refused.said, re.IGNORECASE):
+        if re.search("unknown job|has finished", refused.answer, re.IGNORECASE):
             return {}
         raise
     if fields.get("job_state") not in STATES or "number" not in fields:

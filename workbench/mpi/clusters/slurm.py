@@ -1,6 +1,6 @@
 """Clusters with Slurm's queue: its options, the answers of sbatch, squeue, sacct and scontrol.
 
-Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
+Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE_PATTERN CODES).
 """
 
 import os
@@ -19,14 +19,14 @@ from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, c
 
 # For squeue -o: number, state, reason, time left, time used, nodes, cores, their names, start.
 COLUMNS = "%i|%T|%r|%L|%M|%D|%C|%N|%S"
-NUMBER, STATE = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"  # of a job, as Slurm writes them
+NUMBER_PATTERN, STATE_PATTERN = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"  # of a job, as Slurm writes them
 # What the script sets. sbatch takes any beginning of an option's name that is clear, so those are refused as well.
-OURS = (
+OWN_OPTIONS = (
     *("account", "array", "chdir", "error", "export", "help", "input", "job-name", "nodes", "no-requeue"),
     *("ntasks", "ntasks-per-node", "output", "parsable", "partition", "requeue", "test-only", "time"),
     *("version", "wait", "wrap"),
 )
-NEVER = {  # reasons that no waiting takes away -> the field that would
+FINAL_REASONS = {  # reasons that no waiting takes away -> the field that would
     "AccountNotAllowed": "account",
     "BadConstraints": "directives",
     "DependencyNeverSatisfied": "directives",
@@ -45,7 +45,7 @@ def check_directive(text: str) -> str:
         wanted = "write one option of sbatch, in one line that begins with --, e.g. '--qos=high'"
         raise ValueError(f"{text!r}: {wanted}")
     name = re.split("[= ]", text[2:])[0]
-    if ours := [own for own in OURS if own.startswith(name)]:
+    if ours := [option for option in OWN_OPTIONS if option.startswith(name)]:
         why = f"--{ours[0]} is set by the workbench; use the cluster's fields, or leave it"
         raise ValueError(f"{text!r}: {why}")
     return text
@@ -99,7 +99,7 @@ class Slurm(BatchCluster):
         try:
             found = jobs("-t", "all", "-j", number)
         except CommandRejected as refused:
-            if "Invalid job id" not in refused.said:
+            if "Invalid job id" not in refused.answer:
                 raise
             found = []
         return found[0] if found else remembered(number)
@@ -131,9 +131,11 @@ def queue(text: str) -> list[Job]:
     'job 7 waits in the queue (Resources)'
     """
     found = [line.strip().split("|") for line in text.splitlines()]
-    rows = [words for words in found if len(words) == COLUMNS.count("|") + 1]
+    rows = [columns for columns in found if len(columns) == COLUMNS.count("|") + 1]
     return [
-        _job(*words) for words in rows if re.fullmatch(NUMBER, words[0]) and re.fullmatch(STATE, words[1])
+        _job(*columns)
+        for columns in rows
+        if re.fullmatch(NUMBER_PATTERN, columns[0]) and re.fullmatch(STATE_PATTERN, columns[1])
     ]
 
 
@@ -142,14 +144,14 @@ def _job(number: str, state: str, why: str, left: str, used: str, *more: str) ->
     start = "" if more[3] in ("N/A", "Unknown") else more[3].replace("T", " ")
     reason = "" if why == "None" else why
     known = partial(Job, number, state, reason, seconds(left), seconds(used), nodes, cores)
-    return known(more[2], start, NEVER.get(why, ""))
+    return known(more[2], start, FINAL_REASONS.get(why, ""))
 
 
 def remembered(number: str) -> Job:
     """Return a job that squeue no longer lists, some minutes after its end: from the accounts where they are kept."""
     try:
-        words = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
+        states = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
     except ClusterError:  # no accounts
-        words = []
-    known = words and re.fullmatch(STATE, words[0])  # more words may follow: CANCELLED by 1000
-    return Job(number, words[0] if known else FORGOTTEN)
+        states = []
+    known = states and re.fullmatch(STATE_PATTERN, states[0])  # more words may follow: CANCELLED by 1000
+    return Job(number, states[0] if known else FORGOTTEN)

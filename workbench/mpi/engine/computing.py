@@ -13,7 +13,7 @@ from workbench.mpi.engine.lookahead import LookaheadWork, lookahead_ranks
 from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, Setup
 
-TOLERANCE = 1e-4  # s after which work counts as longer than drawn
+OVERRUN_TOLERANCE_S = 1e-4  # s after which work counts as longer than drawn
 
 
 class Computing:
@@ -58,7 +58,7 @@ class Computing:
         if value is None:
             work.add(effect.round, count, start, math.inf)
             return None
-        overrun = time.monotonic() > end + TOLERANCE
+        overrun = time.monotonic() > end + OVERRUN_TOLERANCE_S
         self.clock.advance(end)
         work.add(effect.round, count, start, self.clock.now, overrun)
         return value
@@ -72,7 +72,7 @@ class Computing:
     def cut(self, effect: Compute, end: float) -> bool:
         """Sleep until the drawn time is over; True if that was cut short."""
         now = time.monotonic()
-        if now > end + TOLERANCE:
+        if now > end + OVERRUN_TOLERANCE_S:
             self.ledger.add("overrun", effect.round)
 
         def overtaken() -> bool | None:

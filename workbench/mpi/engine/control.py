@@ -14,7 +14,7 @@ from mpi4py import MPI
 from workbench.mpi.engine.wakeup import CONTROL, WakeupPipe
 
 TAG = 2
-IDLE = 2e-5  # s between looks at what all ranks do together, for each of them
+COLLECTIVE_POLL_INTERVAL_S = 2e-5  # s between looks at what all ranks do together, for each of them
 
 
 class Control:
@@ -28,9 +28,9 @@ class Control:
         self.dead: set[int] = set()
         self._out: list[tuple[MPI.Request, Any]] = []
 
-    def send(self, to: int | Iterable[int], word: dict[str, Any], data: bytes = b"") -> None:
+    def send(self, to: int | Iterable[int], content: dict[str, Any], data: bytes = b"") -> None:
         """Send a word to one rank or to several."""
-        text = json.dumps(word).encode()
+        text = json.dumps(content).encode()
         message = np.frombuffer(len(text).to_bytes(8, "little") + text + data, dtype=np.uint8)
         ranks = [to] if isinstance(to, int) else list(to)
         for rank in ranks:
@@ -75,7 +75,7 @@ def dup_comm(comm: MPI.Intracomm) -> MPI.Intracomm:
     """A communicator with the same ranks; all of them call it, and burn no cores while they wait for each other."""
     found, request = comm.Idup()
     while not request.Test():
-        time.sleep(max(2e-4, IDLE * comm.size))
+        time.sleep(max(2e-4, COLLECTIVE_POLL_INTERVAL_S * comm.size))
     return found
 
 

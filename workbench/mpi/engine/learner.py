@@ -15,10 +15,11 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.optimisers import Optimiser, State
 from workbench.core.contract.plan import Blend, Plan, Work
 from workbench.core.contract.protocol import Compute
-from workbench.core.engine.virtual.arithmetic import BATCHES, Numbers
+from workbench.core.engine.virtual.arithmetic import BATCHES_STREAM, Numbers
 from workbench.core.problems.base import Problem, Slice
 
-PIECE = 2**21  # numbers of data that a rank goes through before it looks whether its work is still wanted
+# numbers of data that a rank goes through before it looks whether its work is still wanted
+NUMBERS_PER_PIECE = 2**21
 
 
 class Learner(Numbers):
@@ -32,7 +33,7 @@ class Learner(Numbers):
         self.model, self.state = model, state
         self.gradient: Array | None = None  # the newest that was committed
         self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
-        self._keyed = CounterRNG(seed, BATCHES)
+        self._keyed = CounterRNG(seed, BATCHES_STREAM)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
         self._newest: tuple[Work, list[Slice]] | None = None
 
@@ -57,7 +58,7 @@ class Learner(Numbers):
 
     def pieces(self, effect: Compute) -> list[Compute]:
         """Cut work into consecutive parts; most work is one piece."""
-        work, piece = effect.work, PIECE * (self.sampler.batches_per_epoch if self.sampler else 1)
+        work, piece = effect.work, NUMBERS_PER_PIECE * (self.sampler.batches_per_epoch if self.sampler else 1)
         if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= piece:
             return [effect]
         samples = np.cumsum(self.plan.sizes[work.parts])

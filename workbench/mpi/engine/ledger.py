@@ -1,4 +1,4 @@
-"""What one rank of a real run writes down: counts per round and events; and how all ranks' books become one.
+"""What one rank of a real run writes down: counts per round and events; and how all ranks' ledgers become one.
 
 Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
@@ -116,8 +116,8 @@ class Ledger:
         rows: Any = list(zip(*self.refusals, strict=True)) or [()] * len(kinds)
         arrays: Any = map(np.array, rows, kinds.values())
         refusals = dict(zip((f"refusal_{name}" for name in kinds), arrays, strict=True))
-        own = {"rank": self.rank, "handled": self.handled, "commits": self.commits[: self.end]}
-        return joined({**own, **counts, **events, **refusals})
+        fields = {"rank": self.rank, "handled": self.handled, "commits": self.commits[: self.end]}
+        return joined({**fields, **counts, **events, **refusals})
 
 
 class MergedLedgers:
@@ -129,13 +129,13 @@ class MergedLedgers:
     @property
     def ranks(self) -> list[int]:
         """Whose books came in."""
-        return [int(book["rank"]) for book in self.ledgers]
+        return [int(ledger["rank"]) for ledger in self.ledgers]
 
     def count(self, name: str, rounds: int) -> list[int]:
         """Sum over the ranks, for the first so many rounds."""
         total = np.zeros(rounds, dtype=np.int64)
-        for book in self.ledgers:
-            mine = book.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
+        for ledger in self.ledgers:
+            mine = ledger.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
             total[: len(mine)] += mine
         return [int(n) for n in total]
 
@@ -146,12 +146,12 @@ class MergedLedgers:
             for name in EVENT_COLUMNS
         }
         order = np.lexsort((joined["rank"], joined["end"]))
-        kept = {name: column[order] for name, column in joined.items()}
+        columns = {name: column[order] for name, column in joined.items()}
         for name in ("start", "begun", "end"):
-            kept[name] = kept[name].astype(float) - zero
+            columns[name] = columns[name].astype(float) - zero
         for name in ("round", "rank", "to", "bytes", "messages"):
-            kept[name] = kept[name].astype(np.int64)
-        return kept
+            columns[name] = columns[name].astype(np.int64)
+        return columns
 
     def refusals(self) -> list[dict[str, Any]]:
         """Who refused whose message of which round, and why."""
@@ -163,15 +163,15 @@ class MergedLedgers:
 
     def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
         """Rounds that every committer finished, as the virtual clock hands them back."""
-        kept = [book["commits"] for book in self.ledgers if int(book["rank"]) in committers]
-        commits = np.full((len(kept), max(map(len, kept)), 2), np.nan)
-        for mine, rounds in zip(commits, kept, strict=True):
+        tables = [ledger["commits"] for ledger in self.ledgers if int(ledger["rank"]) in committers]
+        commits = np.full((len(tables), max(map(len, tables)), 2), np.nan)
+        for mine, rounds in zip(commits, tables, strict=True):
             mine[: len(rounds)] = rounds
         when = commits[:, :, 0].max(axis=0)  # not a number where somebody has not committed
         done = np.flatnonzero(~np.isnan(when))
-        line = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
+        timeline = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
         for name in COUNTS:
             counts = self.count(name, len(when))
-            setattr(line, name, [counts[r] for r in done])
-        line.handled = sum(int(book["handled"]) for book in self.ledgers)
-        return line
+            setattr(timeline, name, [counts[r] for r in done])
+        timeline.handled = sum(int(ledger["handled"]) for ledger in self.ledgers)
+        return timeline

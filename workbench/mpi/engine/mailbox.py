@@ -19,7 +19,7 @@ from workbench.mpi.engine.ports import Port
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
 
-GROWTH = 1.6  # factor from one sleep to the next while nothing comes
+INTERVAL_GROWTH = 1.6  # factor from one sleep to the next while nothing comes
 LATE_COPIES = ("sent twice", "of another run", "of another sender")  # refused messages that replace nothing
 
 
@@ -80,7 +80,7 @@ class Mailbox:
             pause = min(nap, until - now, port.wake() - now) if port else min(nap, until - now)
             if not (wakeable and moved):
                 woken = pause > 0 and transport.wakeup.sleep(pause)
-            nap = interval.min_s if moved else min(nap * GROWTH, interval.max_s)
+            nap = interval.min_s if moved else min(nap * INTERVAL_GROWTH, interval.max_s)
 
     def sleep_until(self, until: float) -> None:
         """Sleep until a moment; what is through the port meanwhile goes to the inbox."""

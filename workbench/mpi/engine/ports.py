@@ -153,9 +153,9 @@ class Port:
 
         All who answer in one round send the same numbers, in this order; who is judged first has sent them all.
         """
-        round, told = self.model_arrivals.newest()
+        round, model = self.model_arrivals.newest()
         last = max([heard for heard in self.last_received.values() if heard[0] == round], default=(round, 0))
-        return any(self.last_received.get(child, (-1, 0)) < last for child in told.difference(dead))
+        return any(self.last_received.get(child, (-1, 0)) < last for child in model.difference(dead))
 
     def wake(self) -> float:
         """When the next message will be through, as far as is known (inf: none is here)."""

@@ -48,7 +48,8 @@ from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import Envelope, named
 
-HIDDEN = 0.5  # share of a wait that a late machine may use up, or else the wait is given all its time
+# share of a wait that a late machine may use up, or else the wait is given all its time
+MAX_HIDDEN_SHARE = 0.5
 
 
 class RankEngine:
@@ -164,7 +165,7 @@ class RankEngine:
         all the same: the round lasts as long as on the virtual clock, from its own start.
         """
         start, behind = self.begun
-        return until + behind if behind > HIDDEN * (until - start) else until
+        return until + behind if behind > MAX_HIDDEN_SHARE * (until - start) else until
 
     def _note(self) -> None:
         """Hand on what the program took, for the run's replay."""

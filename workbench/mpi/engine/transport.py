@@ -20,7 +20,7 @@ from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.protocol import MODEL
 from workbench.mpi.engine.wakeup import WakeupPipe
 from workbench.mpi.engine.wire import (
-    WORDS,
+    HEADER_WORDS,
     Buffer,
     Envelope,
     MessageRejected,
@@ -88,7 +88,8 @@ class PersistentReceives(BufferPool):
 
     def post(self) -> MPI.Request:
         """Post a receive onto a sheet that nobody looks at."""
-        self.take().words[:WORDS] = 0  # neither a shorter message nor none must be taken for the last one
+        # neither a shorter message nor none must be taken for the last one
+        self.take().words[:HEADER_WORDS] = 0
         request = self.receives[self.newest]
         request.Start()
         return request
@@ -234,7 +235,7 @@ class Transport:
             return self._one_by_one()
         if not done:
             return []
-        return [letter for i in done if (letter := self._taken(i)) is not None]
+        return [message for i in done if (message := self._taken(i)) is not None]
 
     def _one_by_one(self) -> list[tuple[Envelope, Any]]:
         """Some receive failed: find out which.
@@ -248,10 +249,10 @@ class Transport:
             try:
                 if not request.Test():
                     continue
-                if not self.slots[i].came.words[:WORDS].any():
+                if not self.slots[i].came.words[:HEADER_WORDS].any():
                     self.mark_dead(self.peers[i])
-                elif (letter := self._taken(i)) is not None:
-                    found.append(letter)
+                elif (message := self._taken(i)) is not None:
+                    found.append(message)
             except MPI.Exception as error:
                 self._receive_failed(i, error)
         return found
@@ -267,10 +268,10 @@ class Transport:
         """What has come from a peer; the next receive is posted with the next look."""
         if not self.open[i]:
             return None
-        peer, slots, letter = self.peers[i], self.slots[i], None
+        peer, slots, message = self.peers[i], self.slots[i], None
         try:
-            letter = decode_message(slots.came, None, self.run, peer)
-            envelope = letter[0]
+            message = decode_message(slots.came, None, self.run, peer)
+            envelope = message[0]
             stream = envelope.kind == MODEL
             if envelope.serial <= slots.seen[stream]:
                 raise MessageRejected("sent twice")
@@ -282,10 +283,10 @@ class Transport:
         except NonFinitePayload as error:
             self.refused(peer, error.envelope.round, error.reason)
         except MessageRejected as error:
-            letter = None
+            message = None
             self.refused(peer, -1, error.reason)
         self.taken.append(i)
-        return letter
+        return message
 
     def mark_dead(self, peer: int) -> None:
         """Take a peer for dead: nothing is sent to it or expected of it any more."""

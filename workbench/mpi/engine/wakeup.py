@@ -33,7 +33,7 @@ class WakeupPipe:
         self.enabled = self._read_fd is not None  # this rank can be rung
 
     def _path(self, rank: int) -> str:
-        return f"{self.folder}/bell{rank}"
+        return f"{self.folder}/wakeup{rank}"
 
     def notify(self, ranks: Iterable[int], reason: bytes = MESSAGE) -> None:
         """Wake some ranks; those that are not there, or have been rung often already, are not missed."""

@@ -24,10 +24,10 @@ from workbench.core.contract.links import BYTES_PER_FLOAT
 # see `Envelope`; first the checksum of all that follows, then, before the kind, the magic number and what follows
 _FIELDS = struct.Struct("<QQqIIIIddIc27s")
 HEADER = _FIELDS.size  # bytes
-WORDS = HEADER // 8  # of 64 bits
+HEADER_WORDS = HEADER // 8  # of 64 bits
 _EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}  # by the bytes of a number
 _MAGIC = 0x57420004
-_SHORT = 256  # words of which a CRC costs less than sums
+_MAX_CRC_WORDS = 256  # words of which a CRC costs less than sums
 _add = np.add.reduce
 Words = NDArray[np.uint64]
 named = tuple.__new__  # makes a named tuple without the detour through Python
@@ -67,13 +67,13 @@ class Buffer:
     def __init__(self, floats: int, width: int = BYTES_PER_FLOAT) -> None:
         self.width = width
         self.words = np.zeros(self.end(max(floats, 1)), dtype=np.uint64)
-        self.numbers: Array = self.words[WORDS:].view(np.dtype(f"f{width}"))
+        self.numbers: Array = self.words[HEADER_WORDS:].view(np.dtype(f"f{width}"))
         self.header = memoryview(self.words)  # type: ignore[arg-type]
         self.table = _table(self.words)
 
     def end(self, floats: int) -> int:
         """Number of words of a message of so many numbers."""
-        return WORDS - -floats * self.width // 8
+        return HEADER_WORDS - -floats * self.width // 8
 
     def checksum(self, end: int) -> int:
         """What tells the words from the second up to number `end` from others: 64 bits.
@@ -98,7 +98,7 @@ class Buffer:
 def _table(words: Words) -> tuple[Words | None, Words]:
     """All words but the first, as the rows of a table, and those that do not fill a row; see `Buffer.checksum`."""
     words = words[1:]
-    if len(words) < _SHORT:
+    if len(words) < _MAX_CRC_WORDS:
         return None, words
     columns = 2 * math.isqrt(len(words))  # adding rows up costs more than adding within rows
     rows = len(words) // columns

@@ -23,17 +23,17 @@ from typing import IO, Any
 from workbench.core.base.errors import ClusterError, quoted, reason
 from workbench.core.base.reading import check_size, parse_json
 from workbench.core.base.settings import SettingError
-from workbench.mpi.launch.package import BOOT, LOGIN_READ, MARK, Package, booted
+from workbench.mpi.launch.package import BOOT_CODE, GREETING_MARK, LOGIN_READ, Package, booted
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
 AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
-LEAVING = 3.0  # s that a connection has to end by itself
-NOISE = 2**16  # bytes that a login may say before our own word
+CLOSE_TIMEOUT_S = 3.0  # s that a connection has to end by itself
+MAX_LOGIN_BYTES = 2**16  # bytes that a login may say before our own word
 QUOTED_BYTES, QUOTED_S = 400, 0.2  # max bytes of a login's words that are quoted; the time in which they come
 LOGIN = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 _LENGTHS = struct.Struct(">QQ")
-LONGEST_WORD, LONGEST_DATA = 2**26, 2**32  # bytes; who says more is no agent of ours
-PIECE = 2**20  # bytes that are read at once
+MAX_MESSAGE_BYTES, MAX_DATA_BYTES = 2**26, 2**32  # bytes; who says more is no agent of ours
+READ_BYTES = 2**20  # bytes that are read at once
 START_FACTOR = 4  # times the patience, for Python and the package to start there
 
 
@@ -59,24 +59,24 @@ class Gateway:
     package: Package = field(repr=False)  # where it finds this package
     patience: float = 30.0  # s after which a silent host is given up while connecting
 
-    def connect(self, module: str, **words: Any) -> Connection:
+    def connect(self, module: str, **arguments: Any) -> Connection:
         """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `ConnectionLost`."""
-        return Connection(self, module, words)
+        return Connection(self, module, arguments)
 
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """As JSON, for a machine from which the package need not be sent."""
         return {**vars(self), "package": self.package.key}
 
     @classmethod
-    def of(cls, words: dict[str, Any]) -> Gateway:
+    def of(cls, fields: dict[str, Any]) -> Gateway:
         """The reverse of `words`."""
-        return cls(**{**words, "command": tuple(words["command"]), "package": Package(words["package"])})
+        return cls(**{**fields, "command": tuple(fields["command"]), "package": Package(fields["package"])})
 
 
 class Connection:
     """An agent that answers word by word; safe to use from several threads, one word at a time."""
 
-    def __init__(self, gateway: Gateway, module: str, words: dict[str, Any]) -> None:
+    def __init__(self, gateway: Gateway, module: str, arguments: dict[str, Any]) -> None:
         self.gateway = gateway
         self._lock = threading.Lock()
         self._answered = False  # has the agent said anything? What comes before is the login's
@@ -87,7 +87,7 @@ class Connection:
             raise ConnectionLost(
                 f"{gateway.host}: no file can be made for its messages ({reason(error)})"
             ) from None
-        remote = " ".join(shlex.quote(word) for word in booted(gateway.python, module))
+        remote = " ".join(shlex.quote(argument) for argument in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
         # Ctrl-C is not for it: a session of its own.
         command = [*gateway.command, f"exec {remote}"]
@@ -105,16 +105,16 @@ class Connection:
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin, self.process.stdout
         try:
-            self._boot({**words, "module": module})
+            self._boot({**arguments, "module": module})
         except BaseException:
             self.close()
             raise
 
-    def _boot(self, words: dict[str, Any]) -> None:
+    def _boot(self, arguments: dict[str, Any]) -> None:
         package = self.gateway.package
-        told = {**words, "key": package.key, "bytes": len(package.archive)}
+        order = {**arguments, "key": package.key, "bytes": len(package.archive)}
         try:
-            self._put(BOOT + json.dumps(told).encode() + b"\n")
+            self._put(BOOT_CODE + json.dumps(order).encode() + b"\n")
             if self._answer().endswith(b"need\n"):
                 self._put(package.archive)
             self._answered = True
@@ -124,11 +124,11 @@ class Connection:
                 raise ConnectionLost(
                     f"{self.gateway.host}: no answer for {patience:g} s, while it should start"
                 )
-            word, _ = read_word(self._out, self.gateway.patience, until=time.monotonic() + patience)
+            message, _ = read_message(self._out, self.gateway.patience, until=time.monotonic() + patience)
         except (OSError, EOFError, ValueError) as error:
             raise self._lost(error) from None
-        if "error" in word:
-            raise ConnectionLost(f"{self.gateway.host}: {word['error']}")
+        if "error" in message:
+            raise ConnectionLost(f"{self.gateway.host}: {message['error']}")
 
     def _put(self, data: bytes) -> None:
         """Write while connecting; raises `ConnectionLost` where the other end does not read."""
@@ -140,21 +140,21 @@ class Connection:
                     raise ConnectionLost(
                         f"{self.gateway.host}: reads nothing for {self.gateway.patience:g} s"
                     )
-                rest = rest[os.write(pipe, rest[:PIECE]) :]
+                rest = rest[os.write(pipe, rest[:READ_BYTES]) :]
         finally:
             os.set_blocking(pipe, True)
 
     def _answer(self) -> bytes:
         """The line that says whether the package is there; what a login says before is skipped."""
         until, text = time.monotonic() + self.gateway.patience, b""
-        while MARK not in text or not text.endswith(b"\n"):
+        while GREETING_MARK not in text or not text.endswith(b"\n"):
             left = max(until - time.monotonic(), 0.0)
             if not select.select([self._out], [], [], left)[0]:
                 silent = f"no answer for {self.gateway.patience:g} s"
-                why = login_words(text) if text else "its login may wait for input"
+                why = login_text(text) if text else "its login may wait for input"
                 raise ConnectionLost(f"{self.gateway.host}: {silent}; {why}")
             piece = os.read(self._out.fileno(), 1)
-            if len(text) > NOISE or (text and not piece):
+            if len(text) > MAX_LOGIN_BYTES or (text and not piece):
                 raise NotAWord(text[:QUOTED_BYTES])
             if not piece:
                 raise EOFError
@@ -162,7 +162,7 @@ class Connection:
         return text
 
     def ask(
-        self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **words: Any
+        self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **arguments: Any
     ) -> tuple[dict[str, Any], bytes]:
         """Return an answer; raises `ConnectionLost`, or `ClusterError` with what went wrong there.
 
@@ -172,9 +172,9 @@ class Connection:
             if self._errors.closed:
                 raise ConnectionLost(f"{self.gateway.host}: {self._why}")
             try:
-                write_word(self._in, {"what": what, **words}, data)
-                while "said" in (answer := self._heard())[0]:
-                    progress(*answer[0]["said"])
+                write_message(self._in, {"what": what, **arguments}, data)
+                while "progress" in (answer := self._heard())[0]:
+                    progress(*answer[0]["progress"])
             except (OSError, EOFError, ValueError) as error:
                 raise self._lost(error) from None
             except BaseException:  # what still comes would be taken for the next answer
@@ -187,28 +187,28 @@ class Connection:
     def _heard(self) -> tuple[dict[str, Any], bytes]:
         """The next word, however long that takes to begin: what is asked for may last."""
         select.select([self._out], [], [])
-        word, data = read_word(self._out, self.gateway.patience)
-        said = word.get("said", ["", 0, 0])
-        if not (isinstance(said, list) and [type(each) for each in said] == [str, int, int]):
-            raise ValueError(f"{said!r:.60} does not say how far it is")
-        return _Answer(word), data
+        message, data = read_message(self._out, self.gateway.patience)
+        progress = message.get("progress", ["", 0, 0])
+        if not (isinstance(progress, list) and [type(each) for each in progress] == [str, int, int]):
+            raise ValueError(f"{progress!r:.60} does not say how far it is")
+        return _Answer(message), data
 
     def _lost(self, error: Exception) -> ConnectionLost:
         """What the connecting program, or Python there, said last; what comes later would be no whole word."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        errors = self._errors.read().decode(errors="replace").strip().splitlines()
         code = self.process.poll()
-        self._why = quoted(said[-1]) if said else f"the connection ended (exit code {code})"
-        self._why = self._why if said or code is not None else f"no whole answer ({error})"
+        self._why = quoted(errors[-1]) if errors else f"the connection ended (exit code {code})"
+        self._why = self._why if errors or code is not None else f"no whole answer ({error})"
         heard = b""
         if isinstance(error, NotAWord) or not self._answered:
             heard = getattr(error, "heard", b"") + self._rest()
-        if any(LOGIN_READ in line for line in said):
-            self._why = login_words(heard, f"{LOGIN_READ}{', and ' if heard else ''}")
-        elif heard and not (said and code):
-            self._why = login_words(heard, f"the connection ended (exit code {code}): " if code else "")
+        if any(LOGIN_READ in line for line in errors):
+            self._why = login_text(heard, f"{LOGIN_READ}{', and ' if heard else ''}")
+        elif heard and not (errors and code):
+            self._why = login_text(heard, f"the connection ended (exit code {code}): " if code else "")
         self.close()
         return ConnectionLost(f"{self.gateway.host}: {self._why}")
 
@@ -232,7 +232,7 @@ class Connection:
         with contextlib.suppress(OSError):
             self._in.close()
         try:
-            self.process.wait(LEAVING)
+            self.process.wait(CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -255,7 +255,7 @@ class _Answer(dict[str, Any]):
         )
 
 
-def login_words(heard: bytes, before: str = "") -> str:
+def login_text(heard: bytes, before: str = "") -> str:
     """Return a sentence on a login that wrote into the connection, with the beginning of what it wrote.
 
     `before`: what else is known of it.
@@ -263,12 +263,12 @@ def login_words(heard: bytes, before: str = "") -> str:
     >>> login_words(b"Welcome to w1!")[:37]
     "its login wrote 'Welcome to w1!' into"
     """
-    words = quoted(heard[:QUOTED_BYTES].decode(errors="replace"), 120)
-    wrote = f"its login wrote {words!r} into the connection" if heard else ""
+    text = quoted(heard[:QUOTED_BYTES].decode(errors="replace"), 120)
+    wrote = f"its login wrote {text!r} into the connection" if heard else ""
     return f"{before}{wrote}; {LOGIN}"
 
 
-def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> None:
+def write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
     """Send a word; raises OSError where nobody listens any more.
 
     >>> import io
@@ -278,13 +278,13 @@ def write_word(stream: IO[bytes], word: dict[str, Any], data: bytes = b"") -> No
     >>> read_word(stream)
     ({'what': 'news'}, b'123')
     """
-    text = json.dumps(word).encode()
+    text = json.dumps(message).encode()
     stream.write(_LENGTHS.pack(len(text), len(data)) + text)
     stream.write(data)
     stream.flush()
 
 
-def read_word(
+def read_message(
     stream: IO[bytes], patience: float | None = None, until: float = math.inf
 ) -> tuple[dict[str, Any], bytes]:
     """Wait for a word; raises EOFError where none comes any more, ValueError for what is none.
@@ -295,19 +295,19 @@ def read_word(
     """
     head = _exactly(stream, _LENGTHS.size, patience, until)
     text, data = _LENGTHS.unpack(head)
-    if text > LONGEST_WORD or data > LONGEST_DATA:
+    if text > MAX_MESSAGE_BYTES or data > MAX_DATA_BYTES:
         raise NotAWord(head)
     check_size("an answer", data)
-    said = _exactly(stream, text, patience, until)
+    text_read = _exactly(stream, text, patience, until)
     try:
-        word = parse_json(said, "an answer")
+        message = parse_json(text_read, "an answer")
     except SettingError:
         raise
     except ValueError:
-        raise NotAWord(said[:QUOTED_BYTES]) from None
-    if not isinstance(word, dict):
-        raise NotAWord(said[:QUOTED_BYTES])
-    return word, _exactly(stream, data, patience, until)
+        raise NotAWord(text_read[:QUOTED_BYTES]) from None
+    if not isinstance(message, dict):
+        raise NotAWord(text_read[:QUOTED_BYTES])
+    return message, _exactly(stream, data, patience, until)
 
 
 def _exactly(stream: IO[bytes], count: int, patience: float | None, until: float = math.inf) -> bytes:
@@ -319,7 +319,7 @@ def _exactly(stream: IO[bytes], count: int, patience: float | None, until: float
         else:
             wait = max(min(patience, until - time.monotonic()), 0.0)
             there = select.select([stream], [], [], wait)[0]
-            piece = os.read(stream.fileno(), min(left, PIECE)) if there else b""
+            piece = os.read(stream.fileno(), min(left, READ_BYTES)) if there else b""
         if not piece:
             raise EOFError(f"{left} of {count} bytes are missing")
         pieces.append(piece)

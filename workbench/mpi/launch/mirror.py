@@ -16,10 +16,10 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
-PIECE = 2**20  # bytes of one file in one answer
+BYTES_PER_PIECE = 2**20  # bytes of one file in one answer
 POLL_INTERVAL_S = 0.15  # s between questions
-SHARE = 0.1  # of the time may go into what is not rows
-GROWING, WHOLE = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
+MAX_LARGE_FILES_SHARE = 0.1  # of the time may go into what is not rows
+GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
 
 @dataclass
@@ -37,13 +37,13 @@ class DeltaRequest:
         # Before the growing files: then these have all rounds that it counts on.
         saved = self._replaced(folder, [CHECKPOINT] if whole else [])
         # Models first: a row that is here has its model here soon, and the last ones come together.
-        names = [*GROWING, *_arrivals(folder)] if whole else []
+        names = [*GROWING_FILES, *_arrivals(folder)] if whole else []
         pieces = [self._piece(folder, name) for name in [*names, ROWS]]
         found = [piece for piece in pieces if piece is not None]
-        more = any(len(text) == PIECE for _, text in found)
+        more = any(len(text) == BYTES_PER_PIECE for _, text in found)
         found += [] if more else saved
         found += self._replaced(folder, [LEDGERS, ENDED] if ended and not more else [])
-        return {"pieces": [word for word, _ in found], "more": more}, b"".join(text for _, text in found)
+        return {"pieces": [entry for entry, _ in found], "more": more}, b"".join(text for _, text in found)
 
     def _piece(self, folder: Path, name: str) -> tuple[dict[str, Any], bytes] | None:
         """The next bytes of a growing file."""
@@ -51,7 +51,7 @@ class DeltaRequest:
         try:
             with open_regular(folder / name) as file:
                 file.seek(offset)
-                text = file.read(PIECE)
+                text = file.read(BYTES_PER_PIECE)
         except OSError:
             return None
         return ({"name": name, "offset": offset, "bytes": len(text)}, text) if text else None
@@ -81,7 +81,7 @@ def _stamp(path: Path) -> str:
 
 def file_sizes(home: Path) -> dict[str, int]:
     """Sizes of the growing files in a folder: a mirror's bases, for the part of a run that begins now."""
-    names = [name for name in (ROWS, *GROWING, *_arrivals(home)) if (home / name).is_file()]
+    names = [name for name in (ROWS, *GROWING_FILES, *_arrivals(home)) if (home / name).is_file()]
     return {name: (home / name).stat().st_size for name in names}
 
 
@@ -114,16 +114,16 @@ class Mirror:
         """Write down what has come. Raises OSError where that cannot be."""
         now, at = time.monotonic(), 0
         if self.deltas.all:
-            self.free = now + (now - self.asked) * (1 / SHARE - 1)
-        for word in answer["pieces"]:
-            text = data[at : at + word["bytes"]]
-            at += word["bytes"]
-            if "offset" in word:
-                self._write_at(word["name"], word["offset"], text)
+            self.free = now + (now - self.asked) * (1 / MAX_LARGE_FILES_SHARE - 1)
+        for piece in answer["pieces"]:
+            text = data[at : at + piece["bytes"]]
+            at += piece["bytes"]
+            if "offset" in piece:
+                self._write_at(piece["name"], piece["offset"], text)
             else:
-                with atomic_write(_inside(self.home, word["name"])) as out:
+                with atomic_write(_inside(self.home, piece["name"])) as out:
                     out.write(text)
-                self.deltas.stamps[word["name"]] = word["stamp"]
+                self.deltas.stamps[piece["name"]] = piece["stamp"]
 
     def _write_at(self, name: str, offset: int, text: bytes) -> None:
         path = _inside(self.home, name)
@@ -142,6 +142,8 @@ class Mirror:
 def _inside(home: Path, name: str) -> Path:
     """A file of the run folder, by a name from another machine."""
     path = home / name
-    if name not in (ROWS, *GROWING, *WHOLE, ENDED) and (path.parent != home / ARRIVALS or ".." in name):
+    if name not in (ROWS, *GROWING_FILES, *WHOLE_FILES, ENDED) and (
+        path.parent != home / ARRIVALS or ".." in name
+    ):
         raise ValueError(f"{name!r} is no file of a run folder")
     return path

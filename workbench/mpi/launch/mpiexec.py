@@ -1,4 +1,4 @@
-"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0004.
+"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0007-ranks.md.
 
 Open MPI 5 with ULFM goes on after a rank has died. Ranks poll and nap, so nothing here makes MPI calls wait politely:
 with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank, or hundreds of threads fight for the
@@ -15,14 +15,14 @@ from pathlib import Path
 from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.core.base.files import cache_folder, is_own, private_folder
 from workbench.mpi.launch.package import python_path
-from workbench.mpi.launch.poolfolder import SHARED
-from workbench.mpi.launch.processes import RANKS
+from workbench.mpi.launch.poolfolder import SHARED_MEMORY_FOLDER
+from workbench.mpi.launch.processes import RANKS_MODULE
 
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
 MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
 FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured: what mpiexec has open for each process, and for itself
 # Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
-SHARED_FILE, SHARED_PER_RANK = 17.0, 0.15
+SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
 # LoadLeveler, Flux, OAR, ALPS, PALS, and whatever has started this process as a rank.
 _JOBS = (
@@ -37,8 +37,8 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 
 def find_mpiexec() -> str:
     """Path of the environment's own mpiexec, else of the first on the PATH; raises `ClusterError`."""
-    own = Path(sys.executable).parent / "mpiexec"
-    found = str(own) if own.is_file() else shutil.which("mpiexec")
+    beside_python = Path(sys.executable).parent / "mpiexec"
+    found = str(beside_python) if beside_python.is_file() else shutil.which("mpiexec")
     if found is None:
         raise ClusterError(
             "mpiexec: not found; pip install 'straggler-workbench[mpi]' into this environment, or take engine = 'sim'"
@@ -53,7 +53,7 @@ def command(ranks: int, folder: str) -> list[str]:
     finds nothing, whatever its settings say, and a look would last as long as the others' turns (1.4 ms and not 1 us).
     """
     start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
-    rank = [sys.executable, "-P", "-m", RANKS, folder]
+    rank = [sys.executable, "-P", "-m", RANKS_MODULE, folder]
     if sys.platform == "linux":  # the ranks are forked, mpiexec starts stubs
         return [*rank, *start, sys.executable, "-I", "-S", STUB, folder]
     return [*start, *rank]
@@ -84,7 +84,7 @@ def job_variables() -> list[str]:
 
 def outside_jobs() -> list[str]:
     """Return a command line prefix that runs a program without `job_variables`."""
-    return ["env", *(word for name in job_variables() for word in ("-u", name))]
+    return ["env", *(argument for name in job_variables() for argument in ("-u", name))]
 
 
 def environment() -> dict[str, str]:
@@ -129,11 +129,16 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
         )
-    if SHARED.is_dir():  # without room there, ranks would wait for each other until the start is given up
-        free, megabytes = shutil.disk_usage(SHARED).free / 2**20, SHARED_FILE + SHARED_PER_RANK * ranks
+    # without room there, ranks would wait for each other until the start is given up
+    if SHARED_MEMORY_FOLDER.is_dir():
+        free, megabytes = (
+            shutil.disk_usage(SHARED_MEMORY_FOLDER).free / 2**20,
+            SHARED_MEGABYTES + SHARED_MEGABYTES_PER_RANK * ranks,
+        )
         if megabytes > free:
             raise ClusterError(
-                f"{SHARED}: {free:.0f} MB of shared memory are free and {ranks} processes need {megabytes:.0f}; make it"
+                f"{SHARED_MEMORY_FOLDER}: {free:.0f} MB of shared memory are free and {ranks} processes"
+                f" need {megabytes:.0f}; make it"
                 " larger (docker run --shm-size=256m, or mount -o remount,size=256m), or take engine = 'sim'"
             )
     check_open_files(ranks, files)

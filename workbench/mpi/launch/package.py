@@ -14,27 +14,28 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-# The first line of `BOOT`: whatever comes in its place shows that the login has read some of it.
+# The first line of `BOOT_CODE`: whatever comes in its place shows that the login has read some of it.
 FIRST_LINE = b"# workbench\n"
 LOGIN_READ = "the login read what is meant for the workbench"
-MARK = b"workbench-boot "  # begins the line with which a host answers; what a login shell says is skipped
+# begins the line with which a host answers; what a login shell says is skipped
+GREETING_MARK = b"workbench-boot "
 # Where packages lie on a host, in Python that runs there.
 _ROOT = (
     "os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),"
     "'straggler-workbench','packages')"
 )
 # Moves the current folder to the end of the path: no file of the user's there may hide another module.
-LAST = "import sys;sys.path.sort(key=lambda place:not place)"
-# Runs a module of the package: START, then the archive's key (or the path of a folder), the module, its arguments.
-START = (
-    f"{LAST};import os,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
+LOWEST_PATH_CODE = "import sys;sys.path.sort(key=lambda place:not place)"
+# Runs a module of the package: START_CODE, then the archive's key (or the path of a folder), the module, its arguments.
+START_CODE = (
+    f"{LOWEST_PATH_CODE};import os,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
     "runpy.run_module(sys.argv[0],run_name='__main__',alter_sys=True)"
 )
 # Gets the package if it is not there, then calls main(input, output, arguments) of a module. `i`: the input.
-BOOT = (
+BOOT_CODE = (
     FIRST_LINE
     + f"""\
-{LAST}
+{LOWEST_PATH_CODE}
 import hashlib, importlib, json, os, shutil, stat, struct, sys, tarfile, tempfile, io
 o = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)  # what anybody prints is no word of ours
@@ -46,7 +47,7 @@ place = os.path.join(root, words["key"])
 there = [os.lstat(folder) for folder in (os.path.dirname(root), root) if os.path.lexists(folder)]
 own = all(one.st_uid == os.geteuid() and (not one.st_mode & 0o022 or stat.S_ISLNK(one.st_mode)) for one in there)
 need = not os.path.isabs(words["key"]) and not os.path.isdir(place)
-o.write({MARK!r} + (b"need\\n" if need else b"have\\n"))
+o.write({GREETING_MARK!r} + (b"need\\n" if need else b"have\\n"))
 o.flush()
 try:
     if not own and not os.path.isabs(words["key"]):
@@ -126,8 +127,8 @@ def python_path() -> dict[str, str]:
 
 
 def booted(python: str, module: str) -> list[str]:
-    """Command line of Python that waits for `BOOT` on its input; who lists processes sees the module."""
-    rest = len(BOOT) - len(FIRST_LINE)
+    """Command line of Python that waits for `BOOT_CODE` on its input; who lists processes sees the module."""
+    rest = len(BOOT_CODE) - len(FIRST_LINE)
     otherwise = f"raise SystemExit({LOGIN_READ!r})"
     wait = (
         f"import sys;i=open(0,'rb',closefd=False);b=i.readline();"

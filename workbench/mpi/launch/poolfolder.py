@@ -4,7 +4,7 @@
 ``pool.json``           what the supervisor and rank 0 have to know, see `workbench.mpi.launch.head.pools`
 ``log.txt``             what supervisor, mpiexec and ranks print; what begins with `PROGRESS_PREFIX` is for
                         the supervisor
-``nursery``             where ranks' stubs knock, see `workbench.mpi.launch.rank.forkserver`
+``forkserver``           where ranks' stubs knock, see `workbench.mpi.launch.rank.forkserver`
 ``progress``            how many ranks are up, while they start
 ``ready.json``          process and host of each rank, once all are up
 ``tasks/``              runs that are handed in, one file each; rank 0 takes the oldest away
@@ -31,8 +31,8 @@ from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import ProcessId
 
 PROGRESS_PREFIX = "workbench:"  # of a line that a rank prints for the supervisor: up, done, or failed and why
-SHARED = Path("/dev/shm")  # where Open MPI shares memory on Linux
-SETTLED = 60.0  # s after which ranks have mapped one another's memory
+SHARED_MEMORY_FOLDER = Path("/dev/shm")  # where Open MPI shares memory on Linux
+SETTLE_TIME_S = 60.0  # s after which ranks have mapped one another's memory
 PREFIX = "straggler-workbench-"  # of a pool's folder there
 LOGS, MAX_LOGS = (
     "logs",
@@ -41,9 +41,9 @@ LOGS, MAX_LOGS = (
 ARRAYS = "task.npz"  # in the run folder: what a task has besides words
 
 
-def say(*words: Any) -> None:
+def say(*fields: Any) -> None:
     """A rank's line for the supervisor: whole, as forked ranks share one pipe."""
-    os.write(1, " ".join(map(str, (PROGRESS_PREFIX, *words))).encode() + b"\n")
+    os.write(1, " ".join(map(str, (PROGRESS_PREFIX, *fields))).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class PoolFolder:
 
     def kept_log(self) -> str:
         """Copy the log to where it stays once this folder is removed; return "; see PATH", empty if that fails."""
-        kept = self.path.parent.with_name(LOGS) / f"{self.path.name}.txt"
+        saved = self.path.parent.with_name(LOGS) / f"{self.path.name}.txt"
         try:
-            write_file(private_folder(kept.parent) / kept.name, self.log.read_bytes())
-            for old in sorted(kept.parent.glob("*.txt"), key=lambda path: path.stat().st_mtime)[:-MAX_LOGS]:
+            write_file(private_folder(saved.parent) / saved.name, self.log.read_bytes())
+            for old in sorted(saved.parent.glob("*.txt"), key=lambda path: path.stat().st_mtime)[:-MAX_LOGS]:
                 old.unlink(missing_ok=True)
         except OSError:
             return ""
-        return f"; see {kept}"
+        return f"; see {saved}"
 
     @property
     def up(self) -> int:
@@ -108,12 +108,12 @@ class PoolFolder:
         """All are up."""
         write_json(self.path / "ready.json", {"places": list(places)})
 
-    def hand_in(self, words: dict[str, Any], arrays: bytes) -> Path:
+    def hand_in(self, fields: dict[str, Any], arrays: bytes) -> Path:
         """Hand a run in; the file that stays until rank 0 takes it."""
-        with atomic_write(Path(words["folder"]) / ARRAYS) as out:
+        with atomic_write(Path(fields["folder"]) / ARRAYS) as out:
             out.write(arrays)
         path = self.path / "tasks" / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
-        write_json(path, words)
+        write_json(path, fields)
         return path
 
     def next_task(self) -> Path | None:
@@ -158,12 +158,12 @@ class PoolFolder:
 
 def shared(folder: Path) -> Path:
     """Where the ranks of a pool that is alone on this machine share memory."""
-    return SHARED / f"{PREFIX}{folder.name}"
+    return SHARED_MEMORY_FOLDER / f"{PREFIX}{folder.name}"
 
 
 def left_in_memory() -> list[str]:
     """Names of the pools of which there is such a folder of this user's."""
-    found = [path for path in SHARED.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
+    found = [path for path in SHARED_MEMORY_FOLDER.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
     return [path.name.removeprefix(PREFIX) for path in found]
 
 
@@ -172,8 +172,12 @@ def segments_left() -> list[Path]:
 
     They stay where a process that uses MPI by itself is killed, or an mpiexec without a folder of its own (`kept_in`).
     """
-    settled = time.time() - SETTLED
-    files = [path for path in SHARED.glob(f"sm_segment.*.{os.getuid()}.*") if path.lstat().st_mtime < settled]
+    settled = time.time() - SETTLE_TIME_S
+    files = [
+        path
+        for path in SHARED_MEMORY_FOLDER.glob(f"sm_segment.*.{os.getuid()}.*")
+        if path.lstat().st_mtime < settled
+    ]
     for maps in Path("/proc").glob("[0-9]*/maps") if files else ():
         with suppress(OSError):  # it has ended, or is another user's
             text = maps.read_text(errors="replace")

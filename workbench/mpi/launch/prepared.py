@@ -12,7 +12,7 @@ from workbench.core.problems.data.cache import root
 from workbench.mpi.launch.gateway import Connection
 from workbench.mpi.launch.reports import ProgressCallback
 
-CHUNK = 2**20  # bytes
+CHUNK_BYTES = 2**20  # bytes
 
 
 def has(key: str, make: dict[str, Any] | None = None) -> bool:
@@ -28,11 +28,11 @@ def send(link: Connection, data: Any, progress: ProgressCallback) -> None:
         return
     files = sorted(_place(data["key"]).iterdir())
     total, done = sum(path.stat().st_size for path in files), 0
-    pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK)]
+    pieces = [(path, at) for path in files for at in range(0, max(path.stat().st_size, 1), CHUNK_BYTES)]
     for i, (path, at) in enumerate(pieces):
         with open_regular(path) as file:
             file.seek(at)
-            text = file.read(CHUNK)
+            text = file.read(CHUNK_BYTES)
         link.ask("put", text, key=data["key"], name=path.name, first=i == 0, last=i == len(pieces) - 1)
         done += len(text)
         progress("bringing data, KiB", done // 1024, total // 1024)

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-RANKS, SUPERVISOR = "workbench.mpi.launch.rank.main", "workbench.mpi.launch.head.supervisor"
+RANKS_MODULE, SUPERVISOR_MODULE = "workbench.mpi.launch.rank.main", "workbench.mpi.launch.head.supervisor"
 DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # the last holds the connection to a daemon on another host
-PATIENCE = 5.0  # s between TERM and KILL
+TERM_TIMEOUT_S = 5.0  # s between TERM and KILL
 DIES_WITH_PARENT, TIMER_SLACK = 1, 29  # PR_SET_PDEATHSIG, PR_SET_TIMERSLACK
 
 
@@ -101,9 +101,9 @@ def die_with_parent_argv(how: str, *command: str) -> list[str]:
     return [sys.executable, "-P", "-m", "workbench.mpi.launch.processes", how, *command]
 
 
-def ours(pool: str, module: str = RANKS) -> list[Any]:
+def ours(pool: str, module: str = RANKS_MODULE) -> list[Any]:
     """Processes of this user that run a module of ours for a pool whose folder's path holds `pool`."""
-    return [p for p, words in _mine() if module in words and _names(words[words.index(module) :], pool)]
+    return [p for p, argv in _mine() if module in argv and _names(argv[argv.index(module) :], pool)]
 
 
 def _mine() -> Iterator[tuple[Any, list[str]]]:
@@ -117,8 +117,8 @@ def _mine() -> Iterator[tuple[Any, list[str]]]:
             yield process, process.info["cmdline"] or []
 
 
-def _names(words: list[str], text: str) -> bool:
-    return any(text in word for word in words[1:])
+def _names(argv: list[str], text: str) -> bool:
+    return any(text in argument for argument in argv[1:])
 
 
 def kill_processes(pool: str, daemon: str = "") -> int:
@@ -129,9 +129,9 @@ def kill_processes(pool: str, daemon: str = "") -> int:
     import psutil
 
     assert pool
-    above = ours(pool, SUPERVISOR)
+    above = ours(pool, SUPERVISOR_MODULE)
     _signal(above, "terminate")
-    _, stubborn = psutil.wait_procs(above, PATIENCE + 8.0 if above else 0.0)
+    _, stubborn = psutil.wait_procs(above, TERM_TIMEOUT_S + 8.0 if above else 0.0)
     ranks = ours(pool)
     _end([*stubborn, *ranks, *(process for rank in ranks for process in _daemon(rank))])
     if daemon:
@@ -147,13 +147,13 @@ def end_ours(pool: str, module: str) -> None:
 
 def end_one(pid: int, module: str) -> None:
     """End this process if it runs that module."""
-    _end([process for process, words in _mine() if process.pid == pid and module in words])
+    _end([process for process, argv in _mine() if process.pid == pid and module in argv])
 
 
 def end_daemons(daemon: str) -> None:
     """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
     assert daemon
-    _end([p for p, words in _mine() if _is_daemon(words) and _names(words, daemon)])
+    _end([p for p, argv in _mine() if _is_daemon(argv) and _names(argv, daemon)])
 
 
 def _end(processes: list[Any]) -> None:
@@ -162,13 +162,13 @@ def _end(processes: list[Any]) -> None:
 
     left = list({process.pid: process for process in processes}.values())
     _signal(left, "terminate")
-    _, left = psutil.wait_procs(left, PATIENCE)
+    _, left = psutil.wait_procs(left, TERM_TIMEOUT_S)
     _signal(left, "kill")
-    psutil.wait_procs(left, PATIENCE)
+    psutil.wait_procs(left, TERM_TIMEOUT_S)
 
 
-def _is_daemon(words: list[str]) -> bool:
-    return bool(words) and os.path.basename(words[0]) in DAEMONS  # noqa: PTH119 - a word, not a file
+def _is_daemon(argv: list[str]) -> bool:
+    return bool(argv) and os.path.basename(argv[0]) in DAEMONS  # noqa: PTH119 - a word, not a file
 
 
 def _daemon(rank: Any) -> list[Any]:

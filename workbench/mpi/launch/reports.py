@@ -32,8 +32,8 @@ def table(findings: Sequence[Finding]) -> str:
 def aligned(rows: Sequence[Sequence[str]], how: str) -> list[str]:
     """Rows of words as lines of text in columns; `how`: for each column < (left) or > (right)."""
     columns = list(zip(how, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
-    lines = [[f"{word:{h}{width}}" for word, (h, width) in zip(row, columns, strict=True)] for row in rows]
-    return ["  ".join(line).rstrip() for line in lines]
+    padded = [[f"{cell:{h}{width}}" for cell, (h, width) in zip(row, columns, strict=True)] for row in rows]
+    return ["  ".join(cells).rstrip() for cells in padded]
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method
 }
 
 
-def unreached(host: str, said: str, known_hosts: str | None = None) -> Finding:
+def unreached(host: str, answer: str, known_hosts: str | None = None) -> Finding:
     """Why a host could not be talked to, from the last words of ssh or Python."""
-    text = said.removeprefix(f"{host}: ")
+    text = answer.removeprefix(f"{host}: ")
     if "shells without a terminal" in text:
         return Finding(host, "login shell", text, "a login that writes and reads nothing")
     if "on this machine's PATH" in text:

@@ -69,7 +69,7 @@ class Pool(ABC):
         """Is the newest run still in the queue, with no rank that has taken it?"""
 
     @abstractmethod
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """What owner.json says of the newest run: enough for `Site.owner` to find it from another process."""
 
     def release(self) -> None:
@@ -97,8 +97,8 @@ class Site(ABC):
         """
 
     @abstractmethod
-    def owner(self, words: dict[str, Any], home: Path) -> RunOwner:
-        """Who has the run of a folder whose owner.json says `words`; see `Pool.words`."""
+    def owner(self, fields: dict[str, Any], home: Path) -> RunOwner:
+        """Who has the run of a folder whose owner.json says `words`; see `Pool.as_dict`."""
 
     @abstractmethod
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:

@@ -31,7 +31,7 @@ from workbench.core.contract.optimisers import State, optimiser_class
 from workbench.core.contract.plan import Plan
 from workbench.core.experiment import Experiment
 from workbench.core.problems import OnData, problem_from
-from workbench.core.problems.data import PREPARED, catalogue, hashes, trust
+from workbench.core.problems.data import PREPARED_PREFIX, catalogue, hashes, trust
 from workbench.core.trace.definitions import definitions_of
 from workbench.core.trace.layout import SPEC, TASK
 from workbench.mpi.engine.learner import Learner
@@ -39,8 +39,9 @@ from workbench.mpi.engine.setup import Emulate, Setup
 from workbench.mpi.launch.processes import ProcessId
 
 T = TypeVar("T")
-BACK = "put it back, or start a new run"
-RESTART = 0.3  # s that a change of scheme is taken to cost on real processes before one has been seen
+PUT_BACK = "put it back, or start a new run"
+# s that a change of scheme is taken to cost on real processes before one has been seen
+ASSUMED_RESTART_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Task:
     substitutes: str = (
         ""  # by value: a function of a class and a rank, for the class to use instead (for tests)
     )
-    controller: Mapping[str, Any] | None = None  # of a plan that keeps steering, see `controller_of`
+    controller: Mapping[str, Any] | None = None  # of an adaptive run, see `controller_of`
     code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
     # Modules of the package that have its classes: ranks need not look through all others.
     homes: Sequence[str] = ()
@@ -95,15 +96,15 @@ def task_of(
     if model is None or state is None:
         model, state = problem.start(), e.build_optimiser().start(problem)
     data = e.problem_spec.prepared()
-    words: dict[str, Any] = (
+    fields: dict[str, Any] = (
         {} if data is None else {"hashes": hashes(data.folder, Path(data.name).expanduser())}
     )
     arrays = pack(e.plan, model, state)
-    begun, own = begun_with(e) | {"how": _how(options)}, definitions_of(e)
+    begun, definitions = begun_with(e) | {"how": _how(options)}, definitions_of(e)
     parts = (e.built_scheme, e.problem_spec, e.build_optimiser(), e.delays, *e.faults)
-    homes = [home for part in parts if (home := type(part).__module__).startswith("workbench.")]
-    words |= {"begun": begun, "code": sent(own) if own else "", "homes": homes, **options}
-    return Task(secrets.randbits(63), _named(e), str(folder), arrays, **words)
+    homes = [home for value in parts if (home := type(value).__module__).startswith("workbench.")]
+    fields |= {"begun": begun, "code": sent(definitions) if definitions else "", "homes": homes, **options}
+    return Task(secrets.randbits(63), _named(e), str(folder), arrays, **fields)
 
 
 def _named(e: Experiment) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def _named(e: Experiment) -> dict[str, Any]:
     spec = e.model_dump(mode="json")
     spec["delays"]["kind"] = e.delays.kind
     spec["faults"] = [{**fields, "kind": f.kind} for f, fields in zip(e.faults, spec["faults"], strict=True)]
-    sent_along = {f: thing.__name__ for f, thing in e.problem_spec.own().items() if is_own(thing)}
+    sent_along = {f: thing.__name__ for f, thing in e.problem_spec.model_args().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
     # The scheme's own, too.
     spec["optimiser_args"] = e.build_optimiser().model_dump(mode="json", exclude_unset=True)
@@ -146,11 +147,11 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
     task = differing(how, {name: options[name] for name in how})
     for file, changes in ((SPEC, spec), (TASK, task)):
         for name, was, now in changes:
-            raise SettingError(f"{file}: {name} = {now!r}, and the run began with {was!r}; {BACK}")
+            raise SettingError(f"{file}: {name} = {now!r}, and the run began with {was!r}; {PUT_BACK}")
     found = begun_with(e)
     for name, of in (("data", e.problem_args.get("data")), ("delays", getattr(e.delays, "path", None))):
         if found[name] != begun[name]:
-            raise SettingError(f"{name}: {of!r} holds something else than when the run began; {BACK}")
+            raise SettingError(f"{name}: {of!r} holds something else than when the run began; {PUT_BACK}")
 
 
 def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -177,7 +178,7 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
     if data is None or not isinstance(args, OnData):
         return None
     known = catalogue().get(args.data)
-    makes = known is not None and known.bundled and not any(map(is_own, args.own().values()))
+    makes = known is not None and known.bundled and not any(map(is_own, args.model_args().values()))
     make = {"problem": e.problem, "problem_args": e.problem_args} if makes else None
     return {"key": data.folder.name, "make": make}
 
@@ -191,22 +192,24 @@ def pack(plan: Plan, model: Array, state: State) -> bytes:
 
 def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
     """The reverse of `pack`."""
-    held = from_bytes(arrays)
-    plan, state = _of(held, "plan_"), _of(held, "state_")
-    return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), held["model"], state
+    stored = from_bytes(arrays)
+    plan, state = _of(stored, "plan_"), _of(stored, "state_")
+    return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), stored["model"], state
 
 
 def controller_state(
     planned: AdaptiveController, changes: Sequence[Mapping[str, Any]], left: float | None = None
 ) -> dict[str, Any]:
-    """What a task says of a plan that keeps steering, after these changes.
+    """State of the adaptive controller in a task, after these changes.
 
     `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
     """
     last = changes[-1] if changes else None
-    ways = [[way.name, way.parameters] for way in planned.configurations]
+    configurations = [
+        [configuration.name, configuration.parameters] for configuration in planned.configurations
+    ]
     pause = last["seconds"] if last and left else 0.0
-    known = {"ways": ways, "row": planned.row_bytes, "left": left, "restart": RESTART}
+    known = {"ways": configurations, "row": planned.row_bytes, "left": left, "restart": ASSUMED_RESTART_S}
     return {**known, "memory": last and last["memory"], "pause": pause}
 
 
@@ -215,15 +218,17 @@ def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
     if task.controller is None:
         return None
     known, spec, plan = task.controller, task.spec, setup.plan
-    ways = [Configuration(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]]
+    configurations = [
+        Configuration(name, numbers, plan.workers, plan.samples) for name, numbers in known["ways"]
+    ]
     link, rate = (setup.link, setup.decode_rate) if task.emulate == "all" else (setup.link.free(), None)
     more = {name: known[name] for name in ("row", "restart", "memory")}
-    return AdaptiveController(ways, spec["rounds"], link, setup.floats, rate, **more)
+    return AdaptiveController(configurations, spec["rounds"], link, setup.floats, rate, **more)
 
 
-def _of(held: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _of(stored: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Arrays and numbers whose names begin so."""
-    found = {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+    found = {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
     return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
 
@@ -237,7 +242,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     plan, model, state = unpack(task.arrays)
     trust(task.hashes)
     # Data by their folder in this host's cache, where a task says so.
-    mapped = {} if task.data is None else {"data": f"{PREPARED}{task.data['key']}"}
+    mapped = {} if task.data is None else {"data": f"{PREPARED_PREFIX}{task.data['key']}"}
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
     scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
     problem, sampler, batch = problem_from(args, plan), None, spec.get("batch")
@@ -245,10 +250,10 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     if batch is not None:
         sampler = BatchSampler(problem.samples, batch, spec["seed"])
         problem, delays.share = with_batches(problem, sampler), sampler.share
-    words = {name: getattr(task, name) for name in ("emulate", "first", "steps", "record")}
-    words |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
-    words["faults"] = tuple(map(fault_from, spec["faults"]))
-    setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **words)
+    fields = {name: getattr(task, name) for name in ("emulate", "first", "steps", "record")}
+    fields |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
+    fields["faults"] = tuple(map(fault_from, spec["faults"]))
+    setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **fields)
     optimiser = optimiser_class(spec["optimiser"])(**spec["optimiser_args"])
     return setup, Learner(plan, problem, optimiser, spec["seed"], model, state)
 
@@ -262,23 +267,23 @@ def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, An
     """An error as a word for another rank, or for a file; says where the dead were."""
     if isinstance(error, QuorumLost):
         why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}
-        words = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
-        return {"kind": "QuorumLost", **words, "why": {str(r): text for r, text in why.items()}}
+        fields = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
+        return {"kind": "QuorumLost", **fields, "why": {str(r): text for r, text in why.items()}}
     if isinstance(error, RunError):
         return {"kind": type(error).__name__, "text": str(error)}
     fault = fault_of(error)
     return {"kind": "RunError", "text": fault.sentence if fault else f"{type(error).__name__}: {error}"}
 
 
-def not_finite(word: dict[str, Any]) -> bool:
+def not_finite(report: dict[str, Any]) -> bool:
     """May the error that `described` described come from numbers that have grown beyond all bounds?"""
-    missed = word.get("why", {}).values()
-    return word["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
+    missed = report.get("why", {}).values()
+    return report["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
 
 
-def rebuilt(word: dict[str, Any]) -> RunError:
+def rebuilt(report: dict[str, Any]) -> RunError:
     """The error that `described` described."""
-    if word["kind"] == "QuorumLost":
-        why = {int(r): text for r, text in word["why"].items()}
-        return QuorumLost(word["parent"], word["round"], word["missing"], why)
-    return {"ClusterError": ClusterError}.get(word["kind"], RunError)(word["text"])
+    if report["kind"] == "QuorumLost":
+        why = {int(r): text for r, text in report["why"].items()}
+        return QuorumLost(report["parent"], report["round"], report["missing"], why)
+    return {"ClusterError": ClusterError}.get(report["kind"], RunError)(report["text"])

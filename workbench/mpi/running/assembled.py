@@ -19,9 +19,9 @@ from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 from workbench.mpi.engine.ledger import COUNTERS, MergedLedgers
 
-CHUNK = 16  # models that are evaluated in one pass over the data
+MODELS_PER_PASS = 16  # models that are evaluated in one pass over the data
 Progress = Callable[[int, int], None]
-_LIVE_COUNTS = ("messages", "bytes", "stale")  # what rows say of rounds whose books are lost
+_LIVE_COUNTS = ("messages", "bytes", "stale")  # what rows say of rounds whose ledgers are lost
 
 
 def changes_of(folder: Path) -> list[Change]:
@@ -38,20 +38,22 @@ def put_together(
     progress: Progress,
 ) -> Trace:
     """Trace of a real run that has ended. `losses` holds those that are known; the others are evaluated now."""
-    books = MergedLedgers(records.read_ledgers(folder))
+    ledgers = MergedLedgers(records.read_ledgers(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
-    line = _after(rows, books.timeline(zero, ended["committers"]), first, ended.get("offset"))
-    k = min(len(line.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
+    timeline = _after(rows, ledgers.timeline(zero, ended["committers"]), first, ended.get("offset"))
+    k = min(len(timeline.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
     learnt = learn_again(e, problem, folder, k, losses, progress)
-    columns = columns_of(line, learnt, k)
+    columns = columns_of(timeline, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
-        columns[name] = np.array([0] * min(first, k) + books.count(name, k)[first:])
+        columns[name] = np.array([0] * min(first, k) + ledgers.count(name, k)[first:])
     stretches = records.read_stretches(folder)
-    earlier = [(stretch, MergedLedgers(records.read_ledgers(folder, stretch.books))) for stretch in stretches]
-    events = _with_earlier(earlier, books.events(zero - ended.get("offset", 0.0)), columns)
-    computed = sum(sum(kept.count("computed", stretch.end)) for stretch, kept in earlier)
-    facts = _facts(books, ended, columns, computed)
+    earlier = [
+        (stretch, MergedLedgers(records.read_ledgers(folder, stretch.ledgers))) for stretch in stretches
+    ]
+    events = _with_earlier(earlier, ledgers.events(zero - ended.get("offset", 0.0)), columns)
+    computed = sum(sum(ledger.count("computed", stretch.end)) for stretch, ledger in earlier)
+    facts = _facts(ledgers, ended, columns, computed)
     info = run_info(e, load=e.load, **facts, **changes_as_info(changes_of(folder)))
     return Trace(e, "mpi", columns, events, learnt.model, learnt.initial, info, folder)
 
@@ -63,44 +65,44 @@ def _with_earlier(
 ) -> dict[str, NDArray[Any]]:
     """Events of all parts of a run that changed its scheme or was resumed; their counts are put into the columns."""
     parts = []
-    for stretch, books in earlier:
-        found = books.events(stretch.zero)
+    for stretch, ledgers in earlier:
+        found = ledgers.events(stretch.zero)
         counts = found["round"] < stretch.end  # what is gone through again has events of its own
         parts.append({name: column[counts] for name, column in found.items()})
         for name in COUNTERS:
             if name in columns:
-                own = slice(stretch.first, stretch.end)
-                columns[name][own] = books.count(name, stretch.end)[own]
-    return {name: np.concatenate([part[name] for part in [*parts, events]]) for name in events}
+                rounds = slice(stretch.first, stretch.end)
+                columns[name][rounds] = ledgers.count(name, stretch.end)[rounds]
+    return {name: np.concatenate([piece[name] for piece in [*parts, events]]) for name in events}
 
 
 def _facts(
-    books: MergedLedgers, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
+    ledgers: MergedLedgers, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
 ) -> dict[str, Any]:
     """What a run folder keeps of a real run besides the tables; `computed`: tasks of its earlier parts."""
-    done = max(computed + sum(books.count("computed", len(columns["round"]))), 1)
+    done = max(computed + sum(ledgers.count("computed", len(columns["round"]))), 1)
     return {
         "measured": True,
         **{name: ended[name] for name in ("emulate", "state", "clean", "dead", "setup", "first")},
         **{name: ended[name] for name in ("hosts", "clock_error", "places") if name in ended},
         "overrun_share": float(columns["overrun"].sum()) / done,
-        "busy": float(np.median(books.count("busy", len(columns["round"])) or [0])) / 1e6,
-        "refused": books.refusals(),
-        "events_handled": sum(int(b["handled"]) for b in books.ledgers),
+        "busy": float(np.median(ledgers.count("busy", len(columns["round"])) or [0])) / 1e6,
+        "refused": ledgers.refusals(),
+        "events_handled": sum(int(b["handled"]) for b in ledgers.ledgers),
     }
 
 
-def _after(rows: Array, line: Timeline, first: int, offset: float | None) -> Timeline:
-    """A run that was resumed: its first rounds as the rows have them, then the books of the rest, `offset` s later."""
+def _after(rows: Array, timeline: Timeline, first: int, offset: float | None) -> Timeline:
+    """Timeline of a resumed run: first rounds from the rows, the rest from the ledgers, `offset` s later."""
     if not first:
-        return line
-    column = {name: rows[:first, i] for i, name in enumerate(records.LIVE)}
+        return timeline
+    column = {name: rows[:first, i] for i, name in enumerate(records.LIVE_COLUMNS)}
     offset = float(column["time"][-1]) if offset is None else offset
-    times = column["time"].tolist() + [t + offset for t in line.times]
-    whole = Timeline(times, column["residual"].tolist() + line.residuals)
+    times = column["time"].tolist() + [t + offset for t in timeline.times]
+    whole = Timeline(times, column["residual"].tolist() + timeline.residuals)
     for name in COUNTS:
         before = column[name].astype(int).tolist() if name in _LIVE_COUNTS else [0] * first
-        setattr(whole, name, before + getattr(line, name))
+        setattr(whole, name, before + getattr(timeline, name))
     return whole
 
 
@@ -115,8 +117,8 @@ def learn_again(
     """Losses and metrics at the models that a run went through, in passes over the data that several share."""
     before = problem.start()
     learnt = Learnt(before, problem.evaluate([Request(before, gradient=False)])[0])
-    for k in range(0, rounds, CHUNK):
-        models = records.read_models(folder, problem.size, k, min(CHUNK, rounds - k))
+    for k in range(0, rounds, MODELS_PER_PASS):
+        models = records.read_models(folder, problem.size, k, min(MODELS_PER_PASS, rounds - k))
         due = [evaluated(k + i, rounds, e.evaluation_interval) for i in range(len(models))]
         missing = [i for i, wanted in enumerate(due) if wanted and k + i not in losses]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -126,5 +128,5 @@ def learn_again(
                 learnt.moved(before, model, problem.truth)
                 learnt.add(losses[k + i] if due[i] else None)
                 before = model
-        progress(min(k + CHUNK, rounds), rounds)
+        progress(min(k + MODELS_PER_PASS, rounds), rounds)
     return learnt

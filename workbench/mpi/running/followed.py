@@ -56,7 +56,7 @@ class FollowedRun(Run):
         super().__init__(experiment, "mpi", folder)
         self.home = folder
         self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
-        self._rows = np.zeros((0, len(records.LIVE)))
+        self._rows = np.zeros((0, len(records.LIVE_COLUMNS)))
         self._problem: Problem | None = None
         self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
         self._asked = False  # for rows, since the newest loss
@@ -66,7 +66,7 @@ class FollowedRun(Run):
         self._asked, table = True, self._rows[first:]
         if not len(table):
             return no_rows()
-        found = {name: table[:, i] for i, name in enumerate(records.LIVE)}
+        found = {name: table[:, i] for i, name in enumerate(records.LIVE_COLUMNS)}
         known = [self.losses.get(k) for k in range(first, first + len(table))]
         found["loss"] = np.array([np.nan if e is None else e.loss for e in known])
         found["samples"] = np.full(len(table), np.nan)
@@ -97,17 +97,17 @@ class FollowedRun(Run):
                 try:
                     work()
                 except RunCancelled:
-                    self._unbegun()
+                    self._write_unstarted()
 
         in_background(safely, "workbench-run")
         return self
 
-    def _unbegun(self) -> None:
+    def _write_unstarted(self) -> None:
         """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
-            books = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
-            records.write_unstarted(self.home, task["emulate"], task["first"], committers, books)
+            ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
+            records.write_unstarted(self.home, task["emulate"], task["first"], committers, ledgers)
         self._problem = self.experiment.build_problem()
         self._read()
         self._conclude()
@@ -130,7 +130,7 @@ class FollowedRun(Run):
     def follow(self, holder: RunOwner | None = None) -> None:
         """Read on until the run has ended, then put the trace together."""
         self.watch(holder)
-        while self.changing_scheme and Lock(self.home / RUN_LOCK).held:  # its owner hands in the next stretch
+        while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # until the next segment
             time.sleep(POLL_INTERVAL_S)
             self.watch()
         self._finish()
@@ -175,8 +175,8 @@ class FollowedRun(Run):
             if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
                 in_background(lambda: [*map(import_module, TRACE_WRITERS)], "workbench-imports")
             self._rows = np.concatenate([self._rows, fresh])
-            row = dict(zip(records.LIVE, fresh[-1], strict=True))
-            dropped = int(self._rows[:, records.LIVE.index("stale")].sum())
+            row = dict(zip(records.LIVE_COLUMNS, fresh[-1], strict=True))
+            dropped = int(self._rows[:, records.LIVE_COLUMNS.index("stale")].sum())
             done = f"round {int(row['round']) + 1} of {self.experiment.rounds}"
             if self.wanted():
                 self.note = f"{done}, {dropped} late answers dropped"

@@ -1,6 +1,6 @@
 """Who has the run of a folder: its claim by the client that began it, and the processes that it was handed to.
 
-Whoever begins a run or goes on with one claims its folder, and keeps the claim until the run is over; the master's
+The process that begins or resumes a run claims its folder, and keeps the claim until the run is over; the master's
 rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
 """
 
@@ -18,7 +18,7 @@ from workbench.core.trace import records
 from workbench.core.trace.definitions import keep
 from workbench.core.trace.folder import locked_new
 from workbench.core.trace.layout import ENDED, OWNER, OWNER_1_0, RANKS_LOCK, RUN, RUN_LOCK, SPEC, STOP, TASK
-from workbench.core.trace.trust import holder_is_signed, sign_code, sign_holder
+from workbench.core.trace.trust import owner_is_signed, sign_code, sign_owner
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.launch.site import RunOwner
@@ -65,7 +65,7 @@ def locked_again(home: Path, trust: bool = False) -> Lock:
     lock, until = Lock(home / RUN_LOCK), time.monotonic() + STOP_TIMEOUT_S
     while True:
         if lock.take():
-            if not Lock(home / RANKS_LOCK).held and not _under_way(home, trust):
+            if not Lock(home / RANKS_LOCK).locked and not _under_way(home, trust):
                 return lock
             lock.release()
         if not (home / STOP).exists() or time.monotonic() > until:
@@ -81,7 +81,7 @@ def ended(home: Path) -> dict[str, Any] | None:
 def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:
     """Raise `SettingError` where files were changed since a run ended, `RunError` where it has lost rounds.
 
-    counted: count the rounds; whoever goes on with a run needs those of its checkpoint only.
+    counted: count the rounds; to resume a run needs those of its checkpoint only.
     """
     if not (home / ENDED).is_file():  # it broke off: the checkpoint has a sum of its own
         return
@@ -96,41 +96,41 @@ def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> Non
 
 def cluster_of(home: Path, trust: bool = False) -> Cluster:
     """Where a run was, or would have been; raises `SettingError` where that has to be trusted, see `_cluster`."""
-    words = _owner_record(home)
-    return _cluster(home, words, trust) if words else clusters.load(clusters.LOCAL)
+    fields = _owner_record(home)
+    return _cluster(home, fields, trust) if fields else clusters.load(clusters.LOCAL)
 
 
 def owner_of(home: Path, trust: bool = False) -> RunOwner | None:
     """Who works on this run; None before it is handed in. Raises `SettingError` as `cluster_of` does."""
-    if (words := _owner_record(home)) is None:
+    if (fields := _owner_record(home)) is None:
         return None
     try:
-        return _cluster(home, words, trust).site.owner(words, home)
+        return _cluster(home, fields, trust).site.owner(fields, home)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, SettingError):
             raise
         raise SettingError(f"{home / OWNER}: is damaged ({type(error).__name__}: {error})") from None
 
 
-def _cluster(home: Path, words: dict[str, Any], trust: bool) -> Cluster:
+def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
     """The cluster that owner.json names. Its settings start programs: a folder's word for them is not enough.
 
     It is this machine, or as a file of the user's own says; else this user's processes have signed it, or it is to be
     trusted, and is signed then. Raises `SettingError`.
     """
-    settings = words["cluster"]
+    settings = fields["cluster"]
     if not isinstance(settings, dict):
         raise SettingError(f"{home / OWNER}: is damaged ('cluster' has no fields)")
-    if (known := clusters.own(settings)) is not None:
+    if (known := clusters.user_defined(settings)) is not None:
         return known
-    if not holder_is_signed(home, words):
+    if not owner_is_signed(home, fields):
         if not trust:
             kind, name = (str(settings.get(key))[:60] for key in ("kind", "name"))
             raise SettingError(
                 f"{home / OWNER}: cluster = {name!r} ({kind}): is not what a file of yours says (see"
                 " wb.clusters), and its settings start programs; look at it, then trust=True (--trust) takes it"
             )
-        sign_holder(home, words)
+        sign_owner(home, fields)
     try:
         return clusters.rebuilt(settings)
     except SettingError as error:
@@ -139,7 +139,7 @@ def _cluster(home: Path, words: dict[str, Any], trust: bool) -> Cluster:
 
 def soon(home: Path) -> bool:
     """May a run that was not handed in yet still be?"""
-    return time.time() - (home / TASK).stat().st_mtime < HAND_IN_TIMEOUT_S or Lock(home / RUN_LOCK).held
+    return time.time() - (home / TASK).stat().st_mtime < HAND_IN_TIMEOUT_S or Lock(home / RUN_LOCK).locked
 
 
 def _owner_record(home: Path) -> dict[str, Any] | None:

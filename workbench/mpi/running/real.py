@@ -25,7 +25,7 @@ from workbench.core.trace import records
 from workbench.core.trace.checkpoint import read_checkpoint
 from workbench.core.trace.folder import new_folder
 from workbench.core.trace.layout import CHECKPOINT, ENDED, OWNER, TASK
-from workbench.core.trace.trust import runnable, sign_holder
+from workbench.core.trace.trust import runnable, sign_owner
 from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.clusters.warm import POOLS
@@ -44,7 +44,7 @@ from workbench.mpi.running.ownership import (
     real_folder,
 )
 
-ATTEMPTS = 3  # pools that a run is given to
+MAX_ATTEMPTS = 3  # pools that a run is given to
 
 _turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
 
@@ -95,18 +95,18 @@ class RealRun(FollowedRun):
         goes on without them.
         """
         self.describe(task)
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             self.pool = pool = POOLS.get(self.experiment.workers + 1, self.cluster, self._said)
             pool.await_ready(self._said)
             holder = pool.submit(task, self._said)
-            write_json(self.home / OWNER, words := pool.words())
-            sign_holder(self.home, words)
+            write_json(self.home / OWNER, fields := pool.as_dict())
+            sign_owner(self.home, fields)
             self.note, self.stage = "preparing the first round", None
             try:
                 self.watch(holder)
                 break
             except ClusterError as error:
-                if attempt == ATTEMPTS - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
                 if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
                     task = self._without(pool.lost(), error)
@@ -117,7 +117,7 @@ class RealRun(FollowedRun):
             self._finish()
 
     def _controller_state(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
-        """What the master's rank needs to re-plan after these changes; None where the plan does not steer."""
+        """What the master's rank needs to re-plan after these changes; None where the run is not adaptive."""
         if not self.experiment.adaptive:
             return None
         self._planned = self._planned or self.experiment.adaptive_controller()
@@ -136,16 +136,16 @@ class RealRun(FollowedRun):
         self.describe(again)
         return again
 
-    def rest(self, words: dict[str, Any], at_once: bool = False) -> Task:
+    def rest(self, fields: dict[str, Any], at_once: bool = False) -> Task:
         """What follows the last checkpoint, or all of the run where there is none; files are cut back to there.
 
         `at_once`: the checkpoint is the end of a stretch, and what follows goes on with another scheme.
         """
-        done, model, state, begun, steps = 0, None, None, None, ()
+        done, model, state, begun, steps = 0, None, None, None, tuple[int, ...]()
         if (self.home / CHECKPOINT).is_file():
             check_whole(self.home, self.experiment, counted=False)
             last = read_checkpoint(self.home)
-            check_begun(self.experiment, last.begun, words)
+            check_begun(self.experiment, last.begun, fields)
             done, model, state, begun, steps = last.rounds, last.model, last.state, last.begun, last.steps
         left = (ended(self.home) or {}).get("left") if at_once else None
         floats = self.experiment.build_problem().size
@@ -153,7 +153,7 @@ class RealRun(FollowedRun):
         changes = records.note_change(self.home, done)
         offset = records.rewind(self.home, done, floats)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
-        options = {**{name: words[name] for name in names}, "first": done, "steps": steps, "offset": offset}
+        options = {**{name: fields[name] for name in names}, "first": done, "steps": steps, "offset": offset}
         e = self.experiment
         if changes:
             now = {name: changes[-1][name] for name in ("scheme", "scheme_args")}
@@ -265,7 +265,7 @@ def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
 
 
 def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
-    """Go on from the last checkpoint of a run that broke off or was stopped, in the same folder.
+    """Resume from the last checkpoint of a run that broke off or was stopped, in the same folder.
 
     A run that was stopped a moment ago is waited for; one that broke off before its first checkpoint begins anew.
     Schemes that remember earlier rounds (CADA, LAGC) ask everybody anew in the first round.
@@ -274,7 +274,7 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
     Raises
     ------
     SettingError
-        There is nothing to go on from, the folder is to be trusted first, or somebody else works on this run. That the
+        There is nothing to resume, the folder is to be trusted first, or somebody else works on this run. That the
         spec or the data are not those of the checkpoint any more is raised by `Run.result`, and changes nothing.
 
     Examples
@@ -292,7 +292,7 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
         if (ended(home) or {}).get("state") == "finished":
             with runnable(home, trust) as e:
                 check_whole(home, e)
-            why = "this run is complete, there is nothing to go on with"
+            why = "this run is complete, there is nothing to resume"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         with runnable(home, trust) as e:
             run = RealRun(e, home, cluster)

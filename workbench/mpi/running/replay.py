@@ -66,7 +66,7 @@ class _Again:
         ends = [change.round for change in changes] + [rounds]
         self.stretches = list(zip([e, *later], [0, *ends], ends, strict=False))
         self.nodes: dict[int, _Node]
-        self.told: dict[tuple[int, int], Any]  # rank, round -> the model that it was sent
+        self.models_sent: dict[tuple[int, int], Any]  # rank, round -> the model that it was sent
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
@@ -80,7 +80,7 @@ class _Again:
         """Go on from a round with an experiment's scheme."""
         self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
         self.learner.turn(e.plan)
-        self.nodes, self.told, self.mixes = {}, {}, self.plan.versions > 1
+        self.nodes, self.models_sent, self.mixes = {}, {}, self.plan.versions > 1
         if self.mixes and not self.scheme.non_preemptive:
             why = "what workers began and left the notes of arrivals do not tell"
             raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
@@ -157,7 +157,7 @@ class _Node:
             self.sent[effect.round, effect.number] = message
         elif effect.value is not None:
             for rank in [effect.to] if isinstance(effect.to, int) else effect.to:
-                self.run.told[rank, effect.round] = effect.value
+                self.run.models_sent[rank, effect.round] = effect.value
 
     def receive(self, effect: Recv, round: int) -> Message | None:
         """The next noted answer of the round that is gathered, or the model of the round that is wanted."""
@@ -177,10 +177,12 @@ class _Node:
                 raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")
             self.run.time = max(self.run.time, effect.until)
             return None
-        if round < self.served + (not self.run.mixes) or (self.rank, round) not in self.run.told:
+        if round < self.served + (not self.run.mixes) or (self.rank, round) not in self.run.models_sent:
             raise self.damaged(round, "name an answer that it cannot have sent")
         self.served = round
-        return Message(int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.told[self.rank, round])
+        return Message(
+            int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.models_sent[self.rank, round]
+        )
 
     def damaged(self, round: int, what: str) -> RunError:
         of = self.run.plan.parent[self.rank] if "sent" in what else self.rank

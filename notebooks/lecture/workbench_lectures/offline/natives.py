@@ -116,7 +116,7 @@ def codes() -> dict[str, Any]:
 
 def trees() -> dict[str, Any]:
     """What every worker of a regular tree holds."""
-    fields = bandwidth.Bandwidth.lines()
+    fields = bandwidth.Bandwidth.entries()
     top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
     found = {}
     for n in range(2, top["children"] + 1):

@@ -89,7 +89,7 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
         beforehand = packed(table(script, part)) if name in made.missing else ""
         parts[name] = {"names": list(part.names), "table": beforehand}
     gridded = {each for name, part in script.parts.items() if name in made.missing for each in part.names}
-    fields = [asdict(line) for line in script.knobs.lines()]
+    fields = [asdict(line) for line in script.knobs.entries()]
     reals = {field["name"] for field in fields if field["kind"] == "number"}
     about = {
         "fields": fields,

@@ -22,7 +22,7 @@ from workbench_lectures.lecture import Part, Script
 from workbench_lectures.race import a_target
 
 DIGITS = 6  # significant: far more than a screen shows
-FEW = 5  # places of a slider of real numbers, where the lecture names none
+MIN_SLIDER_PLACES = 5  # places of a slider of real numbers, where the lecture names none
 
 
 def packed(value: Any) -> str:
@@ -40,7 +40,7 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
     """
     found: dict[str, Sequence[Any]] = {}
     first = script.knobs()
-    for line in script.knobs.lines():
+    for line in script.knobs.entries():
         if line.name not in names:
             continue
         if line.name in script.places:
@@ -51,7 +51,7 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
             found[line.name] = range(int(line.low or 0), int(line.high or 0) + 1)
         else:
             spread = np.geomspace if line.log else np.linspace
-            spaced = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, FEW)]
+            spaced = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, MIN_SLIDER_PLACES)]
             found[line.name] = sorted({*spaced, getattr(first, line.name)})  # it stands there at first
     return found
 
@@ -134,7 +134,7 @@ def race(script: Script[Any]) -> dict[str, Any]:
     told = speeds(speedups(traces, target, y), target) if target is not None else ""
     return {
         "curves": curves_of(runs), "columns": columns, "metrics": metrics, "titles": dict(AXES), "x": x, "y": y,
-        "looks": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
+        "styles": {"light": look("light"), "dark": look("dark")}, "target": target, "table": told,
     }  # fmt: skip
 
 

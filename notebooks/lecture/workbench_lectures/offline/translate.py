@@ -346,18 +346,18 @@ class _Scope:
         arguments = ", ".join(map(self.expr, node.args))
         if isinstance(node.func, ast.Subscript):  # Script[Knobs](...)
             return self.x_call(ast.Call(node.func.value, node.args, node.keywords))
-        words = ""
+        text = ""
         if node.keywords:
             pairs = (
                 f"{json.dumps(_safe(k.arg))}: {self.expr(k.value)}" if k.arg else f"...{self.expr(k.value)}"
                 for k in node.keywords
             )
-            words = f", {{{', '.join(pairs)}}}"
+            text = f", {{{', '.join(pairs)}}}"
         if isinstance(node.func, ast.Attribute) and self._module(node.func.value) is None:
             return (
-                f"py.method({self.expr(node.func.value)}, {json.dumps(node.func.attr)}, [{arguments}]{words})"
+                f"py.method({self.expr(node.func.value)}, {json.dumps(node.func.attr)}, [{arguments}]{text})"
             )
-        return f"py.call({self.expr(node.func)}, [{arguments}]{words})"
+        return f"py.call({self.expr(node.func)}, [{arguments}]{text})"
 
     def x_starred(self, node: ast.Starred) -> str:
         return f"...py.iter({self.expr(node.value)})"

@@ -29,10 +29,10 @@ def went(e: wb.Experiment) -> Timeline:
     return timeline(e, Coefficients(e.plan), events=True)
 
 
-def answered(line: Timeline, to: int = 0) -> list[frozenset[int]]:
+def answered(timeline: Timeline, to: int = 0) -> list[frozenset[int]]:
     """Return for every round the ranks whose answers a node used."""
-    sets: list[set[int]] = [set() for _ in line.times]
-    for round, src, kind, *_, receiver, _, _ in line.events:
+    sets: list[set[int]] = [set() for _ in timeline.times]
+    for round, src, kind, *_, receiver, _, _ in timeline.events:
         if kind == "send" and receiver == to and src != 0:
             sets[round].add(src)
     return [frozenset(s) for s in sets]
@@ -51,14 +51,16 @@ def enumerated(scheme: str, args: dict[str, Any]) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("law", "link"), [*((CONSTANT, link) for link in LINKS), ({"kind": "constant", "shift": 0.0}, {})]
+    ("delay_model", "link"), [*((CONSTANT, link) for link in LINKS), ({"kind": "constant", "shift": 0.0}, {})]
 )
-def test_ties_give_errors_of_random_survivor_sets(law: dict[str, Any], link: dict[str, Any]) -> None:
+def test_ties_give_errors_of_random_survivor_sets(delay_model: dict[str, Any], link: dict[str, Any]) -> None:
     """12 workers that take the same time, the first 9 count: of FRC's 6 pairs 6 C(10,1) / C(12,3) are missing."""
     args, rounds = {"replication": 2, "wait_for": 9}, 1500
     for scheme in ("FRC", "CRC"):
         errors = enumerated(scheme, args)
-        e = wb.Experiment(scheme=scheme, scheme_args=args, **UNIT, rounds=rounds, delays=law, link=link)
+        e = wb.Experiment(
+            scheme=scheme, scheme_args=args, **UNIT, rounds=rounds, delays=delay_model, link=link
+        )
         found = np.mean(went(e).residuals)
         assert abs(found - errors.mean()) < 4 * errors.std() / np.sqrt(rounds), scheme
     frc, crc = (enumerated(scheme, args).mean() for scheme in ("FRC", "CRC"))
@@ -67,18 +69,24 @@ def test_ties_give_errors_of_random_survivor_sets(law: dict[str, Any], link: dic
 
 
 @pytest.mark.parametrize(
-    ("law", "link"),
+    ("delay_model", "link"),
     [
         (CONSTANT, LINKS[1]),
         ({"kind": "markov"}, LINKS[2]),
         ({"kind": "replay", "path": str(TIED_STEP_TIMES), "samples": 1.0}, LINKS[3]),
     ],
 )
-def test_ties_exclude_every_worker_equally_often(law: dict[str, Any], link: dict[str, Any]) -> None:
+def test_ties_exclude_every_worker_equally_often(delay_model: dict[str, Any], link: dict[str, Any]) -> None:
     """SGD, S = 3 of 12; several seeds, as a worker may be slow for a while, or for the run."""
     runs = [
         wb.Experiment(
-            scheme="SGD", scheme_args={"stragglers": 3}, **UNIT, rounds=10, seed=s, delays=law, link=link
+            scheme="SGD",
+            scheme_args={"stragglers": 3},
+            **UNIT,
+            rounds=10,
+            seed=s,
+            delays=delay_model,
+            link=link,
         )
         for s in range(150)
     ]
@@ -88,8 +96,10 @@ def test_ties_exclude_every_worker_equally_often(law: dict[str, Any], link: dict
 
 def test_ties_among_slow_workers_are_broken_uniformly() -> None:
     """Heterogeneous, 8 of 12 waited for: slow workers always straggle, so the others are first."""
-    law = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
-    e = wb.Experiment(scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=law)
+    delay_model = {"kind": "heterogeneous", "slow": 0.5, "slow_straggles": 1.0, "active_straggles": 0.0}
+    e = wb.Experiment(
+        scheme="SGD", scheme_args={"stragglers": 4}, **UNIT, rounds=2000, seed=1, delays=delay_model
+    )
     slow = DelayStream(e.delays, e.seed, 12).draw(0)[1] > 0
     left = 8 - np.count_nonzero(~slow)
     assert 0 < left < slow.sum()
@@ -135,8 +145,8 @@ class Unasked(DelayStream):
 
 @given(experiments(CHEAP, rounds=6), st.floats(1.0, 1e5))
 def test_ties_are_not_drawn_without_equal_times(spec: dict[str, Any], rate: float) -> None:
-    law = {"kind": "shifted_exponential", "rate": rate, "shift": 1e-3}
-    e = wb.Experiment(**{**spec, "delays": law, "problem_args": {"samples": 300}})
+    delay_model = {"kind": "shifted_exponential", "rate": rate, "shift": 1e-3}
+    e = wb.Experiment(**{**spec, "delays": delay_model, "problem_args": {"samples": 300}})
     assume(e.plan.loads[1:].min() > 0)
     assume(e.scheme != "M-SGC")  # a worker's messages of a round leave at one moment
     world = SimSetup(e.rounds, e.shape()[1], Unasked(e.delays, e.seed, e.workers), e.link)

@@ -38,20 +38,20 @@ def test_simulate_a_round_of_a_star_by_hand(workers: int, transfer: float, laten
     )  # fmt: skip
     compute = DelayStream(e.delays, seed, workers).whole(0, e.plan.loads[1:])
     done = through_the_port(compute + latency, e.link.transfer(4))
-    line = timeline(e, Coefficients(e.plan), events=True)
-    assert line.times[0] == pytest.approx(done[workers - late - 1], rel=1e-12)
-    assert line.messages == [workers - late]
+    simulated = timeline(e, Coefficients(e.plan), events=True)
+    assert simulated.times[0] == pytest.approx(done[workers - late - 1], rel=1e-12)
+    assert simulated.messages == [workers - late]
 
 
 @given(experiments(["UMW", "SGD", "GC", "CR"], rounds=6))
 def test_simulate_events_are_consistent(spec: dict[str, Any]) -> None:
     """Causes come before effects, a port takes one message at a time, links never overtake, counts add up."""
     e = wb.Experiment(**spec)
-    line = timeline(e, Coefficients(e.plan), events=True)
-    sends = [row for row in line.events if row[2] == "send"]
+    simulated = timeline(e, Coefficients(e.plan), events=True)
+    sends = [row for row in simulated.events if row[2] == "send"]
     up = [row for row in sends if row[6] == e.plan.parent[row[1]]]
     transfer = e.link.transfer(e.shape()[1])
-    for _, _, kind, start, begun, end, *_ in line.events:
+    for _, _, kind, start, begun, end, *_ in simulated.events:
         assert start <= begun <= end, kind
     for parent in {row[6] for row in up}:
         slots = sorted((row[4], row[5]) for row in up if row[6] == parent)
@@ -60,9 +60,9 @@ def test_simulate_events_are_consistent(spec: dict[str, Any]) -> None:
     for child in {row[1] for row in up}:
         rounds = [row[0] for row in sorted(up, key=lambda row: row[5]) if row[1] == child]
         assert rounds == sorted(rounds)
-    assert sum(line.messages) == len(up)
-    assert sum(line.stale) == sum(row[2] == "drop" for row in line.events)
-    assert all(np.diff(line.times) >= 0)
+    assert sum(simulated.messages) == len(up)
+    assert sum(simulated.stale) == sum(row[2] == "drop" for row in simulated.events)
+    assert all(np.diff(simulated.times) >= 0)
 
 
 def test_simulate_straggler_does_not_block_the_next_round(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_load_in_many_processes_at_once(home: Path, damaged: bool) -> None:
 def test_cache_entry_of_another_process_is_valid_until_the_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "X.npy"
     path.write_bytes(b"1")
-    known = cache.hashed(path, kept=True)
+    known = cache.hashed(path, cached=True)
     assert cache.hashes(tmp_path) == cache.hashes(path) != []
     cache.trust([[*stamp, "theirs"] for *stamp, _ in cache.hashes(path)])
     assert cache.hashed(path) == "theirs"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.core.problems.data import load
-from workbench.core.problems.data.frames import TARGETS
+from workbench.core.problems.data.frames import TARGET_NAMES
 from workbench.lab.widgets.forms.form import ChoiceForm
 
 COLUMNS = ["churned", *(f"x{j}" for j in range(20))]
@@ -69,7 +69,7 @@ def test_target_name_is_matched_exactly_if_unique(
     tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
     path = churn(tmp_path_factory.mktemp("named"), names=["x", *names])
-    fitting = [name for name in names if name.lower() in TARGETS]
+    fitting = [name for name in names if name.lower() in TARGET_NAMES]
     if len(fitting) == 1:
         column = pd.read_csv(path)[fitting[0]].to_numpy()
         np.testing.assert_array_equal(np.sort(load(path, "regression").y), np.sort(column))

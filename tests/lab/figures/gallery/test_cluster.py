@@ -11,7 +11,7 @@ from workbench.analysis.planning.measuring import simulated
 from workbench.analysis.planning.profile import ClusterProfile
 from workbench.analysis.planning.quantities import quantity_of
 from workbench.lab.figures import cluster
-from workbench.lab.figures.gallery.cluster import LINE, by_length, extremes, survival
+from workbench.lab.figures.gallery.cluster import MAX_LINE_CHARACTERS, by_length, extremes, survival
 from workbench.lab.figures.style import palette
 
 
@@ -54,7 +54,7 @@ def test_cluster_subtitle_mentions_shared_cores(measured: ClusterProfile) -> Non
     lines = figure.layout.title.subtitle.text.split("<br>")
     assert lines[1].startswith("6 workers on 2 cores of box")
     assert " ".join(lines[1:]) == crowded.notes()[0]  # nothing is cut
-    assert max(map(len, lines)) <= LINE
+    assert max(map(len, lines)) <= MAX_LINE_CHARACTERS
     room = figure.layout.margin.t - cluster(measured).layout.margin.t
     assert room == figure.layout.height - cluster(measured).layout.height == 21 * (len(lines) - 2) > 0
 

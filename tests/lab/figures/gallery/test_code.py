@@ -16,7 +16,7 @@ from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.lab.figures import code, tree
-from workbench.lab.figures.gallery.code import MOST_COLUMNS, MOST_WORKERS, cells_of, coefficient_scale
+from workbench.lab.figures.gallery.code import MAX_COLUMNS, MAX_WORKERS, cells_of, coefficient_scale
 from workbench.lab.figures.page import PALETTES
 
 
@@ -25,7 +25,7 @@ from workbench.lab.figures.page import PALETTES
 def test_code_figure_is_the_matrix(spec: dict[str, Any]) -> None:
     e = wb.Experiment(**spec)
     heat = code(e).data[0]
-    if e.plan.parts <= MOST_COLUMNS:
+    if e.plan.parts <= MAX_COLUMNS:
         np.testing.assert_array_equal(np.nan_to_num(heat.z), e.plan.matrix()[1:])
         np.testing.assert_array_equal(heat.x, np.arange(e.plan.parts))
     assert not np.any(np.asarray(heat.z) == 0.0)  # zero is background
@@ -62,17 +62,17 @@ def test_code_shows_numbers_of_small_matrices() -> None:
 
 
 def test_code_of_large_plans_shows_the_first_workers() -> None:
-    workers = MOST_WORKERS + 100
+    workers = MAX_WORKERS + 100
     plan = experiment("UMW", workers=workers, problem_args={"samples": workers, "features": 2}).plan
     figure = code(plan)
     np.testing.assert_array_equal(
-        np.nan_to_num(figure.data[0].z), plan.matrix()[1 : MOST_WORKERS + 1, :MOST_WORKERS]
+        np.nan_to_num(figure.data[0].z), plan.matrix()[1 : MAX_WORKERS + 1, :MAX_WORKERS]
     )
-    assert f"workers 1 to {MOST_WORKERS} and their parts shown" in figure.layout.title.subtitle.text
+    assert f"workers 1 to {MAX_WORKERS} and their parts shown" in figure.layout.title.subtitle.text
 
 
 def test_code_merges_columns_of_many_parts() -> None:
-    matrix = np.zeros((3, 2 * MOST_COLUMNS + 1))
+    matrix = np.zeros((3, 2 * MAX_COLUMNS + 1))
     matrix[0, 0], matrix[1, [4, 5]], matrix[2, -1] = 1.0, [0.5, -2.0], 3.0
     plan = star_plan(matrix, matrix.shape[1])
     cells = cells_of(plan)

@@ -16,7 +16,7 @@ from tests.support.figure_runs import experiment
 from workbench.analysis.planning.quantities import quantity
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures import convergence
-from workbench.lab.figures.gallery.convergence import MOST_POINTS, thin
+from workbench.lab.figures.gallery.convergence import MAX_POINTS, thin
 
 
 def curves(figure: go.Figure) -> dict[str, go.Scatter]:
@@ -127,7 +127,7 @@ def test_convergence_thins_long_runs(traces: list[wb.Trace]) -> None:
     columns.update(round=np.arange(50_000), time=np.arange(1.0, 50_001.0))
     long = replace(traces[0], columns=columns)
     curve = convergence([long]).data[0]
-    assert 0.8 * MOST_POINTS <= len(curve.x) <= MOST_POINTS + 1
+    assert 0.8 * MAX_POINTS <= len(curve.x) <= MAX_POINTS + 1
     assert curve.x[-1] == 50_000.0
     np.testing.assert_array_equal(np.asarray(curve.y)[1:], columns["loss"][np.asarray(curve.x, int)[1:] - 1])
 

@@ -7,7 +7,7 @@ import numpy as np
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
 from workbench.analysis.recordings.diagnosis import Diagnosis
-from workbench.lab.figures.gallery.culprits import MOST
+from workbench.lab.figures.gallery.culprits import MAX_BARS
 from workbench.lab.figures.style import GREY, VERMILLION
 
 
@@ -26,7 +26,7 @@ def test_culprits_figure_highlights_them_first() -> None:
 
 def test_culprits_figure_shows_the_most_expensive() -> None:
     figure = wb.figures.culprits(wb.diagnose(recording(healthy(30, 40, np.random.default_rng(1)))))
-    assert len(figure.data[0].y) == MOST
+    assert len(figure.data[0].y) == MAX_BARS
     assert "16 that cost less are not shown" in figure.layout.title.subtitle.text
 
 

@@ -8,9 +8,9 @@ import pytest
 
 import workbench as wb
 from tests.support.synthetic_recordings import healthy, recording
-from workbench.analysis.recordings.card import LATE
+from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.core.base.settings import SettingError
-from workbench.lab.figures.gallery.lateness import MOST
+from workbench.lab.figures.gallery.lateness import MAX_STEPS
 
 
 def test_lateness_is_time_over_the_median_of_the_step() -> None:
@@ -33,11 +33,11 @@ def test_lateness_scale_has_ticks_around_one(latest: float) -> None:
 
 
 def test_lateness_shows_the_maximum_of_merged_steps() -> None:
-    times = healthy(2 * MOST + 1, 3, np.random.default_rng(0))
+    times = healthy(2 * MAX_STEPS + 1, 3, np.random.default_rng(0))
     times[1001, 2] = 50.0
     figure = wb.figures.lateness(recording(times))
     z = np.asarray(figure.data[0].z, float)
-    assert z.shape[1] <= MOST
+    assert z.shape[1] <= MAX_STEPS
     assert np.isclose(np.nanmax(z), np.log2(50 / np.median(times[1001])))
     assert "the latest of 3 steps" in figure.layout.title.subtitle.text
 
@@ -59,6 +59,6 @@ def test_lateness_of_missing_times() -> None:
     ]
     figure = wb.figures.lateness(wb.traces.Recording.of_rows(pd.DataFrame(rows), "holes"))
     late = sum(
-        s % 2 and 1.5 * LATE < 2.0 for s in range(40)
+        s % 2 and 1.5 * LATE_RATIO < 2.0 for s in range(40)
     )  # beside one other, the median lies between both
     assert f"{late / len(rows):.1%} of the times" in figure.layout.title.subtitle.text

@@ -50,9 +50,9 @@ def test_round_times_skip_the_first_rounds(traces: list[wb.Trace]) -> None:
 def test_round_times_rows_are_in_the_given_order(traces: list[wb.Trace]) -> None:
     figure = round_times(traces)
     assert list(figure.layout.yaxis.categoryarray) == [t.label for t in reversed(traces)]
-    words = [note.text for note in figure.layout.annotations]
+    texts = [note.text for note in figure.layout.annotations]
     seconds = [np.diff(t.columns["time"], prepend=0.0).mean() for t in traces]
-    assert words == [f"mean {s * 1e3:.3g} ms" for s in seconds]
+    assert texts == [f"mean {s * 1e3:.3g} ms" for s in seconds]
 
 
 def test_round_times_without_duration_need_a_linear_axis(traces: list[wb.Trace]) -> None:

@@ -16,8 +16,8 @@ from tests.support.strategies import CASES, experiments
 from workbench.core.base.settings import SettingError
 from workbench.core.contract.plan import Plan, star_plan
 from workbench.lab.figures import tree
-from workbench.lab.figures.gallery.tree import MOST_RANKS, MOST_STRIPS, strips_of
-from workbench.lab.figures.layout import ON_RING, REST, place
+from workbench.lab.figures.gallery.tree import MAX_RANKS, MAX_STRIPS, strips_of
+from workbench.lab.figures.layout import REST_NODE, RING_NODES, place
 
 
 def panel(figure: go.Figure, name: str) -> Any:
@@ -39,7 +39,7 @@ def test_tree_strips_are_the_held_samples(spec: dict[str, Any]) -> None:
 @given(experiments(list(CASES)))
 def test_tree_edges_are_the_plan_and_nodes_do_not_overlap(spec: dict[str, Any]) -> None:
     plan = wb.Experiment(**spec).plan
-    layout = place(plan, MOST_RANKS)
+    layout = place(plan, MAX_RANKS)
     pairs = {tuple(edge) for edge in layout.edges.tolist()}
     if layout.ring:
         assert pairs == {(r, 1 + r % plan.workers) for r in range(1, plan.ranks)}
@@ -56,7 +56,7 @@ def test_place_tree_in_rank_order(children: int, layers: int) -> None:
     args = {"children": children, "layers": layers, "stragglers": 1}
     workers = sum(children**layer for layer in range(1, layers + 1))
     plan = experiment("CR", args, workers=workers).plan
-    layout = place(plan, MOST_RANKS)
+    layout = place(plan, MAX_RANKS)
     for depth in range(1, layers + 1):
         assert np.all(np.diff(layout.x[layout.layer == depth]) > 0)
     for rank, kids in enumerate(plan.children):
@@ -107,18 +107,18 @@ def large(scheme: str, workers: int, **args: int) -> Plan:
 def test_tree_of_a_very_large_plan_shows_one_branch(shape: tuple[int, int], stragglers: int) -> None:
     children, layers = shape
     workers = sum(children**layer for layer in range(1, layers + 1))
-    assert workers > MOST_RANKS
+    assert workers > MAX_RANKS
     plan = large("CR", workers, children=children, layers=layers, stragglers=stragglers)
-    layout, figure = place(plan, MOST_RANKS), tree(plan)
+    layout, figure = place(plan, MAX_RANKS), tree(plan)
     below: dict[int, int] = {}  # a drawn parent's children, those in "+n" counted
     for a, b in layout.edges.tolist():
         below[a] = below.get(a, 0) + int(layout.number[b])
-        if layout.rank[b] != REST:
+        if layout.rank[b] != REST_NODE:
             assert plan.parent[layout.rank[b]] == layout.rank[a]
     assert below == dict.fromkeys(below, children)
     assert len(below) == layers
-    words = figure.layout.yaxis.ticktext
-    assert [int(word.split("<br>")[1].split(" ")[0]) for word in words[1:]] == [
+    text = figure.layout.yaxis.ticktext
+    assert [int(word.split("<br>")[1].split(" ")[0]) for word in text[1:]] == [
         children**layer for layer in range(1, layers + 1)
     ]
     assert "one branch drawn" in figure.layout.title.subtitle.text
@@ -128,20 +128,20 @@ def test_tree_of_a_very_large_plan_shows_one_branch(shape: tuple[int, int], stra
 
 
 def test_tree_of_a_very_large_ring_shows_every_nth_worker() -> None:
-    layout = place(large("RAR", 1000), MOST_RANKS)
+    layout = place(large("RAR", 1000), MAX_RANKS)
     rank = layout.rank[1:]
-    assert (len(rank), rank[0]) == (ON_RING, 1)
+    assert (len(rank), rank[0]) == (RING_NODES, 1)
     assert set(np.diff(rank)) == {25}
     np.testing.assert_allclose(
         np.arctan2(layout.x[1:], layout.y[1:]) % (2 * np.pi), 2 * np.pi * (rank - 1) / 1000
     )
     ends = [(layout.rank[a], layout.rank[b]) for a, b in layout.edges]
     assert all((b - a) % 1000 == 25 for a, b in ends)
-    assert f"{ON_RING} of the ring’s workers drawn" in tree(large("RAR", 1000)).layout.title.subtitle.text
+    assert f"{RING_NODES} of the ring’s workers drawn" in tree(large("RAR", 1000)).layout.title.subtitle.text
 
 
 def test_strips_of_stops_at_the_available_width() -> None:
-    parts = MOST_STRIPS // 2
+    parts = MAX_STRIPS // 2
     matrix = np.tile([1.0, 2.0], (5, parts // 2))  # every part another coefficient
     strips = strips_of(star_plan(matrix, parts), 6)
     assert np.unique(strips.rank, return_counts=True)[1].tolist() == [parts, parts]

@@ -23,10 +23,10 @@ def parameters(command: str) -> dict[str, object]:
     """Return papermill's parameters of the command line, by its own rules."""
     from papermill.cli import _resolve_type
 
-    words = shlex.split(command)
-    assert words[:3] == ["papermill", "notebooks/run.ipynb", "out.ipynb"]
+    pieces = shlex.split(command)
+    assert pieces[:3] == ["papermill", "notebooks/run.ipynb", "out.ipynb"]
     found: dict[str, object] = {}
-    rest = iter(words[3:])
+    rest = iter(pieces[3:])
     for word in rest:
         if word == "-p":
             name = next(rest)

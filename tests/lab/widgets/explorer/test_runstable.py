@@ -32,7 +32,7 @@ def traces() -> list[wb.Trace]:
 def table(traces: list[wb.Trace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunsTable:
     for trace in traces:
         keep(trace, tmp_path, trace.label)
-    monkeypatch.setattr(runsgrid, "SOON", 30.0)  # however slow the machine is: all is read at once
+    monkeypatch.setattr(runsgrid, "BAR_AFTER_S", 30.0)  # however slow the machine is: all is read at once
     return RunsTable(tmp_path)
 
 
@@ -142,8 +142,8 @@ def test_runs_table_shows_errors_until_the_next_button(table: RunsTable, tmp_pat
     buttons["As text"].click()
     assert "are marked" in table.message.value
     table.mark(".cr.tmp")
-    for words in ("Delete", "Delete for good"):
-        buttons[words].click()
+    for text in ("Delete", "Delete for good"):
+        buttons[text].click()
         assert table.message.value == ""
     assert not (tmp_path / ".cr.tmp").exists()
     assert (tmp_path / "cr").is_dir()
@@ -173,8 +173,8 @@ def test_runs_table_runs_a_folder_with_code_once_trusted(
     text = "from pathlib import Path\nfrom workbench.core.schemes.uncoded import UMW\n"
     mine.write_text(f"{text}Path({str(ran)!r}).touch()\nclass Half(UMW):\n    name = 'HalfOfATable'\n")
     spec = keep(traces[0], tmp_path / "runs", "one") / "spec.json"
-    words = {**json.loads(spec.read_text()), "scheme": f"{mine}:Half", "scheme_args": {}}
-    spec.write_text(json.dumps(words))
+    fields = {**json.loads(spec.read_text()), "scheme": f"{mine}:Half", "scheme_args": {}}
+    spec.write_text(json.dumps(fields))
     forged(spec.parent)
     table = RunsTable(tmp_path / "runs")
     assert table.wait(30)
@@ -252,7 +252,7 @@ def test_runs_table_shows_rows_while_reading(
                 assert gate.wait(30)
 
     monkeypatch.setattr(runsgrid.LazyRuns, "__iter__", slowly)
-    monkeypatch.setattr(runsgrid, "SOON", 0.0)
+    monkeypatch.setattr(runsgrid, "BAR_AFTER_S", 0.0)
     other = RunsTable(tmp_path)
     while not (len(other.runs) and other.bar.value):
         assert not other.wait(0.01)

@@ -51,25 +51,25 @@ def define_scheme(least: float = 0.5) -> type[UMW]:
 
 
 def define_delays(times: float = 1.0) -> None:
-    class Naps(Exponential):
+    class Pauses(Exponential):
         """Sleeps now and then."""
 
-        kind: Literal["naps"] = "naps"  # type: ignore[assignment]
+        kind: Literal["pauses"] = "pauses"  # type: ignore[assignment]
         nap: float = setting(0.1, "how long", "s", gt=0)
 
         def compute(self, draw: Array, samples: Any) -> Array:
             return times * super().compute(draw, samples) + self.nap
 
 
-class Bowl(LeastSquares):
+class Quadratic(LeastSquares):
     """Nothing but a bowl."""
 
 
 def define_problem() -> None:
-    class BowlArgs(ProblemArgs):
+    class QuadraticArgs(ProblemArgs):
         """A bowl."""
 
-        name: ClassVar[str] = "bowl"
+        name: ClassVar[str] = "quadratic"
         columns: int = setting(4, "columns", ge=1, le=9)
 
         def count(self) -> int:
@@ -80,7 +80,7 @@ def define_problem() -> None:
 
         def build(self, plan: Plan) -> Any:
             X = np.random.default_rng(0).standard_normal((40, self.columns))
-            return Bowl(X, X.sum(axis=1), l2=0.0)
+            return Quadratic(X, X.sum(axis=1), l2=0.0)
 
 
 def define_optimiser() -> None:
@@ -99,7 +99,7 @@ def define_all() -> None:
 
 
 def choices(form: Any) -> tuple[str, ...]:
-    found: tuple[str, ...] = form.lines[0].choices
+    found: tuple[str, ...] = form.entries[0].choices
     return found
 
 
@@ -113,14 +113,14 @@ def test_explorer_menus_have_classes_of_a_cell(tmp_path: Path, before: bool) -> 
         assert "Half" not in choices(controls.schemes.further)
         define_all()
     types(controls.schemes.further, scheme="Half")
-    types(controls.delays, kind="naps")
-    types(controls.problem, problem="bowl")
+    types(controls.delays, kind="pauses")
+    types(controls.problem, problem="quadratic")
     types(controls.optimiser, optimiser="slowly")
     half = controls.schemes.forms[-1].form
-    assert [line.name for line in half.lines] == ["share", "own"]
-    assert [line.name for line in controls.delays.lines] == ["kind", "mean", "nap"]
-    assert [line.name for line in controls.problem.lines] == ["problem", "columns"]
-    assert "factor" in [line.name for line in controls.optimiser.lines]
+    assert [line.name for line in half.entries] == ["share", "own"]
+    assert [line.name for line in controls.delays.entries] == ["kind", "mean", "nap"]
+    assert [line.name for line in controls.problem.entries] == ["problem", "columns"]
+    assert "factor" in [line.name for line in controls.optimiser.entries]
     types(half, share="0.75")
     types(controls.problem, columns="5")
     assert [e.scheme for e in explorer.experiments] == ["UMW", "Half"]
@@ -135,7 +135,7 @@ def test_explorer_updates_when_a_cell_is_run_again(tmp_path: Path) -> None:
     define_scheme()
     define_delays()
     explorer = explore([SMALL, SMALL.replace(scheme="Half")], tmp_path)
-    types(explorer.controls.delays, kind="naps")
+    types(explorer.controls.delays, kind="pauses")
     types(explorer.controls.delays, nap="0.2")
     types(explorer.controls.schemes.forms[1].form, share="1.0")
     before = [e.built_scheme for e in explorer.experiments]
@@ -143,7 +143,7 @@ def test_explorer_updates_when_a_cell_is_run_again(tmp_path: Path) -> None:
     again = define_scheme(0.25)
     half = explorer.controls.schemes.forms[1].form
     assert half.values["share"] == "1.0"  # what was typed stays
-    assert next(line.default for line in half.lines if line.name == "share") == "0.25"
+    assert next(line.default for line in half.entries if line.name == "share") == "0.25"
     define_delays(times=100.0)
     after = [e.built_scheme for e in explorer.experiments]
     assert after[0] is not None
@@ -187,12 +187,12 @@ def test_explorer_that_is_closed_gets_no_updates(tmp_path: Path) -> None:
 def test_explore_an_experiment_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text(CELL)
     monkeypatch.chdir(tmp_path)
-    own = {"scheme": "mine.py:Half", "problem": "mine.py:BowlArgs", "optimiser": "mine.py:Slowly"}
+    own = {"scheme": "mine.py:Half", "problem": "mine.py:QuadraticArgs", "optimiser": "mine.py:Slowly"}
     explorer = explore(
-        wb.Experiment(**own, delays={"kind": "mine.py:Naps", "mean": 0.5}, workers=4), tmp_path
+        wb.Experiment(**own, delays={"kind": "mine.py:Pauses", "mean": 0.5}, workers=4), tmp_path
     )
     controls = explorer.controls
     chosen = (controls.delays.chosen, controls.problem.chosen, controls.optimiser.chosen)
-    assert chosen == ("naps", "bowl", "slowly")
+    assert chosen == ("pauses", "quadratic", "slowly")
     assert controls.delays.values["mean"] == "0.5"
     assert explorer.preview.ahead[0].forecast is not None

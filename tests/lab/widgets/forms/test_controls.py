@@ -100,7 +100,7 @@ def test_controls_offer_trees_for_workers_that_form_none(controls: Controls) -> 
     assert controls.shapes.form.reasons["workers"].startswith("workers = 150: the (4,3) tree has 84 workers")
     assert [e.workers for e in valid(controls)] == [150] * 4
     assert valid(controls)[1].scheme_args["stragglers"] == 38  # a quarter of 150, rounded
-    offered = controls.shapes.nearest.lines[0].choices
+    offered = controls.shapes.nearest.entries[0].choices
     assert "12,2" in offered
     types(controls.shapes.nearest, trees="12,2")
     assert same(valid(controls), wb.baselines(12, 2, 1, rounds=20))
@@ -189,7 +189,7 @@ def test_controls_have_a_form_for_every_scheme(scheme: str) -> None:
     controls = Controls(wb.baselines(4, 3, 1, problem="least_squares"), Told())
     types(controls.schemes.further, scheme=scheme)
     form = controls.schemes.forms[-1].form
-    assert {spec["name"] for spec in wb.schemes.get(scheme).fields()} <= {line.name for line in form.lines}
+    assert {spec["name"] for spec in wb.schemes.get(scheme).fields()} <= {line.name for line in form.entries}
     assert valid(controls)[-1].scheme == scheme
 
 
@@ -217,10 +217,10 @@ def test_controls_slider_ranges_follow_the_cluster(controls: Controls) -> None:
     types(controls.shapes.form, children="12", layers="2", stragglers="5")
     controls.verdicts()
     ends = {
-        form.scheme: {line.name: line.high for line in form.form.lines} for form in controls.schemes.forms
+        form.scheme: {line.name: line.high for line in form.form.entries} for form in controls.schemes.forms
     }
     assert (ends["GC"]["stragglers"], ends["SGD"]["stragglers"], ends["CR"]["stragglers"]) == (155, 155, 11)
-    assert next(line.high for line in controls.shapes.form.lines if line.name == "stragglers") == 11
+    assert next(line.high for line in controls.shapes.form.entries if line.name == "stragglers") == 11
     gc = next(form for form in controls.schemes.forms if form.scheme == "GC")
     types(gc.form, stragglers="155")
     assert len(valid(controls)) == 5
@@ -257,10 +257,10 @@ def added_up(scheme: str, name: str, values: Iterable[int]) -> list[int]:
 
 def test_controls_moving_the_end_of_a_slider(controls: Controls) -> None:
     form = next(form for form in controls.schemes.forms if form.scheme == "GC").form
-    before, values = list(form.lines), dict(form.values)
+    before, values = list(form.entries), dict(form.values)
     form.reach({"stragglers": 999, "code_seed": 3})
     assert form.values == values
-    assert [line for line in form.lines if line.name != "stragglers"] == [
+    assert [line for line in form.entries if line.name != "stragglers"] == [
         line for line in before if line.name != "stragglers"
     ]
     assert next(field["high"] for field in form.fields if field["name"] == "stragglers") == 999.0

@@ -133,4 +133,4 @@ def test_complaint_of_an_empty_required_field() -> None:
 
 def test_a_menu_has_words() -> None:
     line = menu("preset", "Preset", {"": "choose", "fig8": "Figure 8"})
-    assert (line.choices, line.words) == (("", "fig8"), ("choose", "Figure 8"))
+    assert (line.choices, line.labels) == (("", "fig8"), ("choose", "Figure 8"))

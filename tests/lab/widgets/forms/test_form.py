@@ -28,7 +28,7 @@ def test_form_notifies_listeners_of_user_changes_only() -> None:
     types(made, latency="1e-3")
     types(made, latency="1e-3")
     made.fill({"latency": "0.5"})
-    made.reshape(made.lines, {"bandwidth": "8e5"})
+    made.reshape(made.entries, {"bandwidth": "8e5"})
     types(made, downloads="yes", bandwidth="")
     assert heard == [{"latency"}, {"downloads", "bandwidth"}]
 
@@ -64,7 +64,7 @@ def test_form_sends_complete_lines_to_the_page() -> None:
         "unit",
         "kind",
         "choices",
-        "words",
+        "labels",
         "low",
         "high",
         "log",
@@ -79,7 +79,7 @@ def test_choice_form_shows_the_fields_of_the_choice() -> None:
     delays.on_change(heard.append)
     types(delays, shift="1e-4", rate="5")
     types(delays, kind="pareto")
-    assert [line.name for line in delays.lines] == ["kind", "fixed", "shift", "shape"]
+    assert [line.name for line in delays.entries] == ["kind", "fixed", "shift", "shape"]
     assert delays.settings() == {"shift": 1e-4}  # the same number in the same unit stays
     assert heard[-1] == {"kind"}
     types(delays, kind="two_part")
@@ -94,6 +94,6 @@ def test_choice_form_suggestions_are_for_text_fields() -> None:
     made = ChoiceForm(
         "", "problem", {"logistic": problems.get("logistic")}, "logistic", {"data": ["iris"], "l2": ["9"]}
     )
-    choices = {line.name: line.choices for line in made.lines}
+    choices = {line.name: line.choices for line in made.entries}
     assert choices["data"] == ("iris",)
     assert choices["l2"] == ()

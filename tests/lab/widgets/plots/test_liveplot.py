@@ -12,7 +12,7 @@ from tests.support.widget_messages import View, receives
 from workbench.core.running.run import Rows, Run, recorded
 from workbench.lab.widgets import LivePlot
 from workbench.lab.widgets.plots import liveplot
-from workbench.lab.widgets.plots.liveplot import AGAIN
+from workbench.lab.widgets.plots.liveplot import MAX_RESENT_ROWS
 
 SMALL: dict[str, Any] = {"workers": 12, "rounds": 40, "problem_args": {"samples": 100, "features": 4}}
 TRACES = wb.compare([wb.Experiment(scheme=name, **SMALL) for name in ("UMW", "CR", "SGD")])
@@ -59,7 +59,7 @@ def check(view: View, traces: list[wb.Trace], rounds: int | None = None) -> None
 
 
 def test_live_plot_shows_an_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveplot, "PAUSE", 600.0)
+    monkeypatch.setattr(liveplot, "POLL_INTERVAL_S", 600.0)
     runs = [Slow(trace) for trace in TRACES]
     plot = LivePlot(runs)
     for run in reversed(runs):
@@ -104,7 +104,7 @@ def test_live_plot_resends_a_lost_frame() -> None:
     run = Slow(TRACES[0])
     plot = still([run])
     view = View(plot)
-    hear = view.hear
+    hear = view.on_message
     run.done = 5
     plot._look()
     plot.send = lambda *_, **__: None  # type: ignore[method-assign]
@@ -139,18 +139,20 @@ def test_live_plot_sends_late_losses() -> None:
 
 def test_live_plot_gives_up_rows_without_a_loss() -> None:
     trace = wb.run(
-        wb.Experiment(scheme="UMW", workers=2, rounds=AGAIN + 200, problem_args={"samples": 4, "features": 1})
+        wb.Experiment(
+            scheme="UMW", workers=2, rounds=MAX_RESENT_ROWS + 200, problem_args={"samples": 4, "features": 1}
+        )
     )
     run = Slow(trace)
     run.losses = set()
     plot = still([run])
     view = View(plot)
-    run.done = AGAIN + 100
+    run.done = MAX_RESENT_ROWS + 100
     plot._look()
     before = view.bytes
     run.done += 1
     plot._look()
-    assert view.bytes - before < 1.1 * before * AGAIN / (AGAIN + 100)
+    assert view.bytes - before < 1.1 * before * MAX_RESENT_ROWS / (MAX_RESENT_ROWS + 100)
     run.finish()
     plot._look()
     check(view, [trace])
@@ -213,9 +215,9 @@ def test_live_plot_refuses_unknown_axes(name: str) -> None:
 
 
 def test_live_plot_marks_changes_of_scheme() -> None:
-    law = {"kind": "constant", "shift": 1e-3}
+    delay_model = {"kind": "constant", "shift": 1e-3}
     e = wb.Experiment(
-        scheme="GC", workers=4, rounds=12, problem_args={"samples": 40}, delays=law, adaptive=True
+        scheme="GC", workers=4, rounds=12, problem_args={"samples": 40}, delays=delay_model, adaptive=True
     )
     run = wb.start(e)
     plot = LivePlot([run])

@@ -11,7 +11,7 @@ import numpy as np
 import workbench as wb
 from tests.support.widget_messages import receives
 from workbench.core.running.run import Run
-from workbench.core.trace.stream import TO_COME, Stream
+from workbench.core.trace.stream import UNFINISHED, Stream
 from workbench.lab.widgets import Rounds, StreamPlot, stream
 
 E = wb.Experiment(
@@ -121,8 +121,8 @@ def test_stream_plot_shows_the_current_round_of_real_runs() -> None:
         run.there = there
         plot._look()
         assert len(view.grid) == len(plot.stream) + (there > 0)
-        assert (view.grid[:-1] != TO_COME).all()
-    assert (view.grid[-1] != TO_COME).any()
+        assert (view.grid[:-1] != UNFINISHED).all()
+    assert (view.grid[-1] != UNFINISHED).any()
     receives(plot, {"kind": "pick", "round": len(plot.stream), "worker": 3})
     rounds = Rounds()
     rounds.stream = plot

@@ -40,8 +40,8 @@ class Commands:
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.kind = folder, kind
-        words = {"kind": kind, "name": "lab", "folder": str(folder / "shared"), "tasks_per_node": 2}
-        cluster = rebuilt(words)
+        fields = {"kind": kind, "name": "lab", "folder": str(folder / "shared"), "tasks_per_node": 2}
+        cluster = rebuilt(fields)
         assert isinstance(cluster, BatchCluster)
         self.cluster = cluster
         self.answer(b"")
@@ -142,10 +142,10 @@ def test_batch_command_any_output_is_a_sentence_or_a_status(
     batch: Commands, output: bytes, status: int
 ) -> None:
     batch.answer(output, status)
-    said = ""
+    text = ""
     for name in ("job", "status"):
         try:
             batch.asked()[name]()
         except (ClusterError, SettingError) as error:
-            said += str(error)
-    assert said == "" or said.isprintable()
+            text += str(error)
+    assert text == "" or text.isprintable()

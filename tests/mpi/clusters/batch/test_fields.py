@@ -55,12 +55,12 @@ def written(tmp_path: Path, kind: str, more: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("kind", "more", "words"), [*((kind, *bad) for kind in KINDS for bad in BAD), *OWN])
-def test_batch_file_errors_have_name_and_key(tmp_path: Path, kind: str, more: str, words: str) -> None:
+@pytest.mark.parametrize(("kind", "more", "text"), [*((kind, *bad) for kind in KINDS for bad in BAD), *OWN])
+def test_batch_file_errors_have_name_and_key(tmp_path: Path, kind: str, more: str, text: str) -> None:
     path = written(tmp_path, kind, more)
     with pytest.raises(SettingError) as refused:
         clusters.load(path)
-    assert words in str(refused.value)
+    assert text in str(refused.value)
     assert str(refused.value).startswith(f"{path}: {more.partition(':')[0]}")
     assert "\n" not in str(refused.value)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.core.base.errors import ClusterError
-from workbench.mpi.clusters.batch.job import ENDINGS, Job, JobSpec, script
+from workbench.mpi.clusters.batch.job import END_TEXTS, Job, JobSpec, script
 from workbench.mpi.clusters.batch.queue import JobStatusCache
 from workbench.mpi.clusters.slurm import Slurm
 
@@ -24,8 +24,8 @@ def runs(text: str, folder: Path) -> str:
     """What a script writes, besides its log."""
     path = folder / "job.sh"
     path.write_text(text)
-    words = ["bash", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
+    texts = ["bash", str(path)]
+    done = subprocess.run(texts, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
     assert done.stdout + done.stderr == ""
     return (folder / "log.txt").read_text()
 
@@ -34,13 +34,13 @@ WORDS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["
 
 
 @given(st.lists(WORDS, max_size=4))
-def test_script_quotes_the_command(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+def test_script_quotes_the_command(tmp_path_factory: pytest.TempPathFactory, argv: list[str]) -> None:
     command, folder = (
-        ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words),
+        ("python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *argv),
         tmp_path_factory.mktemp("job"),
     )
     text = job_script(folder, *command, path="/a folder/with 'quotes'")
-    assert runs(text, folder).strip() == ascii(words)
+    assert runs(text, folder).strip() == ascii(argv)
 
 
 def test_script_makes_the_package_importable(tmp_path: Path) -> None:
@@ -49,16 +49,16 @@ def test_script_makes_the_package_importable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "words"),
+    ("profile", "argv"),
     [
         ('echo "$not_set"; module() { echo "loaded $2"; }', ["loaded", "gcc", "begun"]),
         ('module() { echo "no $2"; return 1; }', ["no", "gcc"]),  # the job ends
     ],
 )
-def test_script_loads_modules_that_are_defined_late(tmp_path: Path, profile: str, words: list[str]) -> None:
+def test_script_loads_modules_that_are_defined_late(tmp_path: Path, profile: str, argv: list[str]) -> None:
     text = job_script(tmp_path, "echo", "begun", modules=("gcc",))
     (tmp_path / "profile").write_text(profile)
-    assert runs(text.replace("/etc/profile", str(tmp_path / "profile")), tmp_path).split() == words
+    assert runs(text.replace("/etc/profile", str(tmp_path / "profile")), tmp_path).split() == argv
 
 
 @pytest.mark.parametrize(("ranks", "shape"), [(2, (1, 2)), (8, (1, 8)), (9, (2, 5)), (157, (20, 8))])
@@ -73,7 +73,7 @@ def test_batch_refuses_more_workers_than_tasks() -> None:
         Slurm(folder="/shared", tasks_per_node=4, nodes=2).shape(9)
 
 
-@pytest.mark.parametrize("state", sorted(ENDINGS))
+@pytest.mark.parametrize("state", sorted(END_TEXTS))
 def test_job_endings_have_a_sentence(state: str) -> None:
     job = Job("5", state)
     assert job.over

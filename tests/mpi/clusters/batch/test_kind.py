@@ -57,19 +57,19 @@ def test_batch_run_equals_the_simulator(lab: Callable[..., str]) -> None:
 
 
 def test_batch_command_line(machine: Machine, lab: Callable[..., str], tmp_path: Path) -> None:
-    def called(*words: object) -> Result:
-        return CliRunner().invoke(cli, [str(word) for word in words])
+    def called(*text: object) -> Result:
+        return CliRunner().invoke(cli, [str(word) for word in text])
 
-    def cluster(*words: object) -> Result:
-        return called("cluster", *words)
+    def cluster(*text: object) -> Result:
+        return called("cluster", *text)
 
     assert cluster("check", lab()).exit_code == 0
     bad = cluster("check", lab("bad", **refused(machine.fields["kind"])[0][0]))
     assert bad.exit_code == 1
     assert "refuses the job" in bad.stdout
     run = ("run", "--engine", "mpi", "--cluster", lab(), "--workers", 6, "--rounds", 5, "--scheme", "UMW")
-    said = called(*run, "-o", tmp_path / "run")
-    assert said.exit_code == 0, said.output
+    text = called(*run, "-o", tmp_path / "run")
+    assert text.exit_code == 0, text.output
     assert len(wb.Trace.load(tmp_path / "run").rounds) == 5
     assert "running" in cluster("status", lab()).stdout
     done = cluster("down", lab())
@@ -190,8 +190,8 @@ def refused(system: str) -> list[tuple[dict[str, object], str]]:
 def test_batch_refusal_starts_nothing(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
     kind = machine.fields["kind"]
-    for fields, words in refused(kind):
-        with pytest.raises((wb.SettingError, wb.ClusterError), match=words) as caught:
+    for fields, text in refused(kind):
+        with pytest.raises((wb.SettingError, wb.ClusterError), match=text) as caught:
             ended(start_real(wb.Experiment(**SPEC), cluster=lab("bad", **fields)))
         assert "\n" not in str(caught.value)
     assert machine.jobs() == before
@@ -203,14 +203,14 @@ def test_batch_refusal_starts_nothing(machine: Machine, lab: Callable[..., str])
 
 def test_batch_job_that_can_never_start_is_cancelled(machine: Machine, lab: Callable[..., str]) -> None:
     before = machine.settled()
-    words = {
+    fields = {
         "slurm": r"time: job \d+ could never start \(Partition",
         "pbs": r"time: job \d+\.pbs could never start \(Can Never Run",
         "torque": r"time = '2:00:00': PBS refuses the job \(.*walltime",
     }[machine.flavour]
     queue = {"slurm": "partition", "pbs": "queue"}[machine.fields["kind"]]
     long = lab("long", **{queue: "short"}, time="2:00:00")
-    with pytest.raises((wb.ClusterError, wb.SettingError), match=words):
+    with pytest.raises((wb.ClusterError, wb.SettingError), match=fields):
         ended(start_real(wb.Experiment(**SPEC), cluster=long))
     until(lambda: machine.jobs() == before)
 
@@ -248,8 +248,8 @@ watched(run, progress=False)
 def test_batch_queued_job_is_cancelled_by_ctrl_c(
     machine: Machine, lab: Callable[..., str], taken: str
 ) -> None:
-    words = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    texts = [sys.executable, "-c", CHILD, json.dumps(SPEC), lab()]
+    child = subprocess.Popen(texts, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"going\n"  # the job may be in the queue before anybody waits for it
     until(lambda: clusters.load(lab()).status().hosts or child.poll() is not None)
@@ -277,8 +277,8 @@ def test_batch_idle_job_ends_by_itself(machine: Machine, lab: Callable[..., str]
     POOLS.close()
     before = set(machine.settled())
     script = f"{CHILD}\nimport os\nos._exit(0)"  # as a kernel that is killed
-    words = [sys.executable, "-c", script, json.dumps(SPEC), lab("idle", idle=0.05)]
-    subprocess.run(words, check=True, timeout=PATIENCE)
+    texts = [sys.executable, "-c", script, json.dumps(SPEC), lab("idle", idle=0.05)]
+    subprocess.run(texts, check=True, timeout=PATIENCE)
     until(lambda: not set(machine.jobs()) - before)
 
 

@@ -90,14 +90,14 @@ def await_free(address: str) -> None:
 
 
 @contextmanager
-def machine(place: Path, address: str, told: str, opened_by: str) -> Iterator[Path]:
+def machine(place: Path, address: str, message: str, opened_by: str) -> Iterator[Path]:
     """A machine at an address that has obeyed its user data; yields its /run."""
-    words = yaml.safe_load(told)
+    text = yaml.safe_load(message)
     place.mkdir(parents=True)
     key = place / "host_key"
-    key.write_text(words["ssh_keys"]["ed25519_private"])
+    key.write_text(text["ssh_keys"]["ed25519_private"])
     key.chmod(0o600)
-    (place / "authorized_keys").write_text("\n".join([opened_by, *words["ssh_authorized_keys"]]) + "\n")
+    (place / "authorized_keys").write_text("\n".join([opened_by, *text["ssh_authorized_keys"]]) + "\n")
     (place / "sshd_config").write_text(SSHD.format(address=address, folder=place))
     call = ["unshare", "-m", "-u", "sh", "-c", MACHINE, "sh", str(place), str(HOME), sys.base_prefix]
     call.append(address.replace(".", "-"))
@@ -150,8 +150,8 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 @pytest.fixture
 def fleet(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Machines:
     """Start machines, and write the files of ssh on this machine."""
-    monkeypatch.setattr(access, "PAUSE", 0.2)
-    monkeypatch.setattr(access, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(access, "POLL_INTERVAL_S", 0.2)
+    monkeypatch.setattr(access, "REACH_TIMEOUT_S", PATIENCE)
     for run, home in zip(machines.runs, machines.homes, strict=True):
         (run / "systemd" / "shutdown" / "scheduled").unlink(missing_ok=True)
         shutil.rmtree(home / ".ssh", ignore_errors=True)
@@ -202,9 +202,9 @@ def test_ec2_access_as_an_ssh_cluster(fleet: Machines, monkeypatch: pytest.Monke
         end_is_set(run)
     access.deliver(keys, "root", WORKERS)
     monkeypatch.setattr(ec2_notes, "folder_of", lambda name: keys)
-    words = {"region": "eu-central-1", "image": "ami-03cf127a", "ssh_from": "203.0.113.7", "hours": 1}
+    fields = {"region": "eu-central-1", "image": "ami-03cf127a", "ssh_from": "203.0.113.7", "hours": 1}
     cluster = Ec2(
-        name="lab", workers=2, worker_type="t2.micro", head_type="m5.large", python=sys.executable, **words
+        name="lab", workers=2, worker_type="t2.micro", head_type="m5.large", python=sys.executable, **fields
     )
     asked = cluster.model_dump(mode="json")
     ec2_notes.write(keys, Notes("launch", 0.0, 4e9, asked, {}, 1.0, HEAD, HEAD, WORKERS))
@@ -220,7 +220,7 @@ def test_ec2_access_as_an_ssh_cluster(fleet: Machines, monkeypatch: pytest.Monke
 def test_ec2_access_refuses_another_host_key(
     fleet: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "PATIENCE", 0.0)
+    monkeypatch.setattr(access, "REACH_TIMEOUT_S", 0.0)
     keys, other = fleet.keys, tmp_path / "other"
     other.mkdir()
     access.make_keys(other)
@@ -237,7 +237,7 @@ def test_ec2_access_refuses_another_host_key(
 def test_ec2_access_names_machines_that_would_not_end(
     fleet: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "PATIENCE", 0.0)
+    monkeypatch.setattr(access, "REACH_TIMEOUT_S", 0.0)
     for run in fleet.runs[:2]:
         end_is_set(run)
     who = rf"1 of 3 cannot be reached, or would not end themselves: {WORKERS[1]}"

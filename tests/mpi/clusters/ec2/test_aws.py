@@ -45,7 +45,7 @@ class Proxy:
 
             do_GET = do_POST
 
-            def log_message(self, *words: object) -> None:
+            def log_message(self, *text: object) -> None:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

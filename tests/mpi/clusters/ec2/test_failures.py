@@ -36,8 +36,8 @@ class Once:
         self.number, self.error, self.name, self.done = number, error, name, False
         setattr(world.calls, "after" if after else "before", self)
 
-    def __call__(self, name: str, words: dict[str, Any]) -> None:
-        rehearsal = "DryRun" in words or "Error" in words  # its answer is a refusal
+    def __call__(self, name: str, fields: dict[str, Any]) -> None:
+        rehearsal = "DryRun" in fields or "Error" in fields  # its answer is a refusal
         if self.name in ("", name) and not (self.name and rehearsal) and not self.done:
             self.number -= 1
             if self.number < 0:
@@ -136,20 +136,20 @@ def test_up_retries_a_group_that_ec2_does_not_know_yet(ec2_world: World, name: s
     Once(ec2_world, 0, refusal("InvalidGroup.NotFound", name), name)
     ec2_world.cluster().up()
     assert len(ec2_world.alive()) == 4
-    tokens = [words["ClientToken"] for call, words in ec2_world.calls.made if "ClientToken" in words]
+    tokens = [texts["ClientToken"] for call, texts in ec2_world.calls.made if "ClientToken" in texts]
     assert len(set(tokens)) == 2
 
 
 def test_up_dry_run_that_is_refused_starts_nothing(ec2_world: World) -> None:
-    def refuse(name: str, words: dict[str, Any]) -> None:
-        if name == "RunInstances" and words.get("DryRun") and words["MinCount"] == 3:
+    def refuse(name: str, fields: dict[str, Any]) -> None:
+        if name == "RunInstances" and fields.get("DryRun") and fields["MinCount"] == 3:
             raise refusal("UnauthorizedOperation")
 
     ec2_world.calls.before = refuse
     with pytest.raises(ClusterError, match="UnauthorizedOperation"):
         ec2_world.cluster().up()
     assert [
-        words for name, words in ec2_world.calls.made if name == "RunInstances" and "DryRun" not in words
+        text for name, text in ec2_world.calls.made if name == "RunInstances" and "DryRun" not in text
     ] == []
     assert ec2_world.count() == NOTHING
 
@@ -168,7 +168,7 @@ def told(world: World, change: Any) -> None:
 def test_up_removes_machines_that_do_not_start_in_time(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "PATIENCE", 0.0)
+    monkeypatch.setattr(launch, "START_TIMEOUT_S", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name=m["State"]["Name"].replace("running", "pending")))
     with pytest.raises(ClusterError, match="0 of 4 are up after"):
         ec2_world.cluster().up()
@@ -255,8 +255,8 @@ def test_up_failure_keeps_earlier_machines(ec2_world: World) -> None:
 def test_up_interrupted_by_a_closed_terminal_leaves_nothing(ec2_world: World, number: int) -> None:
     sent = []
 
-    def before(name: str, words: dict[str, Any]) -> None:
-        if name == "RunInstances" and "workers" in words.get("ClientToken", ""):
+    def before(name: str, fields: dict[str, Any]) -> None:
+        if name == "RunInstances" and "workers" in fields.get("ClientToken", ""):
             sent.append(number)
             os.kill(os.getpid(), number)
         if name in ("TerminateInstances", "DeleteSecurityGroup"):
@@ -274,7 +274,7 @@ def test_down_retries_a_security_group_in_use(ec2_world: World) -> None:
     ec2_world.cluster().up()
     tries = []
 
-    def before(name: str, words: dict[str, Any]) -> None:
+    def before(name: str, fields: dict[str, Any]) -> None:
         if name == "DeleteSecurityGroup" and len(tries) < 3:
             tries.append(name)
             raise refusal("DependencyViolation", name)
@@ -293,7 +293,7 @@ def test_down_reports_what_is_left_and_why(ec2_world: World, operation: str) -> 
     cluster = ec2_world.cluster()
     cluster.up()
 
-    def before(name: str, words: dict[str, Any]) -> None:
+    def before(name: str, fields: dict[str, Any]) -> None:
         if name == operation:
             raise refusal("UnauthorizedOperation", name)
 
@@ -311,14 +311,14 @@ def test_down_reports_what_is_left_and_why(ec2_world: World, operation: str) -> 
 def test_down_reports_a_timeout(ec2_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
-    monkeypatch.setattr(fleet, "ENDING", 0.0)
+    monkeypatch.setattr(fleet, "END_TIMEOUT_S", 0.0)
     told(ec2_world, lambda m: m["State"].update(Name="shutting-down"))
     with pytest.raises(ClusterError, match=r"machine i-\w+, .* \(4\)"):
         cluster.down()
 
 
 def test_up_failure_and_cleanup_failure_are_both_reported(ec2_world: World) -> None:
-    def before(name: str, words: dict[str, Any]) -> None:
+    def before(name: str, fields: dict[str, Any]) -> None:
         if name == "ImportKeyPair":
             raise refusal("InternalError", name)
         if name == "DeleteSecurityGroup":
@@ -345,7 +345,7 @@ def test_ec2_without_boto3_says_what_to_install(ec2_world: World, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"image": "ami-00000000"}, "ami-00000000"),
         ({"disk": 8}, r"disk = 8: this image needs \d+ GB"),
@@ -353,8 +353,8 @@ def test_ec2_without_boto3_says_what_to_install(ec2_world: World, monkeypatch: p
     ],
 )
 def test_up_reports_missing_resources_and_starts_nothing(
-    ec2_world: World, changes: dict[str, Any], said: str
+    ec2_world: World, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((ClusterError, SettingError), match=said):
+    with pytest.raises((ClusterError, SettingError), match=message):
         ec2_world.cluster(**changes).up()
     assert ec2_world.count() == NOTHING

@@ -25,7 +25,7 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import access as ec2_access
 from workbench.mpi.clusters.ec2 import fleet
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
-from workbench.mpi.clusters.ec2.requests import CLUSTER, LAUNCH, PART, part_of, plain, rules, tags
+from workbench.mpi.clusters.ec2.requests import CLUSTER, GROUP, LAUNCH, part_of, plain, rules, tags
 
 __all__ = ["ec2_world", "moto"]
 
@@ -34,7 +34,7 @@ INPUT = builtins.input  # the fixture types for the user
 
 def calls(world: World, name: str) -> list[dict[str, Any]]:
     """Return the parameters of all calls of a name, without dry runs."""
-    return [words for each, words in world.calls.made if each == name and not words.get("DryRun")]
+    return [text for each, text in world.calls.made if each == name and not text.get("DryRun")]
 
 
 def leftovers(world: World) -> None:
@@ -55,7 +55,7 @@ def leftovers(world: World) -> None:
 def test_ec2_fleet_of_many_calls_goes_up_and_down(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, workers: int, at_once: int
 ) -> None:
-    monkeypatch.setattr(fleet, "PAGE", 5)  # moto counts calls, not machines, to a page
+    monkeypatch.setattr(fleet, "ANSWERS_PER_PAGE", 5)  # moto counts calls, not machines, to a page
     monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.AT_ONCE", at_once)
     cluster = ec2_world.cluster(preset="codedreduce-156", workers=workers)
     seen: list[tuple[str, int, int]] = []
@@ -67,7 +67,7 @@ def test_ec2_fleet_of_many_calls_goes_up_and_down(
     assert len(notes(ec2_world)["workers"]) == len(set(notes(ec2_world)["workers"])) == workers
     assert ("starting machines", workers + 1, workers + 1) in seen
     assert len(calls(ec2_world, "RunInstances")) == 9
-    assert any("NextToken" in words for words in calls(ec2_world, "DescribeInstances"))
+    assert any("NextToken" in text for text in calls(ec2_world, "DescribeInstances"))
 
     cluster.down(lambda *state: seen.append(state))
     assert seen[-1] == ("ending machines", workers + 1, workers + 1)
@@ -83,23 +83,23 @@ def test_ec2_machines_are_closed_and_end_themselves(ec2_world: World) -> None:
         assert m["MetadataOptions"]["HttpTokens"] == "required"
         assert tags(m)[CLUSTER] == "ada/lab"
         assert tags(m)[LAUNCH] == launch
-        assert bool(m.get("PublicIpAddress")) == (tags(m)[PART] == "head")
+        assert bool(m.get("PublicIpAddress")) == (tags(m)[GROUP] == "head")
         ends = ec2_world.ec2.describe_instance_attribute(
             InstanceId=m["InstanceId"], Attribute="instanceInitiatedShutdownBehavior"
         )
         assert ends["InstanceInitiatedShutdownBehavior"]["Value"] == "terminate"
-    for words in calls(ec2_world, "RunInstances"):
-        part = words["ClientToken"].removeprefix(f"{launch}-")
-        assert words["MinCount"] == words["MaxCount"] == (1 if part == "head" else 3)
-        assert [port["AssociatePublicIpAddress"] for port in words["NetworkInterfaces"]] == [part == "head"]
-        assert words["BlockDeviceMappings"][0]["Ebs"] == {
+    for text in calls(ec2_world, "RunInstances"):
+        part = text["ClientToken"].removeprefix(f"{launch}-")
+        assert text["MinCount"] == text["MaxCount"] == (1 if part == "head" else 3)
+        assert [port["AssociatePublicIpAddress"] for port in text["NetworkInterfaces"]] == [part == "head"]
+        assert text["BlockDeviceMappings"][0]["Ebs"] == {
             "VolumeSize": 20,
             "VolumeType": "gp3",
             "DeleteOnTermination": True,
         }
-        sorts = {each["ResourceType"] for each in words["TagSpecifications"]}
+        sorts = {each["ResourceType"] for each in text["TagSpecifications"]}
         assert sorts == {"instance", "volume", "network-interface"}
-        assert words.get("CreditSpecification") == (None if part == "head" else {"CpuCredits": "standard"})
+        assert text.get("CreditSpecification") == (None if part == "head" else {"CpuCredits": "standard"})
     for volume in ec2_world.ec2.describe_volumes()["Volumes"]:
         assert tags(volume)[CLUSTER] == "ada/lab"
     group = cluster.fleet.tagged("describe_security_groups", "SecurityGroups")[0]
@@ -113,20 +113,20 @@ def test_ec2_machines_are_closed_and_end_themselves(ec2_world: World) -> None:
 def test_ec2_user_data_set_shutdown_access_and_host_key(ec2_world: World) -> None:
     cluster = ec2_world.cluster()
     cluster.up()
-    for words in calls(ec2_world, "RunInstances"):
-        told = yaml.safe_load(words["UserData"])
+    for text in calls(ec2_world, "RunInstances"):
+        told = yaml.safe_load(text["UserData"])
         file = told["write_files"][0]
         assert file["path"].startswith(
             "/var/lib/cloud/scripts/per-boot/"
         )  # at every start, not the first one alone
         assert str(int(notes(ec2_world)["deadline"])) in file["content"]
-        head = words["ClientToken"].endswith("head")
+        head = text["ClientToken"].endswith("head")
         host = ec2_access.HEAD_HOST if head else ec2_access.WORKERS_HOST
         assert told["ssh_keys"]["ed25519_public"] == ec2_access.public(cluster.folder, host)
         assert told["ssh_authorized_keys"] == ([] if head else [ec2_access.public(cluster.folder, "inner")])
         inner, own = ((cluster.folder / name).read_text() for name in ("inner", "key"))
-        assert inner not in words["UserData"]
-        assert own not in words["UserData"]
+        assert inner not in text["UserData"]
+        assert own not in text["UserData"]
 
 
 def test_ec2_stores_no_credential(ec2_world: World, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
@@ -137,7 +137,7 @@ def test_ec2_stores_no_credential(ec2_world: World, capfd: pytest.CaptureFixture
     with pytest.raises(SettingError) as refused:
         ec2_world.cluster(hours=1).up()
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("workbench")]
-    told = [words["UserData"] for words in calls(ec2_world, "RunInstances")]
+    told = [texts["UserData"] for texts in calls(ec2_world, "RunInstances")]
     out, err = capfd.readouterr()
     everything = [*ec2_world.files().values(), *ours, *told, out, err, str(refused.value), repr(cluster)]
     assert len(everything) > 10
@@ -170,8 +170,8 @@ def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
 
     cluster = ec2_world.cluster()
 
-    def kill(name: str, words: dict[str, Any]) -> None:
-        if name == "RunInstances" and "workers" in words.get("ClientToken", ""):
+    def kill(name: str, fields: dict[str, Any]) -> None:
+        if name == "RunInstances" and "workers" in fields.get("ClientToken", ""):
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:  # a kill cleans nothing up
@@ -185,7 +185,7 @@ def test_ec2_up_continues_after_a_kill(ec2_world: World) -> None:
     cluster.up()
     assert len(ec2_world.alive()) == 4
     sent = calls(ec2_world, "RunInstances")
-    again = [words for words in sent if "workers" in words["ClientToken"]]
+    again = [texts for texts in sent if "workers" in texts["ClientToken"]]
     assert len(sent) == 3
     assert again[0] == again[1]  # to the letter, so that EC2 starts nothing twice whatever had arrived
 
@@ -271,11 +271,11 @@ def test_ec2_up_states_costs_before_confirmation(
     ec2_world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ec2_world.cluster(hours=3.9).up()
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     ceiling = (3 * 0.5 + 0.25 + 80 * 0.125 / 672 + 0.0625) * 4.0  # a tenth of an hour for going down
-    assert f"at most {ceiling:.2f} $" in said
-    assert "3 t2.micro + 1 m5.large in eu-central-1, CpuCredits=standard, account 123456789012" in said
-    assert f"ssh -F {ec2_world.cluster().folder / 'ssh_config'} head" in said
+    assert f"at most {ceiling:.2f} $" in text
+    assert "3 t2.micro + 1 m5.large in eu-central-1, CpuCredits=standard, account 123456789012" in text
+    assert f"ssh -F {ec2_world.cluster().folder / 'ssh_config'} head" in text
     assert notes(ec2_world)["ceiling"] == pytest.approx(ceiling)
 
 
@@ -354,11 +354,11 @@ def test_ec2_policy_allows_exactly_the_calls(ec2_world: World, monkeypatch: pyte
     made: set[str] = set()
     plain = botocore.client.BaseClient._make_api_call
 
-    def counted(self: Any, name: str, words: dict[str, Any]) -> Any:
+    def counted(self: Any, name: str, fields: dict[str, Any]) -> Any:
         if self is not ec2_world.ec2:  # the test's own
             service = self.meta.service_model.signing_name.replace("monitoring", "cloudwatch")
             made.add(f"{service}:{name}")
-        return plain(self, name, words)
+        return plain(self, name, fields)
 
     monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", counted)
     cluster = ec2_world.cluster(prices={}, spot=True)
@@ -409,9 +409,9 @@ def test_ec2_run_on_a_cluster_that_is_not_up(ec2_world: World) -> None:
 
 
 def test_ec2_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    words = ec2_world.cluster().model_dump(mode="json", exclude_unset=True, exclude={"name"})
+    fields = ec2_world.cluster().model_dump(mode="json", exclude_unset=True, exclude={"name"})
     (tmp_path / "clusters").mkdir()
-    (tmp_path / "clusters" / "lab.yaml").write_text(yaml.safe_dump({"kind": "ec2", **words}))
+    (tmp_path / "clusters" / "lab.yaml").write_text(yaml.safe_dump({"kind": "ec2", **fields}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("builtins.input", INPUT)
 
@@ -435,14 +435,14 @@ def test_ec2_command_line(ec2_world: World, monkeypatch: pytest.MonkeyPatch, tmp
     assert workbench("down", "lab").exit_code == 0
     assert ec2_world.count() == NOTHING
     (tmp_path / "clusters" / "lab.yaml").write_text(
-        yaml.safe_dump({"kind": "ec2", **words, "ssh_from": "::/0"})
+        yaml.safe_dump({"kind": "ec2", **fields, "ssh_from": "::/0"})
     )
     wide = workbench("up", "lab", typed="lab\n")
     assert wide.exit_code != 0
     assert "ssh_from" in str(wide.exception)
 
 
-def refuse_to_end(name: str, words: dict[str, Any]) -> None:
+def refuse_to_end(name: str, fields: dict[str, Any]) -> None:
     """Forbid to end machines."""
     if name == "TerminateInstances":
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, name)

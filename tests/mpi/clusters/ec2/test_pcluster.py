@@ -129,9 +129,9 @@ def rehearsed(environment: dict[str, str], config: Path) -> dict[str, Any]:
 
 @needs_tool
 def test_pcluster_takes_the_template(account: dict[str, str], tmp_path: Path) -> None:
-    said = rehearsed(account, filled_in(account, tmp_path))
-    assert said["message"] == "Request would have succeeded, but DryRun flag is set."
-    assert not [each for each in said.get("validationMessages", []) if each["level"] == "ERROR"]
+    text = rehearsed(account, filled_in(account, tmp_path))
+    assert text["message"] == "Request would have succeeded, but DryRun flag is set."
+    assert not [each for each in text.get("validationMessages", []) if each["level"] == "ERROR"]
 
 
 @needs_tool
@@ -147,33 +147,33 @@ def test_pcluster_takes_the_template(account: dict[str, str], tmp_path: Path) ->
 def test_pcluster_would_refuse_a_wrong_one(
     account: dict[str, str], tmp_path: Path, old: str, new: str, validator: str
 ) -> None:
-    said = rehearsed(account, filled_in(account, tmp_path, replaced={old: new}))
-    assert "nvalid" in said["message"]
-    assert validator in json.dumps(said)
+    text = rehearsed(account, filled_in(account, tmp_path, replaced={old: new}))
+    assert "nvalid" in text["message"]
+    assert validator in json.dumps(text)
 
 
 def test_pcluster_template_shrinks_when_idle() -> None:
-    words = yaml.safe_load((FOLDER / "pcluster.yaml").read_text())
-    assert words["Scheduling"]["SlurmSettings"]["ScaledownIdletime"] <= 10
-    assert words["Imds"]["ImdsSupport"] == "v2.0"
-    assert words["HeadNode"]["Ssh"]["AllowedIps"].endswith("/32")
-    for queue in words["Scheduling"]["SlurmQueues"]:
+    text = yaml.safe_load((FOLDER / "pcluster.yaml").read_text())
+    assert text["Scheduling"]["SlurmSettings"]["ScaledownIdletime"] <= 10
+    assert text["Imds"]["ImdsSupport"] == "v2.0"
+    assert text["HeadNode"]["Ssh"]["AllowedIps"].endswith("/32")
+    for queue in text["Scheduling"]["SlurmQueues"]:
         for machines in queue["ComputeResources"]:
             assert (machines["MinCount"], machines["MaxCount"]) == (0, 156)
-    assert all(disk["EbsSettings"]["DeletionPolicy"] == "Delete" for disk in words["SharedStorage"])
-    assert words["Monitoring"]["Logs"]["CloudWatch"]["DeletionPolicy"] == "Delete"
+    assert all(disk["EbsSettings"]["DeletionPolicy"] == "Delete" for disk in text["SharedStorage"])
+    assert text["Monitoring"]["Logs"]["CloudWatch"]["DeletionPolicy"] == "Delete"
 
 
 def test_pcluster_budget_is_accepted_by_aws() -> None:
     session = pytest.importorskip("botocore.session").get_session()
-    words = {
+    fields = {
         "AccountId": "123456789012",
         "Budget": json.loads((FOLDER / "budget.json").read_text()),
         "NotificationsWithSubscribers": json.loads((FOLDER / "budget-mails.json").read_text()),
     }
     shape = session.get_service_model("budgets").operation_model("CreateBudget").input_shape
-    pytest.importorskip("botocore.validate").validate_parameters(words, shape)
-    assert words["Budget"]["BudgetType"] in shape.members["Budget"].members["BudgetType"].enum
+    pytest.importorskip("botocore.validate").validate_parameters(fields, shape)
+    assert fields["Budget"]["BudgetType"] in shape.members["Budget"].members["BudgetType"].enum
 
 
 @pytest.mark.parametrize(

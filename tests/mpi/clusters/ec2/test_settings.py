@@ -43,7 +43,7 @@ def test_ec2_settings_allow_ssh_from_one_address(given: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("ssh_from", "0.0.0.0/0", "lets 4294967296 addresses in"),
         ("ssh_from", "::/0", "lets .* addresses in"),
@@ -72,8 +72,8 @@ def test_ec2_settings_allow_ssh_from_one_address(given: str, kept: str) -> None:
         ("ssh_to", "x", "did you mean 'ssh_from'"),
     ],
 )
-def test_ec2_settings_refuse_what_cannot_work(field: str, value: Any, said: str) -> None:
-    with pytest.raises(SettingError, match=said) as refused:
+def test_ec2_settings_refuse_what_cannot_work(field: str, value: Any, message: str) -> None:
+    with pytest.raises(SettingError, match=message) as refused:
         Ec2(**{**WORDS, field: value})
     assert field in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -116,11 +116,11 @@ def test_ec2_file_errors_have_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("fleet-*.yaml")), ids=lambda path: path.stem)
 def test_ec2_examples_need_only_the_stated_fields(path: Path) -> None:
-    words = yaml.safe_load(path.read_text())
-    assert "prices" not in words  # none of ours
-    blank = {name for name, value in words.items() if value is None}
+    text = yaml.safe_load(path.read_text())
+    assert "prices" not in text  # none of ours
+    blank = {name for name, value in text.items() if value is None}
     assert blank <= {"region", "image", "ssh_from"}
-    filled = clusters.rebuilt({**words, **{name: WORDS[name] for name in blank}, "name": path.stem})
+    filled = clusters.rebuilt({**text, **{name: WORDS[name] for name in blank}, "name": path.stem})
     assert isinstance(filled, Ec2)
 
 
@@ -142,13 +142,13 @@ def test_ec2_machines_that_are_up_are_an_ssh_cluster(tmp_path: Path, monkeypatch
     assert isinstance(ssh, Ssh)
     assert ssh.placed(157) == ["10.0.0.4", *notes.workers]  # the head has the master alone
     assert ssh.config == str(cluster.folder / "ssh_config")
-    words = {
+    fields = {
         name: value
         for name, value in ssh.model_dump(mode="json", exclude_unset=True).items()
         if name != "name"
     }
     path = tmp_path / "copy.yaml"
-    path.write_text(yaml.safe_dump({"kind": "ssh", **words}))
+    path.write_text(yaml.safe_dump({"kind": "ssh", **fields}))
     (cluster.folder / "ssh_config").touch()
     loaded = clusters.load(path)
     assert loaded.replace(name="lab") == ssh
@@ -193,9 +193,9 @@ class PriceList:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                words = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                filters = {each["Field"]: each["Value"] for each in words["Filters"]}
-                price_list.asked.append({**filters, "service": words["ServiceCode"]})
+                fields = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                filters = {each["Field"]: each["Value"] for each in fields["Filters"]}
+                price_list.asked.append({**filters, "service": fields["ServiceCode"]})
                 body = json.dumps(
                     {"FormatVersion": "aws_v1", "PriceList": price_list.products(filters)}
                 ).encode()

@@ -14,9 +14,9 @@ import pytest
 from workbench.mpi.clusters import LOCAL, load
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.client.remote import RemotePool, RemoteSite
-from workbench.mpi.launch.gateway import AGENT, HOST, ConnectionLost, Gateway, read_word, write_word
+from workbench.mpi.launch.gateway import AGENT, HOST, ConnectionLost, Gateway, read_message, write_message
 from workbench.mpi.launch.package import Package
-from workbench.mpi.launch.processes import SUPERVISOR, awaited, is_alive, ours
+from workbench.mpi.launch.processes import SUPERVISOR_MODULE, awaited, is_alive, ours
 
 ROOT = Path(__file__).parents[4]
 # Stands for ssh: what it has started lives on when it ends.
@@ -53,16 +53,16 @@ def test_remote_pool_close_ends_an_agent_that_is_cut_off(pool: RemotePool, up: b
         pool.close()
         assert awaited(lambda: not is_alive(agent), 5.0)
         assert not ours(pool.name)
-        assert not ours(pool.name, SUPERVISOR)
-        assert not Path(pool.opened["words"]["pool"]).exists()
+        assert not ours(pool.name, SUPERVISOR_MODULE)
+        assert not Path(pool.opened["fields"]["pool"]).exists()
     finally:
         os.close(silent)
 
 
 @pytest.mark.parametrize("module", [AGENT, HOST])
 def test_remote_pool_gives_up_an_agent_that_stops_mid_answer(module: str) -> None:
-    words: dict[str, Any] = {"cluster": load(LOCAL).model_dump(mode="json"), "files": {}}
-    with gateway(patience=20.0).connect(module, **words) as link:
+    fields: dict[str, Any] = {"cluster": load(LOCAL).model_dump(mode="json"), "files": {}}
+    with gateway(patience=20.0).connect(module, **fields) as link:
         assert link.ask("name")[0]["name"]
         object.__setattr__(link.gateway, "patience", 0.2)
         read, write = os.pipe()
@@ -83,10 +83,10 @@ def test_remote_pool_gives_up_an_agent_that_stops_mid_answer(module: str) -> Non
 def test_read_word_detects_silence_mid_message(sent: int, tmp_path: Path) -> None:
     whole = tmp_path / "word"
     with whole.open("wb") as out:
-        write_word(out, {"what": "name"}, b"123")
+        write_message(out, {"what": "name"}, b"123")
     read, write = os.pipe()
     os.write(write, whole.read_bytes()[:sent])
     given = open(read, "rb", buffering=0)  # noqa: SIM115, PTH123 - a descriptor
     with given, pytest.raises(EOFError, match="bytes are missing"):
-        read_word(given, 0.1)
+        read_message(given, 0.1)
     os.close(write)

@@ -19,7 +19,7 @@ from workbench.core.base.files import private_folder
 from workbench.mpi.clusters.warm import Pools
 from workbench.mpi.launch import poolfolder
 from workbench.mpi.launch.head import pools
-from workbench.mpi.launch.poolfolder import SHARED, PoolFolder, shared
+from workbench.mpi.launch.poolfolder import SHARED_MEMORY_FOLDER, PoolFolder, shared
 from workbench.mpi.launch.processes import ProcessId, awaited, is_alive, this_process
 
 
@@ -86,7 +86,7 @@ def test_pools_sweep_removes_shared_memory_of_killed_pools(
 ) -> None:
     """Memory is removed also without the pool's folder; that of a pool with a live client is kept."""
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path / "pools"))
-    monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
+    monkeypatch.setattr(poolfolder, "SHARED_MEMORY_FOLDER", tmp_path)
     left, used, others = (
         tmp_path / name
         for name in (
@@ -123,11 +123,13 @@ def test_pool_start_is_given_up_without_progress(
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as supervisor:
         pool = pools.ChildPool({}, folder, 4, supervisor=supervisor)
 
-        def slowly(note: str, told: int, ranks: int) -> None:
+        def slowly(note: str, message: int, ranks: int) -> None:
             time.sleep(0.3)
             up = pool.files.up
             connecting = up == 4 and not pool.files.ready
-            assert (note, told) == (("connecting processes", 0) if connecting else ("starting processes", up))
+            assert (note, message) == (
+                ("connecting processes", 0) if connecting else ("starting processes", up)
+            )
             if up < come:
                 pool.files.count(up + 1)
             elif come:
@@ -146,7 +148,7 @@ def test_pool_start_is_given_up_without_progress(
 
 def test_pools_sweep_removes_unmapped_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "pools_folder", lambda: private_folder(tmp_path.with_suffix(".pools")))
-    monkeypatch.setattr(poolfolder, "SHARED", tmp_path)
+    monkeypatch.setattr(poolfolder, "SHARED_MEMORY_FOLDER", tmp_path)
     names = (f"host.{os.getuid()}.1.0", f"host.{os.getuid()}.2.0", f"host.{os.getuid() + 1}.3.0")
     left, held, others = (tmp_path / f"sm_segment.{name}" for name in names)
     for file in (left, held, others):
@@ -204,11 +206,11 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
 @pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
 def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits: bool) -> None:
     check = f"from workbench.mpi.launch import mpiexec; mpiexec.check_room({ranks}, 1)"
-    mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED}"
+    mount = f"mount -t tmpfs -o size={megabytes}m tmpfs {SHARED_MEMORY_FOLDER}"
     command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, check]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (found.returncode == 0) == fits
-    assert fits or f"{SHARED}: {megabytes} MB of shared memory are free" in found.stderr
+    assert fits or f"{SHARED_MEMORY_FOLDER}: {megabytes} MB of shared memory are free" in found.stderr
 
 
 @pytest.mark.mpi

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.mpi.launch.gateway import read_word, write_word
+from workbench.mpi.launch.gateway import read_message, write_message
 from workbench.mpi.launch.hosts.host import Host, answer
 
 
@@ -21,19 +21,19 @@ class Worker(Host):
     def do_work(self, data: bytes, steps: int) -> tuple[dict[str, Any], bytes]:
         for step in range(steps):
             try:
-                self.said("working", step, steps)
+                self.progress("working", step, steps)
             except OSError:
                 self.left = step
                 raise
         return {"done": steps}, data
 
 
-def asked(worker: Worker, output: Any, *words: tuple[dict[str, Any], bytes]) -> None:
+def asked(worker: Worker, output: Any, *text: tuple[dict[str, Any], bytes]) -> None:
     """Answer these words, and no more."""
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as given, open(write, "wb") as asking:  # noqa: PTH123 - descriptors
-        for word, data in words:
-            write_word(asking, word, data)
+        for word, data in text:
+            write_message(asking, word, data)
         asking.close()
         answer(worker, given, output, None)
 
@@ -44,12 +44,12 @@ def test_host_reports_every_step_before_its_result(steps: int, data: bytes) -> N
     with open(read, "rb") as heard, open(write, "wb") as output:  # noqa: PTH123 - descriptors
         asked(Worker(), output, ({"what": "work", "steps": steps}, data), ({"what": "name"}, b""))
         output.close()
-        told = [read_word(heard) for _ in range(steps + 2)]
-        assert [word["said"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
+        told = [read_message(heard) for _ in range(steps + 2)]
+        assert [word["progress"] for word, _ in told[:steps]] == [["working", i, steps] for i in range(steps)]
         assert told[steps] == ({"done": steps}, data)
         assert "name" in told[-1][0]
         with pytest.raises(EOFError):
-            read_word(heard)
+            read_message(heard)
 
 
 def test_host_gives_up_without_a_listener() -> None:

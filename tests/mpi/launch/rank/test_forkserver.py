@@ -22,7 +22,7 @@ from workbench.mpi.launch.processes import awaited, is_alive, set_timer_slack
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")
 
 RANKS = 3
-NURSERY = """
+FORKSERVER = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
@@ -47,13 +47,13 @@ def family(top: psutil.Process) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def forkserver(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Start a fork server whose mpiexec is a shell with three stubs, in a folder with a name too long for a socket."""
     folder = tmp_path / ("deep" * 30)
     folder.mkdir()
     stub = shlex.join([sys.executable, "-I", "-S", STUB, str(folder)])
     stubs = " ".join(f"env -u NURSERYS NUMBER={i} {stub} &" for i in range(RANKS))
-    command = [sys.executable, "-c", NURSERY, str(folder), "sh", "-c", f"{stubs} wait; exit 7"]
+    command = [sys.executable, "-c", FORKSERVER, str(folder), "sh", "-c", f"{stubs} wait; exit 7"]
     with subprocess.Popen(command, env={**os.environ, "NURSERYS": "own"}) as process:
         try:
             assert awaited(lambda: len(list(folder.glob("rank*"))) == RANKS, 60.0)
@@ -74,16 +74,16 @@ def stubs(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return sorted(found, key=lambda p: p.environ()["NUMBER"])
 
 
-def test_forked_rank_has_the_identity_of_its_stub(nursery: tuple[Any, Path]) -> None:
-    ranks = told(nursery[1])
+def test_forked_rank_has_the_identity_of_its_stub(forkserver: tuple[Any, Path]) -> None:
+    ranks = told(forkserver[1])
     assert [(r["NUMBER"], r["NURSERYS"]) for r in ranks] == [(str(i), None) for i in range(RANKS)]
     assert len({r["drawn"] for r in ranks}) == RANKS
     assert len({r["open"] for r in ranks}) == 1  # nobody holds a file of those who were there before
 
 
 @pytest.mark.parametrize("which", ["rank", "stub"])
-def test_forked_rank_and_its_stub_end_together(which: str, nursery: tuple[Any, Path]) -> None:
-    process, folder = nursery
+def test_forked_rank_and_its_stub_end_together(which: str, forkserver: tuple[Any, Path]) -> None:
+    process, folder = forkserver
     mine, theirs = told(folder), [stub.pid for stub in stubs(process)]
     pairs = [(rank["pid"], stub) for rank, stub in zip(mine, theirs, strict=True)]
     os.kill(pairs[1][which == "stub"], signal.SIGKILL)
@@ -95,13 +95,13 @@ def test_forked_rank_and_its_stub_end_together(which: str, nursery: tuple[Any, P
 
 
 @pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (0, signal.SIGTERM), (1, signal.SIGKILL)])
-def test_forkserver_leaves_no_process(who: int, how: int, nursery: tuple[Any, Path]) -> None:
-    everybody = family(psutil.Process(nursery[0].pid))
+def test_forkserver_leaves_no_process(who: int, how: int, forkserver: tuple[Any, Path]) -> None:
+    everybody = family(psutil.Process(forkserver[0].pid))
     assert len(everybody) == 2 + 2 * RANKS
     mpiexec = next(p for p in everybody[0].children() if p.cmdline()[0] == "sh")
     os.kill((everybody[0], mpiexec)[who].pid, how)
     assert awaited(lambda: not any(is_alive(p.pid) for p in everybody[1:]), 10.0)
-    nursery[0].wait(10.0)
+    forkserver[0].wait(10.0)
 
 
 def test_forked_rank_resets_the_timer_slack() -> None:

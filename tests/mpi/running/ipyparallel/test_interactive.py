@@ -456,8 +456,8 @@ def test_interactive_notebook_with_other_parameters(tmp_path: Path) -> None:
     notebook, out = root / "notebooks" / "03-look-inside.ipynb", tmp_path / "out.ipynb"
     done = execute(notebook, out, changed, root)
     cells = [c for c in done.cells if c.cell_type == "code"]
-    words = [str(c.outputs) for c in cells]
-    assert "engines for 3 workers: ready" in words[2]
-    assert all(f"<rank {rank}, process" in words[5] for rank in range(4))
+    texts = [str(c.outputs) for c in cells]
+    assert "engines for 3 workers: ready" in texts[2]
+    assert all(f"<rank {rank}, process" in texts[5] for rank in range(4))
     assert float(cells[6].outputs[0].data["text/plain"]) < 1e-12
-    assert all(f"{rank} began" in words[7] for rank in range(4))
+    assert all(f"{rank} began" in texts[7] for rank in range(4))

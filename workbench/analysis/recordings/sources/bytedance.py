@@ -10,13 +10,13 @@ from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import parquet_columns, read_parquet
 from workbench.core.base.settings import SettingError
 
-NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
+NEEDED_COLUMNS = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id"}
 COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 
 def tells(path: Path) -> bool:
     """A table of operations."""
-    return path.suffix.lower() == ".parquet" and set(parquet_columns(path)) >= NEEDED
+    return path.suffix.lower() == ".parquet" and set(parquet_columns(path)) >= NEEDED_COLUMNS
 
 
 def operations(path: Path) -> pd.DataFrame:

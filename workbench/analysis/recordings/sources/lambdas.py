@@ -11,7 +11,7 @@ from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError
 
-MOST = 2**28  # bytes of a file
+MAX_FILE_BYTES = 2**28  # bytes of a file
 
 
 class _Inert:
@@ -49,7 +49,7 @@ def tells(path: Path) -> bool:
 def read(path: Path) -> pd.DataFrame:
     """Seconds from a worker's call to its answer, by round. Raises `SettingError` for another kind of pickle."""
     try:
-        rounds = _Reader(BytesIO(read_bytes(path, MOST))).load()
+        rounds = _Reader(BytesIO(read_bytes(path, MAX_FILE_BYTES))).load()
         rows = [
             (_whole(each["worker_id"]), int(one["round"]), float(each["finished"]) - float(each["started"]))
             for one in rounds

@@ -12,12 +12,12 @@ from workbench.core.contract.delays import DelayStream
 from workbench.core.contract.plan import MASTER
 from workbench.core.experiment import Description
 from workbench.core.trace import records
-from workbench.core.trace.layout import LEDGERS, RUN
+from workbench.core.trace.layout import RUN, ledgers_path
 from workbench.core.trace.trace import Trace
 from workbench.mpi.engine.ledger import MergedLedgers
 
 WAYS = ("send", "wait", "receive")  # what an answer goes through
-SAME = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
+ROUNDING_S = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
 
 
 def tells(path: Path) -> bool:
@@ -42,16 +42,18 @@ def of_trace(trace: Trace) -> pd.DataFrame:
     exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
     parts.append(took[exchange].assign(phase="exchange"))
     named = isinstance(trace.experiment, Description)  # who sends to whom only its code says
-    ways = pd.DataFrame(columns=WAYS) if named else passages(trace)
+    transits = pd.DataFrame(columns=WAYS) if named else passages(trace)
     for phase in WAYS:
-        if ways[phase].any():
-            parts.append(ways.assign(phase=phase, seconds=ways[phase]))
+        if transits[phase].any():
+            parts.append(transits.assign(phase=phase, seconds=transits[phase]))
     rows = pd.concat(parts).rename(columns={"rank": "worker", "round": "step"})
     rows = rows.groupby(["worker", "step", "phase"])["seconds"].sum().reset_index()
     if (spent := None if named else processor_of(trace)) is not None:
-        own, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
-        own &= rows["step"] < first + len(spent)
-        rows.loc[own, "processor_seconds"] = spent[rows["step"][own] - first, rows["worker"][own] - 1]
+        computed, first = (rows["phase"] == "compute") & (rows["worker"] > 0), int(trace.columns["round"][0])
+        computed &= rows["step"] < first + len(spent)
+        rows.loc[computed, "processor_seconds"] = spent[
+            rows["step"][computed] - first, rows["worker"][computed] - 1
+        ]
     hosts = {worker + 1: host for host, workers in hosts_of(trace).items() for worker in workers}
     return rows.assign(host=[hosts.get(worker, "") for worker in rows["worker"]])
 
@@ -69,20 +71,20 @@ def processor_of(trace: Trace) -> Array | None:
         "cpu" if type(spec).__module__.startswith("workbench.") else ""
     )  # of another's problem nobody knows
     real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
-    if not real or folder is None or not (folder / LEDGERS).is_file():
+    if not real or folder is None or not ledgers_path(folder).is_file():
         return None
     star = e.plan.committers == (MASTER,) and not e.plan.parent[1:].any()
     first, rounds = int(trace.columns["round"][0]), len(trace.columns["round"])
     found, none = np.zeros((rounds, e.workers)), np.zeros(0)
     try:
-        books = MergedLedgers(records.read_ledgers(folder)).ledgers
+        ledgers = MergedLedgers(records.read_ledgers(folder)).ledgers
     except SettingError:  # damaged: the events are not
         return None
-    for book in books:
-        mine = book.get("count_worked", book.get("count_busy", none) if star else none)[
+    for ledger in ledgers:
+        mine = ledger.get("count_worked", ledger.get("count_busy", none) if star else none)[
             first : first + rounds
         ]
-        if (rank := int(book["rank"])) != MASTER:
+        if (rank := int(ledger["rank"])) != MASTER:
             found[: len(mine), rank - 1] = 1e-6 * mine
     return found if found.size and found.all() else None
 
@@ -108,7 +110,7 @@ def passages(trace: Trace) -> pd.DataFrame:
     above = e.plan.parent[sends["rank"].to_numpy(int)]  # models go the other way; in a ring nobody is above
     sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
     gone = sends["begun"] - sends["start"]
-    queued = sends.groupby("to")["end"].shift() >= sends["begun"] - SAME
+    queued = sends.groupby("to")["end"].shift() >= sends["begun"] - ROUNDING_S
     round_ = sends.groupby(["to", "round"])
     waking = (round_.cumcount() == 0) & (round_["rank"].transform("size") > 1) & is_real(trace)
     queued |= waking

@@ -5,9 +5,9 @@ To add one, add a file with a subclass of `DelayModel` that has a `kind`; nothin
 Draws are keyed by (seed, round, slot) and by the worker's place in the drawn vector, never by who asks
 first, so all schemes that are compared meet the same stragglers.
 
-Laws of few values (constant, heterogeneous, markov, replay) let several workers take the very same time. Who of them
-comes first is drawn too, per (seed, round, worker) from a stream of its own (`DelayStream.ties`): nobody's rank counts,
-and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
+Delay models of few values (constant, heterogeneous, markov, replay) let several workers take the very same time. Who
+of them comes first is drawn too, per (seed, round, worker) from a stream of its own (`DelayStream.ties`): nobody's
+rank counts, and schemes that are compared on a seed share it. Where no times are equal it is never asked for.
 """
 
 from workbench.core.contract.delays.base import (

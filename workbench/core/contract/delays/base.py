@@ -15,7 +15,8 @@ from workbench.core.base.settings import setting
 from workbench.core.base.types import Array
 from workbench.core.contract.plan import Plan
 
-TIES = 5  # random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
+# random stream of who comes first at one moment; delays have 0, mini-batches 1, permutations 4
+TIES_STREAM = 5
 
 
 class CounterRNG:
@@ -53,15 +54,15 @@ class DelayModel(KindFamily):
         """Seconds to go through `samples` samples, per worker."""
 
     def expected(self, samples: int) -> float | None:
-        """Mean seconds for so many samples, over workers and rounds; None: the law does not declare it."""
+        """Mean seconds for so many samples, over workers and rounds; None: the delay model does not declare it."""
         return None
 
     def quantile(self, q: float, samples: int) -> float | None:
-        """Seconds that a share q of the draws for so many samples stays below; None: the law does not declare it."""
+        """Quantile q of the seconds for so many samples; None if the delay model does not declare it."""
         return None
 
     def check(self, workers: int) -> None:
-        """Refuse, with the field's name, a run that lacks a worker whom the law names."""
+        """Refuse, with the field's name, a run that lacks a worker whom the delay model names."""
 
     def check_loads(self, loads: NDArray[Any]) -> None:
         """Refuse, before anything starts, a run whose workers go through `loads` samples in a round."""
@@ -72,7 +73,7 @@ class DelayModel(KindFamily):
 
 
 class PerSample(DelayModel):
-    """Base of the laws under which a worker's time grows with its samples: what beginning costs, too, are samples.
+    """Base of delay models whose times grow with a worker's samples; the cost of starting counts as samples, too.
 
     >>> from workbench.core.contract.delays import Constant
     >>> Constant(shift=2.0, fixed=3.0).compute(np.zeros((1, 2)), np.array([0, 1])).tolist()
@@ -122,7 +123,7 @@ class DelayStream:
         self, model: DelayModel, seed: int, workers: int, keep: int = CACHED_ROUNDS, first: int = 0
     ) -> None:
         self.model, self.workers, self.keep, self.first = model, workers, keep, first
-        self.keyed, self._tie_keys = CounterRNG(seed), CounterRNG(seed, TIES)
+        self.keyed, self._tie_keys = CounterRNG(seed), CounterRNG(seed, TIES_STREAM)
         self.parts_apart = getattr(model, "per", "worker") == "part"
         self._draws: dict[tuple[int, int], Array] = {}
         self._ties: dict[int, Array] = {}
@@ -130,7 +131,7 @@ class DelayStream:
     def ties(self, round: int) -> Array:
         """Who of several comes first at one moment of a round: the lower number, (workers,), uniform in [0, 1).
 
-        >>> from workbench.core.contract.delays import Constant as law
+        >>> from workbench.core.contract.delays import Constant as delay model
         >>> three, five = (DelayStream(law(), seed=1, workers=n).ties(round=7) for n in (3, 5))
         >>> bool((three == five[:3]).all())  # a worker's number is its own
         True

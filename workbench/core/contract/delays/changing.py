@@ -1,4 +1,4 @@
-"""A law that becomes another one in the middle of a run: what a plan that keeps steering is for."""
+"""A delay model that becomes another one in the middle of a run: the case that adaptive selection is for."""
 
 from typing import Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from workbench.core.contract.delays.independent import ShiftedExponential
 
 
 class Changing(DelayModel):
-    """One law up to a round, another from then on, for all workers or for one; either may change again.
+    """One delay model up to a round, another from then on, for all workers or for one; either may change again.
 
     >>> from workbench.core.contract.delays import Constant
     >>> law = Changing(before=Constant(), after=Constant(shift=2e-4), at=3, worker=2)
@@ -22,7 +22,7 @@ class Changing(DelayModel):
     [[0.0005, 0.0005, 0.0005], [0.0005, 0.002, 0.0005]]
     """
 
-    markovian: ClassVar[bool] = True  # the laws may have one
+    markovian: ClassVar[bool] = True  # the delay models may have one
     per_run: ClassVar[bool] = True
     kind = "changing"
     before: Delays = setting(ShiftedExponential(), "law of the first rounds")
@@ -32,8 +32,8 @@ class Changing(DelayModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for name, law in (("before", self.before), ("after", self.after)):
-            if getattr(law, "as_recorded", False) or getattr(law, "per", "worker") == "part":
+        for name, delay_model in (("before", self.before), ("after", self.after)):
+            if getattr(delay_model, "as_recorded", False) or getattr(delay_model, "per", "worker") == "part":
                 raise SettingError(
                     f"{name}: times as they were recorded, or a draw for each part, cannot change; take another law"
                 )
@@ -42,16 +42,16 @@ class Changing(DelayModel):
     def check(self, workers: int) -> None:
         if self.worker is not None and self.worker > workers:
             raise SettingError(f"worker = {self.worker}: {there_are('worker', 1, workers)}")
-        for name, law in (("before", self.before), ("after", self.after)):
+        for name, delay_model in (("before", self.before), ("after", self.after)):
             with within(name):
-                law.check(workers)
+                delay_model.check(workers)
 
     def check_loads(self, loads: NDArray[Any]) -> None:
-        for law in (self.before, self.after):
-            law.check_loads(loads)
+        for delay_model in (self.before, self.after):
+            delay_model.check_loads(loads)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
-        """Draws of both laws, one above the other, and in the first row which of them counts for whom."""
+        """Draws of both delay models, one above the other, and in the first row which of them counts for whom."""
         _, *own = (None, None, None) if before is None else self._each(before)
         one = self.before.draw(keyed, round, workers, slot, own[0])
         other = self.after.draw(keyed, round, workers, slot, own[1])
@@ -69,7 +69,7 @@ class Changing(DelayModel):
         return np.where(changed, self.after.compute(other, samples), self.before.compute(one, samples))
 
     def sending(self, draw: Array, share: float) -> Array | None:
-        """Likewise; a law without a sending time has none."""
+        """Likewise; a delay model without a sending time has none."""
         changed, one, other = self._each(draw)
         before, after = self.before.sending(one, share), self.after.sending(other, share)
         if before is None and after is None:

@@ -102,8 +102,10 @@ class Replay(PerSample):
 
     def _times(self) -> Times:
         """The recorded times; for one number of samples where the model takes that from the table."""
-        own = self.as_recorded
-        return _times(self.path, self.experiment, not own, one_load=self.samples is None and not own)
+        recorded = self.as_recorded
+        return _times(
+            self.path, self.experiment, not recorded, one_load=self.samples is None and not recorded
+        )
 
     def _own(self, times: Array, lengths: NDArray[np.int64], round: int, workers: int) -> Array:
         """Each worker's own recorded seconds of a round."""

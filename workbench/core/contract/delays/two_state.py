@@ -16,7 +16,7 @@ from workbench.core.contract.delays.base import CounterRNG, PerSample
 class _Slower(PerSample):
     """A worker takes `factor` times as long while the first row of its draw is 1: a share of all rounds."""
 
-    if TYPE_CHECKING:  # fields of each law, in its own order
+    if TYPE_CHECKING:  # fields of each delay model, in its own order
         shift: float
         factor: float
 

@@ -18,7 +18,7 @@ from workbench.core.contract.delays import CounterRNG
 from workbench.core.contract.faults.base import Lasting
 from workbench.core.contract.protocol import MODEL, AllReduce, Effect, Send
 
-NOISE = 6  # random stream of noise; see `contract.delays.base.TIES`
+NOISE = 6  # random stream of noise; see `contract.delays.base.TIES_STREAM`
 NUMBER_SLOT = 2**32  # slots of the random stream for each answer of a round
 
 

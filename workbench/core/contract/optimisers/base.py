@@ -48,7 +48,7 @@ class Optimiser(Family):
         return []
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Its step in words, empty where it has none."""
         return ""
 

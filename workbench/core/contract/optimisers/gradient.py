@@ -10,9 +10,10 @@ from workbench.core.base.types import Array
 from workbench.core.contract.optimisers.base import Optimiser, State, Updated, mean_gradient, smoothness_of
 from workbench.core.contract.problem import Problem
 
-STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
-OFFSETS = (300.0, 3000.0)  # tuned c2, rounds
-NEAR = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))  # steps around the best of these, in units of it
+FIRST_STEPS = (1.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # tuned first steps, in units of 1 / smoothness
+OFFSET_ROUNDS = (300.0, 3000.0)  # tuned c2, rounds
+# steps around the best of these, in units of it
+NEARBY_STEPS = tuple(2.0 ** (k * 3 / 8) for k in (-2, -1, 1, 2))
 
 
 class Stepping(Optimiser):
@@ -24,7 +25,7 @@ class Stepping(Optimiser):
         return self.replace(step=times / smoothness)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
@@ -35,7 +36,7 @@ class Stepping(Optimiser):
 class GradientDescent(Stepping):
     """theta -= step * mean gradient; `step` shrinks by `decay` at each milestone.
 
-    >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).told
+    >>> GradientDescent(step=0.5, decay=0.1, milestones=(50,)).summary
     'step 0.5'
     """
 
@@ -44,11 +45,11 @@ class GradientDescent(Stepping):
     milestones: tuple[int, ...] = setting((), "rounds at which the step shrinks")
 
     def candidates(self, smoothness: float) -> list[Self]:
-        return [self.scaled(k, smoothness) for k in STEPS]
+        return [self.scaled(k, smoothness) for k in FIRST_STEPS]
 
     def near(self) -> list[Self]:
         """Steps a little smaller and larger."""
-        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
+        return [] if self.step is None else [self.replace(step=self.step * k) for k in NEARBY_STEPS]
 
     def start(self, problem: Problem) -> State:
         return {"step": self.first_step(problem)}
@@ -63,7 +64,7 @@ class GradientDescent(Stepping):
 class Nesterov(Stepping):
     """Nesterov's accelerated gradient, momentum t/(t+3) or a constant.
 
-    >>> Nesterov(momentum=0.9).told
+    >>> Nesterov(momentum=0.9).summary
     'step 1/L'
     """
 
@@ -83,7 +84,7 @@ class Nesterov(Stepping):
 class InverseTime(Optimiser):
     """Step c1/(t + c2), as paper 1 gives its SGD baseline (section IV-A).
 
-    >>> InverseTime(c1=200.0).told
+    >>> InverseTime(c1=200.0).summary
     'step 200 / (t + 100)'
     """
 
@@ -95,17 +96,17 @@ class InverseTime(Optimiser):
 
     def candidates(self, smoothness: float) -> list[Self]:
         """First steps around 1 / smoothness, each with a slow and a fast decline."""
-        return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(STEPS, OFFSETS)]
+        return [self.replace(c2=c2).scaled(k, smoothness) for k, c2 in product(FIRST_STEPS, OFFSET_ROUNDS)]
 
     def scaled(self, times: float, smoothness: float) -> Self:
         return self.replace(c1=times * self.c2 / smoothness)
 
     def near(self) -> list[Self]:
         """First steps a little smaller and larger."""
-        return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEAR]
+        return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEARBY_STEPS]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
 
     def start(self, problem: Problem) -> State:
@@ -118,7 +119,7 @@ class InverseTime(Optimiser):
 class AMSGrad(Optimiser):
     """Paper 3, equations (8a) to (8c): h, v, vhat; vhat is the running maximum, coordinate by coordinate.
 
-    >>> AMSGrad(rate=0.001).told
+    >>> AMSGrad(rate=0.001).summary
     'rate 0.001'
     """
 
@@ -133,7 +134,7 @@ class AMSGrad(Optimiser):
         return self.replace(rate=times * type(self)().rate)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"rate {self.rate:.3g}"
 
     def start(self, problem: Problem) -> State:

@@ -22,15 +22,15 @@ from workbench.core.contract.plan import Blend, Plan, Work
 from workbench.core.contract.problem import in_round, rows_of
 from workbench.core.contract.programs import plain_sum
 from workbench.core.contract.protocol import Compute
-from workbench.core.contract.weights import STRIDE, Decoding, SparseWeights, VersionedWeights
+from workbench.core.contract.weights import VERSION_STRIDE, Decoding, SparseWeights, VersionedWeights
 from workbench.core.engine.compute_times import loaded
 from workbench.core.problems.base import Problem, Quadratic, Slice
 
 MIN_DENSE_PARTS = (
     2**26
 )  # weights of all messages of a round, 8 bytes each, above which only those of few parts are kept
-EXACT = 1e-8  # a decoding vector this close to all ones is the full gradient
-BATCHES = 1  # random stream of mini-batches; delays have stream 0
+EXACT_TOLERANCE = 1e-8  # a decoding vector this close to all ones is the full gradient
+BATCHES_STREAM = 1  # random stream of mini-batches; delays have stream 0
 
 
 def models_and_jobs(effect: Compute) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -109,8 +109,8 @@ class Coefficients(_OnPlan):
         if work.coefficients.ndim == 1:
             weights[work.parts] = work.coefficients
         else:  # two rows may take the same part, each at a place of its own
-            for row, own in zip(weights, work.coefficients, strict=True):
-                row += np.bincount(work.parts, own, self.plan.parts)
+            for row, coefficients in zip(weights, work.coefficients, strict=True):
+                row += np.bincount(work.parts, coefficients, self.plan.parts)
         spread = self._spread(weights)
         spread.flags.writeable = False
         self._rows[id(work)] = (work, spread)
@@ -118,7 +118,8 @@ class Coefficients(_OnPlan):
 
     def _few(self, model: int, job: int, parts: NDArray[np.int64], coefficients: Array) -> SparseWeights:
         return SparseWeights(
-            parts if self._own else (job - model) * STRIDE + model * self.plan.parts + parts, coefficients
+            parts if self._own else (job - model) * VERSION_STRIDE + model * self.plan.parts + parts,
+            coefficients,
         )
 
     def _spread(self, weights: Array) -> Array:
@@ -154,7 +155,7 @@ class Coefficients(_OnPlan):
             own = stale is None or stale.of_round(round)
             value = np.broadcast_to(total, self._ones.shape)
             off = (value - self._ones).ravel()
-            exact = None if np.abs(off).max() <= EXACT else self._by_part(value)
+            exact = None if np.abs(off).max() <= EXACT_TOLERANCE else self._by_part(value)
             self.weights.append(exact if own else stale)
             self._residual = float(off @ off) / self.plan.coordinates
         return round + 1, self._residual
@@ -176,7 +177,7 @@ class Numbers(_OnPlan):
         self.models = [problem.start()]
         self.gradients: list[Array] = []
         self._state = optimiser.start(problem)
-        self._keyed = CounterRNG(seed, BATCHES)
+        self._keyed = CounterRNG(seed, BATCHES_STREAM)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}  # encoded data of each work
 
     def turn(self, plan: Plan) -> None:

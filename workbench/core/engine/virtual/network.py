@@ -57,7 +57,7 @@ class Network(EventLoop):
         delays: DelayStream,
         link: Link,
         floats: int,
-        line: Timeline,
+        timeline: Timeline,
         *,
         last: int,
         record: bool,
@@ -66,8 +66,8 @@ class Network(EventLoop):
     ) -> None:
         super().__init__(plan, delays, start)
         self.delays, self.link, self.floats, self.controller = delays, link, floats, controller
-        self.line, self.last = line, last  # what follows on the last round counts as of that round
-        self.log = line.events.append if record else (lambda row: None)
+        self.timeline, self.last = timeline, last  # what follows on the last round counts as of that round
+        self.log = timeline.events.append if record else (lambda row: None)
         self.latency, self.width = link.latency, link.width
         self.instant = delays.sending(0, 1.0) is None  # sending takes no time of its own
         self.transfers: dict[int, float] = {}  # seconds by floats
@@ -194,7 +194,7 @@ class Network(EventLoop):
     def _count(self, to: int, message: Message, sent: float, floats: int, begun: float) -> None:
         if message.kind == PEER_LOST or (message.kind == MODEL and message.round > self.last):
             return
-        line, round = self.line, message.round if message.round < self.last else self.last
+        line, round = self.timeline, message.round if message.round < self.last else self.last
         line.handled += 2  # a send and its receipt
         if message.kind == MODEL:
             line.downloads[round] += floats > 0  # without one it is a mere word: stop, or the end
@@ -205,9 +205,9 @@ class Network(EventLoop):
 
     def _drop(self, to: int, message: Message, sent: float, floats: int) -> None:
         if message.kind not in (MODEL, PEER_LOST):
-            self.line.handled += 1
+            self.timeline.handled += 1
             round = min(message.round, self.last)
-            self.line.stale[round] += 1
+            self.timeline.stale[round] += 1
             size = self.width * floats
             self.log((round, message.src, "drop", sent, self.now, self.now, to, size, 1))
 

@@ -58,14 +58,14 @@ class SimSetup:
 
 
 def simulate(
-    scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, line: Timeline | None = None
+    scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, timeline: Timeline | None = None
 ) -> Timeline:
     """Run every node's program on the virtual clock; raises `RunError` when the run cannot go on.
 
     `line`: rounds of this run that are over already, which goes on after them.
     """
     with _uncollected():  # nothing here is cyclic garbage, and looking for it costs a third of the time
-        return _Simulation(scheme, plan, setup, arithmetic, line or Timeline()).run()
+        return _Simulation(scheme, plan, setup, arithmetic, timeline or Timeline()).run()
 
 
 @contextmanager
@@ -83,17 +83,17 @@ class _Simulation(Network):
     """Programs on the virtual clock: computing, decoding, all-reduce and commits."""
 
     def __init__(
-        self, scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, line: Timeline
+        self, scheme: Scheme, plan: Plan, setup: SimSetup, arithmetic: Arithmetic, timeline: Timeline
     ) -> None:
-        first = len(line.times)
+        first = len(timeline.times)
         if not first:
-            line.open(setup.rounds)
+            timeline.open(setup.rounds)
         super().__init__(
             plan,
             setup.delays,
             setup.link,
             setup.floats,
-            line,
+            timeline,
             last=setup.rounds - 1,
             record=setup.record,
             start=setup.start,
@@ -129,8 +129,8 @@ class _Simulation(Network):
         for r in range(self.plan.ranks):
             self._resume(r, None)
         self.loop()
-        self.line.close()
-        return self.line
+        self.timeline.close()
+        return self.timeline
 
     def _resume(self, r: int, answer: Any) -> None:
         rank, handlers = self.ranks[r], self.handlers
@@ -143,10 +143,10 @@ class _Simulation(Network):
             if r in self.plan.committers:
                 self.open -= 1
         except Exception as error:
-            reraise_as_user_error(error, self.scheme, r, len(self.line.times))
+            reraise_as_user_error(error, self.scheme, r, len(self.timeline.times))
             raise
         except KeyboardInterrupt as error:
-            note_interrupt(error, self.scheme, r, len(self.line.times))
+            note_interrupt(error, self.scheme, r, len(self.timeline.times))
             raise
 
     def _compute(self, r: int, rank: RankState, effect: Compute) -> Any:
@@ -154,7 +154,7 @@ class _Simulation(Network):
             return None
         rank.unless = effect.unless
         round, samples = effect.round, self.samples_of(effect)
-        self.line.started[round if round < self.last else self.last] += samples
+        self.timeline.started[round if round < self.last else self.last] += samples
         end = self.compute_times.end(self.now, r, effect)
         if effect.slowdown != 1.0:
             end = self.now + effect.slowdown * (end - self.now)
@@ -167,11 +167,11 @@ class _Simulation(Network):
             return
         rank.ticket += 1
         rank.unless = None
-        line, round = self.line, effect.round
+        timeline, round = self.timeline, effect.round
         if round > self.last:
             round = self.last
-        line.handled += 1
-        line.samples[round] += samples
+        timeline.handled += 1
+        timeline.samples[round] += samples
         self.log((round, r, "compute", start, start, self.now, -1, 0, 0))
         if self.controller is not None:
             self.controller.took(round, r, self.now - start, loaded(effect))
@@ -220,9 +220,9 @@ class _Simulation(Network):
         n = len(order)
         steps, size = 2 * (n - 1), self.floats * self.width
         sent = [bytes_sent(self.floats, n, i, self.width) for i in range(n)]
-        self.line.messages[round] += n * steps
-        self.line.bytes[round] += steps * size
-        self.line.handled += 2 * n * steps
+        self.timeline.messages[round] += n * steps
+        self.timeline.bytes[round] += steps * size
+        self.timeline.handled += 2 * n * steps
         for i, r in enumerate(order):
             end = float(finish[i])
             start = float(entry[i])
@@ -234,14 +234,14 @@ class _Simulation(Network):
         self.log((effect.round, r, "commit", self.now, self.now, self.now, -1, 0, 0))
         self.committed[effect.round] += 1
         if self.committed[effect.round] == len(self.plan.committers):
-            self.line.times.append(self.now)
-            self.line.residuals.append(residual)
+            self.timeline.times.append(self.now)
+            self.timeline.residuals.append(residual)
             if self.setup.watch:
-                self.setup.watch(self.line)
+                self.setup.watch(self.timeline)
         return model
 
     def _stalled(self) -> RunError:
-        round = len(self.line.times)
+        round = len(self.timeline.times)
         dead = [r for r, rank in enumerate(self.ranks) if not rank.alive]
         blocked = [r for r, rank in enumerate(self.ranks) if not rank.done]
         waiting = f"ranks {_some(blocked)} wait; dead: {_some(dead)}"

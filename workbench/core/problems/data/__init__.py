@@ -6,8 +6,18 @@
 """
 
 from .cache import hashes, trust
-from .dataset import PREPARED, DataSet, catalogue, load, reopen
+from .dataset import PREPARED_PREFIX, DataSet, catalogue, load, reopen
 from .options import DataError
 from .sources import SourceInfo
 
-__all__ = ["PREPARED", "DataError", "DataSet", "SourceInfo", "catalogue", "hashes", "load", "reopen", "trust"]
+__all__ = [
+    "PREPARED_PREFIX",
+    "DataError",
+    "DataSet",
+    "SourceInfo",
+    "catalogue",
+    "hashes",
+    "load",
+    "reopen",
+    "trust",
+]

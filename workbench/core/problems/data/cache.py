@@ -23,10 +23,10 @@ from workbench.core.base.text import read_json
 from .options import DataError, Options
 from .prepare import FORMAT, digest
 
-ATTEMPTS = 5  # another process may take a damaged folder away while we read it
+MAX_ATTEMPTS = 5  # another process may take a damaged folder away while we read it
 _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
-RACY = 2.0  # s since its last change after which a file that is written to shows it in its time
+RACY_INTERVAL_S = 2.0  # s since its last change after which a file that is written to shows it in its time
 
 _hashes: dict[tuple[str, int, int, int], str] = {}  # of files by path, number, size and time, see `hashed`
 
@@ -77,7 +77,7 @@ def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
 
     Warns where the folder was damaged and is built again; raises `DataError` where the cache cannot be written.
     """
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         if folder.exists():
             try:
                 return open_folder(folder)
@@ -107,12 +107,12 @@ def open_folder(folder: Path) -> Prepared:
         raise DamagedError(f"{type(error).__name__}: {error}") from error
 
 
-def hashed(path: Path, kept: bool = False) -> str:
+def hashed(path: Path, cached: bool = False) -> str:
     """Hash a file, once a process as long as it stays what it was: 262 MB take a moment. `kept`: never written to."""
     status = path.stat()
     stamp = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
     found = _hashes.get(stamp) or sha256(path)
-    if kept or time.time() - status.st_mtime > RACY:
+    if cached or time.time() - status.st_mtime > RACY_INTERVAL_S:
         _hashes[stamp] = found
     return found
 
@@ -132,7 +132,7 @@ def trust(found: Iterable[Sequence[Any]]) -> None:
 
 def _mapped(path: Path, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
     array: np.ndarray[Any, np.dtype[np.float64]] = read_npy(path, mapped=True)
-    if list(array.shape) != entry["shape"] or hashed(path, kept=True) != entry["sha256"]:
+    if list(array.shape) != entry["shape"] or hashed(path, cached=True) != entry["sha256"]:
         raise DamagedError(f"{path.name} is not what was written")
     return array
 

@@ -17,7 +17,8 @@ from .prepare import prepare
 from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_table, synthetic_table
 from .table import Floats, Table, select
 
-PREPARED = "prepared:"  # begins the source of data that this host's cache holds; a folder's name follows
+# begins the source of data that this host's cache holds; a folder's name follows
+PREPARED_PREFIX = "prepared:"
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests
@@ -86,8 +87,8 @@ def load(
     1.0
     """
     source = os.fspath(source)
-    if source.startswith(PREPARED):  # the folder's name stands for all other choices
-        return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED)).name)
+    if source.startswith(PREPARED_PREFIX):  # the folder's name stands for all other choices
+        return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED_PREFIX)).name)
     synthetic = source == SYNTHETIC.name
     options = Options(
         source=source,
@@ -138,7 +139,7 @@ def catalogue() -> dict[str, SourceInfo]:
     >>> [name for name, info in catalogue().items() if "regression" in info.tasks and info.bundled]
     ['synthetic', 'diabetes', 'digits']
     """
-    return {SYNTHETIC.name: SYNTHETIC, **BUNDLED, **openml.INFO}
+    return {SYNTHETIC.name: SYNTHETIC, **BUNDLED, **openml.SOURCE_INFO}
 
 
 def locate(options: Options) -> tuple[str, Callable[[], Table]]:

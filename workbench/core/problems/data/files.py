@@ -69,7 +69,7 @@ def content(path: Path, target: str | None) -> str:
 
     Raises `DataError` where a target is named where columns have no names.
     """
-    named = ending(path) in NAMED
+    named = ending(path) in NAMED_COLUMN_ENDINGS
     if target is not None and not named:
         raise DataError(
             f"target: {target!r} names a column, and {path.name!r} has no names of columns; leave it empty: the "
@@ -135,7 +135,7 @@ def _svmlight_labels(path: Path) -> tuple[list[str], list[int]]:
     """What begins the lines, as text, and which lines these are."""
     with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as file:
         rows = ((i, line.partition("#")[0].split(None, 1)) for i, line in enumerate(file, 1))
-        found = [(words[0], i) for i, words in rows if words]
+        found = [(texts[0], i) for i, texts in rows if texts]
     return [text for text, _ in found], [i for _, i in found]
 
 
@@ -169,7 +169,7 @@ def _frame(path: Path, columns: Columns) -> Raw:
     )
 
 
-NAMED = (*TEXT_ENDINGS, ".parquet")  # their columns have names
+NAMED_COLUMN_ENDINGS = (*TEXT_ENDINGS, ".parquet")  # their columns have names
 Reader = Callable[[Path, Columns], Raw]
 READERS: dict[str, Reader] = {".npy": _npy, ".npz": _npz, **dict.fromkeys(TEXT_ENDINGS, _text)}
 READERS |= {".parquet": _frame, **dict.fromkeys((".svmlight", ".libsvm", ".svm"), _svmlight)}

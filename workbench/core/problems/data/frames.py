@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TARGETS = ("target", "label", "class", "y")  # names that say themselves what is to be learnt
-LISTED = 24  # columns that a sentence names
+TARGET_NAMES = ("target", "label", "class", "y")  # names that say themselves what is to be learnt
+MAX_LISTED_COLUMNS = 24  # columns that a sentence names
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Columns:
     """
 
     target: str | None = None  # name of the target column; None: the one with a name in `targets`
-    targets: tuple[str, ...] = TARGETS  # names, in small letters, that a target goes by
+    targets: tuple[str, ...] = TARGET_NAMES  # names, in small letters, that a target goes by
     encode: bool = False  # text and categories become a column of 0 and 1 per value; else they are an error
     categorical: bool = False  # take every feature for a category, numbers (of departments, say) as well
 
@@ -47,10 +47,10 @@ def text_raw(path: Path, note: str, columns: Columns) -> Raw:
                 _check_shape(0, len(names), path.name)
         place = target_place(names, path.name, columns) if len(names) > 1 else 0
         others = [i for i in range(len(names)) if i != place]
-        kept = [i for i in others if columns.categorical or may_be_index(names[i])]
-        found = read_columns(path, [place, *kept])
-        if columns.encode and (odd := [i for i in found.odd if i not in kept]):
-            found = read_columns(path, [place, *kept, *odd])
+        retained = [i for i in others if columns.categorical or may_be_index(names[i])]
+        found = read_columns(path, [place, *retained])
+        if columns.encode and (odd := [i for i in found.odd if i not in retained]):
+            found = read_columns(path, [place, *retained, *odd])
     except TableError as error:
         raise DataError(error.of(f"source: {path.name!r}")) from None
     _check_shape(len(found.lines), len(names), path.name)
@@ -129,7 +129,9 @@ name the one to learn: churned, x0
     exact = [i for i in fitting if names[i] == columns.target]
     if len(exact or fitting) == 1:
         return (exact or fitting)[0]
-    there = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    there = ", ".join(names[:MAX_LISTED_COLUMNS]) + (
+        f" and {len(names) - MAX_LISTED_COLUMNS} more" if len(names) > MAX_LISTED_COLUMNS else ""
+    )
     if fitting:
         several = " and ".join(repr(names[i]) for i in exact or fitting)
         raise DataError(f"target: {table!r} has the columns {several}; name the one to learn: {there}")

@@ -12,7 +12,7 @@ from workbench.core.base.tables import number
 
 from .options import DataError, Options
 
-MISSING = {  # what programs write where a value is missing
+MISSING_MARKERS = {  # what programs write where a value is missing
     "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "1.#QNAN", "-1.#QNAN",
     "1.#IND", "-1.#IND", "NULL", "null", "None", "none",
 }  # fmt: skip
@@ -46,7 +46,7 @@ def text_labels(
     finite = {text for text in rows if (value := number(text)) is not None and np.isfinite(value)}
     if finite:
         for text in rows:
-            if text.strip() in MISSING or (number(text) is not None and text not in finite):
+            if text.strip() in MISSING_MARKERS or (number(text) is not None and text not in finite):
                 raise _missing(options, f"{place(rows[text])} ({text!r} among numbers)")
     _refuse_alike(rows, options, place)
     numeric = len(finite) == len(rows)

@@ -11,7 +11,7 @@ from workbench.core.base.tables import ending
 
 from . import cache
 from .files import READERS, read_file
-from .frames import TARGETS, Columns, features_raw
+from .frames import TARGET_NAMES, Columns, features_raw
 from .options import DataError
 from .sources import BINARY, NUMBERED, SourceInfo
 from .table import Raw
@@ -20,7 +20,7 @@ PREFIX = "openml:"
 
 
 _ENCODED = Columns(encode=True)
-_BOSTON = Columns(targets=(*TARGETS, "medv"), encode=True)
+_BOSTON = Columns(targets=(*TARGET_NAMES, "medv"), encode=True)
 # Amazon's features are numbers of departments and roles; its original file calls the target ACTION.
 _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 
@@ -41,7 +41,7 @@ class OpenMLSet:
     plain: bool = False
 
 
-KNOWN = (
+KNOWN_SETS = (
     OpenMLSet("gisette", 1, plain=True),
     OpenMLSet("mnist_784", 1, ("mnist",), plain=True),
     OpenMLSet("Amazon_employee_access", 1, ("amazon", "amazon_employee"), _AMAZON, plain=True),
@@ -49,7 +49,7 @@ KNOWN = (
     OpenMLSet("boston", 1, ("boston_housing",), _BOSTON, plain=True),
 )
 
-INFO = {
+SOURCE_INFO = {
     f"openml:{name}": SourceInfo(f"openml:{name}", samples, features, tasks, classes, note, bundled=False)
     for name, samples, features, tasks, classes, note in (
         ("gisette", 7000, 5000, BINARY, 2, "GISETTE: the digits 4 and 9 with probe features (NIPS 2003)."),
@@ -71,7 +71,7 @@ def find(source: str) -> OpenMLSet:
         raise DataError(f"source: {source!r} names no OpenML data set; write for example 'openml:gisette'")
     if name.isdecimal():
         return OpenMLSet(name, number=int(name))
-    known = (entry for entry in KNOWN if name.lower() in (entry.name.lower(), *entry.aliases))
+    known = (entry for entry in KNOWN_SETS if name.lower() in (entry.name.lower(), *entry.aliases))
     return next(known, OpenMLSet(name))
 
 

@@ -9,7 +9,7 @@ from .options import Options
 from .table import Floats, Raw, Table, block_slices, select
 
 CLASSES = 10  # of the synthetic multi-class set, as in MNIST and CIFAR-10
-SHARPNESS = 3.0  # standard deviation of the logits: most labels follow the model, some do not
+LOGIT_DEVIATION = 3.0  # standard deviation of the logits: most labels follow the model, some do not
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _linear(rng: np.random.Generator, features: int) -> Teacher:
 
 
 def _logistic(rng: np.random.Generator, features: int) -> Teacher:
-    truth = SHARPNESS / np.sqrt(features) * rng.standard_normal(features)
+    truth = LOGIT_DEVIATION / np.sqrt(features) * rng.standard_normal(features)
 
     def label(X: Floats, noise: np.random.Generator) -> Floats:
         chance = 1 / (1 + np.exp(-_dot(X, truth)))
@@ -99,7 +99,7 @@ def _logistic(rng: np.random.Generator, features: int) -> Teacher:
 
 
 def _softmax(rng: np.random.Generator, features: int) -> Teacher:
-    models = SHARPNESS / np.sqrt(features) * rng.standard_normal((CLASSES, features))
+    models = LOGIT_DEVIATION / np.sqrt(features) * rng.standard_normal((CLASSES, features))
 
     def label(X: Floats, noise: np.random.Generator) -> Floats:
         logits = np.stack([_dot(X, model) for model in models], axis=1)

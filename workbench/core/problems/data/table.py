@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from workbench.core.base.tables import EXACT_FLOAT, number
 
-from .labels import MISSING, missing, text_labels
+from .labels import MISSING_MARKERS, missing, text_labels
 from .options import DataError, Options, unsuited
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 BLOCK_BYTES = 1 << 22  # fits in a processor's cache, so that memory stays small and the passes are quick
-MOST_CLASSES = 1000  # more distinct values than this are a quantity, not names
+MAX_CLASSES = 1000  # more distinct values than this are a quantity, not names
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _as_quantity(values: NDArray[Any], options: Options, place: Callable[[int], 
         if len(wrong) == len(read):
             raise DataError(unsuited(options, "is text, not numbers", "multiclass"))
         if wrong:
-            if str(values[wrong[0]]).strip() in MISSING:
+            if str(values[wrong[0]]).strip() in MISSING_MARKERS:
                 _refuse_missing(np.isin(np.arange(len(read)), wrong[:1]), options, place)
             why = f"is {str(values[wrong[0]])[:40]!r} in {place(wrong[0])}, which is not a number; write it as one"
             raise DataError(f"source: the target of {options.source!r} {why}")
@@ -182,6 +182,6 @@ def _check_classes(count: int, quantity: bool, options: Options) -> None:
         raise DataError(unsuited(options, "has only one value", "regression"))
     if count == 2:
         return
-    fits = "regression" if quantity or count > MOST_CLASSES else "multiclass"
+    fits = "regression" if quantity or count > MAX_CLASSES else "multiclass"
     if options.task != fits:
         raise DataError(unsuited(options, f"has {count} different values", fits))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.tables import number, text_table, whole_number
 
-from .labels import MISSING
+from .labels import MISSING_MARKERS
 from .options import DataError
 from .table import Floats
 
@@ -81,7 +81,7 @@ def _numbers(fields: Sequence[str]) -> tuple[Any, int | None]:
     found = np.empty(len(fields))
     for i, text in enumerate(fields):
         value = _TRUTH.get(text, number(text))
-        if value is None and text.strip() not in MISSING:
+        if value is None and text.strip() not in MISSING_MARKERS:
             return np.nan, i
         found[i] = np.nan if value is None else value
     return found, None

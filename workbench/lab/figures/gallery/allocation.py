@@ -11,7 +11,7 @@ from workbench.core.base.settings import SettingError, short
 from workbench.core.base.type_checks import there_are
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.gallery.tree import strips_of
-from workbench.lab.figures.gallery.weights import HEIGHT, numbered
+from workbench.lab.figures.gallery.weights import HEIGHT_PX, numbered
 from workbench.lab.figures.inputs import runs
 from workbench.lab.figures.style import BLUE, Theme, new_figure, palette
 
@@ -36,9 +36,9 @@ def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme =
     only = replace(plan, indptr=np.array([0, len(indices)]), indices=indices, coefficients=coefficients)
     _, start, stop, coefficient = strips_of(only, 1)
     width = stop - start
-    part = "part" if len(indices) == 1 else "parts"
-    words = f"{part} {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
-    figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", words, height=HEIGHT)
+    noun = "part" if len(indices) == 1 else "parts"
+    text = f"{noun} {runs(sorted(indices.tolist()))} of {plan.parts} · {plan.loads[rank]} of {plan.samples} samples"
+    figure = new_figure(theme, f"{experiment.scheme}: what rank {rank} computes", text, height=HEIGHT_PX)
     look = {"name": "held", "width": width, "marker": {"color": BLUE, "line": {"width": 0}}}
     hover = "samples %{customdata[0]} to %{customdata[1]}<br>coefficient %{y:.5g}<extra></extra>"
     ends = np.stack([start, start + width - 1], axis=1)

@@ -13,10 +13,11 @@ import plotly.graph_objects as go
 from workbench.core.base.intervals import Band
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.lab.figures.labels import axis, result, setting, upper
-from workbench.lab.figures.lines import Line, about, draw, scale_y
+from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
-_RATIO, _RATIO_TIME = 20.0, 6.0  # beyond them, ratios say more than differences: logarithmic axis
+# beyond them, ratios say more than differences: logarithmic axis
+_MAX_LINEAR_RATIO, _MAX_LINEAR_RATIO_TIME = 20.0, 6.0
 _TIMES = ("time", "round_time", "time_to")
 
 
@@ -39,15 +40,20 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     if x not in by:
         raise unknown_name("x", x, by)
     # Schemes side by side keep their looks: one line, of one point, each.
-    lines = list(_lines(summary, x, [name for name in by if name != x or x == "scheme"]))
-    numbers = all(_is_number(value) for line in lines for value in line.x)
+    curves = list(_curves(summary, x, [name for name in by if name != x or x == "scheme"]))
+    numbers = all(_is_number(value) for curve in curves for value in curve.x)
     of = str(summary.attrs["of"])
     short, long = result(of)
     title = f"{upper(short)} {'versus' if numbers else 'by'} {setting(x)}"
-    figure = new_figure(theme, title, about(lines, summary.attrs["level"]))
-    draw(figure, lines, numbers, scale_y(lines, _RATIO_TIME if of in _TIMES else _RATIO))
+    figure = new_figure(theme, title, about(curves, summary.attrs["level"]))
+    draw(
+        figure,
+        curves,
+        numbers,
+        scale_y(curves, _MAX_LINEAR_RATIO_TIME if of in _TIMES else _MAX_LINEAR_RATIO),
+    )
     used = list(dict.fromkeys(summary["scheme"])) if "scheme" in summary else []
-    _scale_x(figure, lines, axis(x, used), numbers)
+    _scale_x(figure, curves, axis(x, used), numbers)
     figure.update_yaxes(title_text=long)
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
 
@@ -67,20 +73,22 @@ def _abscissa(summary: pd.DataFrame, by: list[str]) -> str:
     return (numeric or by)[-1]
 
 
-def _lines(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Line]:
+def _curves(summary: pd.DataFrame, x: str, others: list[str]) -> Iterator[Curve]:
     seen: Counter[str] = Counter()
     groups = summary.groupby(others, dropna=False, sort=False) if others else [((), summary)]
     for key, group in groups:
         rows = group.dropna(subset=[x, "mean"])
         facts = {name: value for name, value in zip(others, key, strict=True) if value == value}
         scheme = str(facts.pop("scheme", ""))
-        told = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
-        words = ", ".join([scheme, *told] if scheme else told)
-        style = scheme_style(scheme or words or "all", seen[scheme])
+        texts = [f"{name.rsplit('.', 1)[-1]}={_short(value)}" for name, value in facts.items()]
+        label = ", ".join([scheme, *texts] if scheme else texts)
+        style = scheme_style(scheme or label or "all", seen[scheme])
         seen[scheme] += 1
         if len(rows):
             ends = Band(*(rows[name].to_numpy(float) for name in ("mean", "low", "high")))
-            yield Line(words or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max()))
+            yield Curve(
+                label or str(summary.attrs["of"]), style, rows[x].tolist(), ends, int(rows["n"].max())
+            )
 
 
 def _short(value: Any) -> str:
@@ -91,12 +99,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _scale_x(figure: go.Figure, lines: Sequence[Line], text: str, numbers: bool) -> None:
+def _scale_x(figure: go.Figure, curves: Sequence[Curve], text: str, numbers: bool) -> None:
     figure.update_xaxes(title_text=text)
-    values = [value for line in lines for value in line.x]
+    values = [value for curve in curves for value in curve.x]
     if not numbers:
         figure.update_xaxes(type="category")
-    elif min(values) > 0 and max(values) > _RATIO * min(values):
+    elif min(values) > 0 and max(values) > _MAX_LINEAR_RATIO * min(values):
         figure.update_xaxes(type="log", tickformat="~g", **log_ticks(min(values), max(values)))
     elif all(float(value).is_integer() for value in values) and max(values) - min(values) <= 12:
         figure.update_xaxes(dtick=1)

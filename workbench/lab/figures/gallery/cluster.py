@@ -1,4 +1,4 @@
-"""A measured cluster: its workers' times, the law fitted to them, and its links."""
+"""A measured cluster: its workers' times, the delay model fitted to them, and its links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.analysis.planning.laws import drawn, straggling
+from workbench.analysis.planning.delay_fits import drawn, straggling
 from workbench.analysis.planning.linkfit import link_text
 from workbench.analysis.planning.measurements import QUANTILES, Recorded
 from workbench.analysis.planning.profile import ClusterProfile
@@ -30,13 +30,13 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MOST_POINTS = 400
-LINE = 105  # letters of a subtitle's line, on a page that is 1100 px wide
-LAW_ROUNDS, LAW_WORKERS = 40, 500
+MAX_POINTS = 400
+MAX_LINE_CHARACTERS = 105  # letters of a subtitle's line, on a page that is 1100 px wide
+DRAWN_ROUNDS, DRAWN_WORKERS = 40, 500
 PANELS = (
     "Two workers, round by round",
     "Every worker",
-    "Distribution and fitted law",
+    "Distribution and fitted delay model",
     "Messages and fitted link",
 )
 Look = dict[str, Any]
@@ -46,7 +46,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
     """Draw a cluster as it was measured: four panels.
 
     The workers that straggle most and least over the rounds, as in figure 1 of paper 4; every worker's times, a colour
-    a host; how many times are longer than a given one, with the fitted law; what messages take by their length.
+    a host; how many times are longer than a given one, with the fitted delay model; what messages take by their length.
 
     Raises `SettingError` for an unknown theme.
 
@@ -77,7 +77,7 @@ def _about(measured: ClusterProfile) -> list[str]:
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
     more = notes[0] if notes else plural(len(measured.hosts), "host")
-    return [start, *wrap(more, LINE)]
+    return [start, *wrap(more, MAX_LINE_CHARACTERS)]
 
 
 # ---------------------------------------------------------------- workers
@@ -98,9 +98,9 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
     """The most and the least straggling worker."""
     panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
     most, least = extremes(shown.times)
-    looks = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
-    for worker, words, color, dash in looks:
-        times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {words}"
+    curves = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
+    for worker, label, color, dash in curves:
+        times, name = shown.times[:, worker] * unit.scale, f"worker {worker + 1} {label}"
         _line(figure, panel, rounds, times, name, color=color, dash=dash, width=2.2)
     figure.update_xaxes(**panel, title_text="round")
     figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
@@ -132,17 +132,20 @@ def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, uni
     figure.update_yaxes(**panel, title_text=f"time of a task ({unit.name})", rangemode="tozero")
 
 
-# ---------------------------------------------------------------- the law
+# ---------------------------------------------------------------- the delay model
 
 
 def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
     """Share of the times that are longer, logarithmic: tails show."""
     panel, place = {"row": 2, "col": 1}, measured.main
-    shown, best = measured.recorded[place], measured.laws[place][0]
-    law = drawn(best.delays, LAW_ROUNDS, LAW_WORKERS) * shown.typical
-    words = f"{best.delays.kind.replace('_', ' ')}{'' if best.fits else ' (does not fit)'}"
+    shown, best = measured.recorded[place], measured.delay_models[place][0]
+    delay_model = drawn(best.delays, DRAWN_ROUNDS, DRAWN_WORKERS) * shown.typical
+    label = f"{best.delays.kind.replace('_', ' ')}{'' if best.fits else ' (does not fit)'}"
     ink = palette(theme).text
-    for times, name, color, dash in ((shown.times, "measured", ink, "solid"), (law, words, ORANGE, "dash")):
+    for times, name, color, dash in (
+        (shown.times, "measured", ink, "solid"),
+        (delay_model, label, ORANGE, "dash"),
+    ):
         x, y = survival(times)
         _line(figure, panel, x * unit.scale, y, name, color=color, dash=dash, shape="hv")
     ticks = [10.0**-k for k in range(5)]
@@ -163,8 +166,10 @@ def survival(times: Array) -> tuple[Array, Array]:
     ordered = np.sort(times, axis=None)
     shares = 1 - np.arange(len(ordered)) / len(ordered)
     # Evenly spread over the logarithms of the shares: the tail keeps its points.
-    kept = np.unique(len(ordered) - np.geomspace(1, len(ordered), min(MOST_POINTS, len(ordered))).astype(int))
-    return ordered[kept], shares[kept]
+    indices = np.unique(
+        len(ordered) - np.geomspace(1, len(ordered), min(MAX_POINTS, len(ordered))).astype(int)
+    )
+    return ordered[indices], shares[indices]
 
 
 # ---------------------------------------------------------------- links
@@ -174,9 +179,10 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     """Times on the way by length, and what the fitted link charges."""
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
-    ways = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
-    ways = [way for way in ways if way[-1].any()]  # models of a simulated cluster may take no time at all
-    for name, color, symbol, shift, quantiles in ways:
+    directions = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
+    # models of a simulated cluster may take no time at all
+    directions = [direction for direction in directions if direction[-1].any()]
+    for name, color, symbol, shift, quantiles in directions:
         marker = {"color": color, "symbol": symbol, "size": 9}
         beside = lengths * shift  # not one over the other
         _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
@@ -186,9 +192,9 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     _line(
         figure, panel, x, y, f"fitted link: {link_text(measured.fitted.port)}", color=VERMILLION, dash="dash"
     )
-    words = "length of a message (bytes; bars: 5 to 95 %)"
-    figure.update_xaxes(**panel, type="log", title_text=words, **log_ticks(low, high), tickformat="~s")
-    times = np.array([way[-1] for way in ways]) * unit.scale
+    title = "length of a message (bytes; bars: 5 to 95 %)"
+    figure.update_xaxes(**panel, type="log", title_text=title, **log_ticks(low, high), tickformat="~s")
+    times = np.array([direction[-1] for direction in directions]) * unit.scale
     times = times[times > 0]  # what no logarithm shows
     highest = float(times.max(initial=0.0))
     lowest = max(float(times.min(initial=highest)), highest / 1e4)
@@ -200,7 +206,10 @@ def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
     """Lengths of messages (k,), and quantiles of the ways up and down for each, (k, 5): medians over the loads."""
     lengths = sorted({each.bytes for each in recorded})
     ups, downs = (
-        [np.median([getattr(each, way) for each in recorded if each.bytes == b], axis=0) for b in lengths]
-        for way in ("up", "down")
+        [
+            np.median([getattr(each, direction) for each in recorded if each.bytes == b], axis=0)
+            for b in lengths
+        ]
+        for direction in ("up", "down")
     )
     return np.array(lengths, dtype=float), np.array(ups), np.array(downs)

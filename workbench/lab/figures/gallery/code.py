@@ -14,9 +14,9 @@ from workbench.core.experiment import Experiment
 from workbench.lab.figures.inputs import plan_of, plural, signed
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
-MOST_WORKERS, MOST_COLUMNS = 400, 1024
-_PRINTED = 16  # workers and parts up to which the numbers stand in the cells
-_FEW = 40  # up to which cells have gaps and every row a label
+MAX_WORKERS, MAX_COLUMNS = 400, 1024
+_MAX_PRINTED_CELLS = 16  # workers and parts up to which the numbers stand in the cells
+_MAX_LABELLED_ROWS = 40  # up to which cells have gaps and every row a label
 
 
 class Cells(NamedTuple):
@@ -49,21 +49,23 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     figure = new_figure(theme, title, _subtitle(plan, cells), height=int(210 + np.clip(rows * 34, 240, 620)))
     figure.add_trace(_heat_map(cells))
     figure.update_layout(coloraxis=coefficient_scale(cells.values, theme))
-    figure.update_xaxes(title_text="part", dtick=1 if columns <= _FEW else None)
-    figure.update_yaxes(title_text="worker", dtick=1 if rows <= _FEW else None, range=[rows + 0.5, 0.5])
+    figure.update_xaxes(title_text="part", dtick=1 if columns <= _MAX_LABELLED_ROWS else None)
+    figure.update_yaxes(
+        title_text="worker", dtick=1 if rows <= _MAX_LABELLED_ROWS else None, range=[rows + 0.5, 0.5]
+    )
     bare = {"showgrid": False, "showline": False}
     return figure.update_xaxes(**bare).update_yaxes(**bare)
 
 
 def cells_of(plan: Plan) -> Cells:
     """Coefficients of the workers shown, without making the whole matrix."""
-    workers = min(plan.workers, MOST_WORKERS)
+    workers = min(plan.workers, MAX_WORKERS)
     a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
     parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
     rows = np.repeat(np.arange(workers), np.diff(plan.indptr[1 : workers + 2]))
     whole = workers == plan.workers or not len(parts)
     low, high = (0, plan.parts) if whole else (parts.min(), parts.max() + 1)
-    width = -(-(high - low) // MOST_COLUMNS)
+    width = -(-(high - low) // MAX_COLUMNS)
     values = np.zeros((workers, -(-(high - low) // width)))
     order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last and stays
     values[rows[order], (parts[order] - low) // width] = coefficients[order]
@@ -72,9 +74,9 @@ def cells_of(plan: Plan) -> Cells:
 
 def _heat_map(cells: Cells) -> go.Heatmap:
     rows, columns = cells.values.shape
-    small = max(rows, columns) <= _PRINTED
-    gap = 1 if max(rows, columns) <= _FEW else 0
-    part = "part" if cells.width == 1 else f"{cells.width} parts from"
+    small = max(rows, columns) <= _MAX_PRINTED_CELLS
+    gap = 1 if max(rows, columns) <= _MAX_LABELLED_ROWS else 0
+    noun = "part" if cells.width == 1 else f"{cells.width} parts from"
     return go.Heatmap(
         z=np.where(cells.values == 0.0, np.nan, cells.values),
         x=cells.first + (cells.width - 1) / 2,
@@ -86,7 +88,7 @@ def _heat_map(cells: Cells) -> go.Heatmap:
         hoverongaps=False,
         texttemplate="%{z:.2~g}" if small else None,
         textfont={"size": 14},
-        hovertemplate=f"worker %{{y}}<br>{part} %{{{'customdata' if cells.width > 1 else 'x'}}}"
+        hovertemplate=f"worker %{{y}}<br>{noun} %{{{'customdata' if cells.width > 1 else 'x'}}}"
         "<br>coefficient %{z:.5g}<extra></extra>",
     )
 
@@ -97,8 +99,10 @@ def only_coefficient(coefficients: Array) -> float | None:
     >>> only_coefficient(np.array([1.0, 0.0, 1.0])), only_coefficient(np.array([1.0, -1.0]))
     (1.0, None)
     """
-    held = coefficients[coefficients != 0.0]
-    return float(held[0]) if len(held) and np.allclose(held, held[0], rtol=1e-9, atol=0.0) else None
+    nonzero = coefficients[coefficients != 0.0]
+    return (
+        float(nonzero[0]) if len(nonzero) and np.allclose(nonzero, nonzero[0], rtol=1e-9, atol=0.0) else None
+    )
 
 
 def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
@@ -131,14 +135,14 @@ def one_number(coefficients: Array) -> list[str]:
 
 
 def _subtitle(plan: Plan, cells: Cells) -> str:
-    held = np.diff(plan.indptr)[1:]
-    few, most = int(held.min()), int(held.max())
-    words = [
+    loads = np.diff(plan.indptr)[1:]
+    few, most = int(loads.min()), int(loads.max())
+    texts = [
         f"{plural(plan.workers, 'worker')} × {plural(plan.parts, 'part')}, {span(few, most)} a worker",
         *one_number(cells.values),
     ]
     if len(cells.values) < plan.workers:
-        words.append(f"workers 1 to {len(cells.values)} and their parts shown")
+        texts.append(f"workers 1 to {len(cells.values)} and their parts shown")
     if cells.width > 1:
-        words.append(f"a column is {cells.width} parts, largest coefficient shown")
-    return " · ".join(words)
+        texts.append(f"a column is {cells.width} parts, largest coefficient shown")
+    return " · ".join(texts)

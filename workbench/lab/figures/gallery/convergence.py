@@ -15,7 +15,7 @@ from workbench.lab.figures.inputs import Series, named, shared
 from workbench.lab.figures.labels import metric_words, short, upper
 from workbench.lab.figures.speedups import (
     AXES,
-    RISING,
+    RISING_METRICS,
     abscissa,
     check_target,
     column,
@@ -27,9 +27,10 @@ from workbench.lab.figures.speedups import (
 )
 from workbench.lab.figures.style import CLEAR, Theme, log_scale, log_ticks, marks, new_figure, palette
 
-MOST_POINTS = 2000
-MARKERS = 8
-_RATIO_X, RATIO_Y = 6.0, 20.0  # beyond these, ratios say more than differences: logarithmic axis
+MAX_POINTS = 2000
+MARKERS_PER_CURVE = 8
+# beyond these, ratios say more than differences: logarithmic axis
+_MAX_LINEAR_RATIO_X, MAX_LINEAR_RATIO_Y = 6.0, 20.0
 
 
 def convergence(
@@ -78,7 +79,7 @@ def title(metric: str, x: str) -> str:
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
     """Of metrics that are to fall, ratios may say more than differences."""
     values = np.concatenate([column(s.trace, metric) for s in series])
-    return {"type": "linear", **({} if metric in RISING else log_scale(values, RATIO_Y))}
+    return {"type": "linear", **({} if metric in RISING_METRICS else log_scale(values, MAX_LINEAR_RATIO_Y))}
 
 
 def _scale_x(series: Sequence[Series], x: str, log: bool) -> dict[str, object]:
@@ -117,8 +118,8 @@ def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatte
 def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
     """Thin a run's curve; it starts at zero, before the first round, where the axis has a zero."""
     xs, ys = known(trace, metric, x)
-    kept = thin(len(xs), MOST_POINTS)
-    xs, ys = xs[kept], ys[kept]
+    indices = thin(len(xs), MAX_POINTS)
+    xs, ys = xs[indices], ys[indices]
     if log or metric not in trace.initial:
         return xs, ys
     return np.concatenate([[0.0], xs]), np.concatenate([[trace.initial[metric]], ys])
@@ -143,7 +144,7 @@ def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
     The phase (0 to 1) shifts them, so that the markers of equal curves do not hide one another.
     """
     along = np.log(xs) if log else xs
-    wanted = along[0] + (along[-1] - along[0]) * (np.arange(MARKERS) + phase) / MARKERS
+    wanted = along[0] + (along[-1] - along[0]) * (np.arange(MARKERS_PER_CURVE) + phase) / MARKERS_PER_CURVE
     places = np.clip(np.searchsorted(along, wanted), 0, len(xs) - 1)
     return np.isin(np.arange(len(xs)), [0, *places])
 
@@ -151,7 +152,7 @@ def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
 def log_x(traces: Sequence[Trace], x: str) -> bool:
     """Say whether runs differ so much in length that equal speedups should be equal distances."""
     starts, ends = ([abscissa(trace, x)[at] for trace in traces] for at in (0, -1))
-    return bool(x == "time" and min(starts) > 0 and max(ends) > _RATIO_X * min(ends))
+    return bool(x == "time" and min(starts) > 0 and max(ends) > _MAX_LINEAR_RATIO_X * min(ends))
 
 
 # ---------------------------------------------------------------- target
@@ -187,23 +188,23 @@ def _entry(at: float, base: float, x: str) -> str:
 
 
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
-    line = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
+    stroke = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
     # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
     # logarithmic axis the slowest only just has, and at the left falling ones are far above.
-    side = "top" if metric in RISING else "bottom"
-    end = "start" if log and metric not in RISING else "end"
+    side = "top" if metric in RISING_METRICS else "bottom"
+    end = "start" if log and metric not in RISING_METRICS else "end"
     label = {
         "text": f"{short(metric)} {target:.4g}",
         "textposition": end,
         "yanchor": side,
         "font": {"size": 15},
     }
-    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=line, label=label)
+    figure.add_shape(type="line", xref="paper", x0=0, x1=1, y0=target, y1=target, line=stroke, label=label)
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
     """Ring around the first point of a curve that meets the target."""
-    ring = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
+    marker = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
     at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
     hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"
-    return marks(*at, f"{s.label} meets the target", ring, hover, legendgroup=s.label, showlegend=False)
+    return marks(*at, f"{s.label} meets the target", marker, hover, legendgroup=s.label, showlegend=False)

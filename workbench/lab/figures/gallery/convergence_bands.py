@@ -12,14 +12,14 @@ from workbench.core.base.intervals import Band, band
 from workbench.core.base.settings import unknown_name
 from workbench.core.base.types import Array
 from workbench.core.trace.trace import Trace
-from workbench.lab.figures.gallery.convergence import RATIO_Y, log_x, title
+from workbench.lab.figures.gallery.convergence import MAX_LINEAR_RATIO_Y, log_x, title
 from workbench.lab.figures.inputs import named, plural, shared
 from workbench.lab.figures.labels import metric_words
-from workbench.lab.figures.lines import Line, about, draw, scale_y
+from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.speedups import AXES, known
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 
-POINTS = 400  # of a curve over time
+POINTS_PER_CURVE = 400  # of a curve over time
 
 
 def convergence_bands(
@@ -48,14 +48,14 @@ def convergence_bands(
     groups = _repetitions(traces)
     series = named([replace(group[0], experiment=group[0].experiment.replace(seed=0)) for group in groups])
     log = log_x(traces, x)
-    lines = []
+    curves = []
     for s, group in zip(series, groups, strict=True):
-        words = f"{s.label} ({plural(len(group), 'run')})"
-        lines.append(Line(words, s.style, *_curve(group, metric, x, level, log), len(group)))
-    facts = filter(None, (shared([group[0] for group in groups]), about(lines, level)))
+        label = f"{s.label} ({plural(len(group), 'run')})"
+        curves.append(Curve(label, s.style, *_curve(group, metric, x, level, log), len(group)))
+    facts = filter(None, (shared([group[0] for group in groups]), about(curves, level)))
     figure = new_figure(theme, title(metric, x), " · ".join(facts))
-    draw(figure, lines, True, scale_y(lines, RATIO_Y), markers=False)
-    figure.update_xaxes(title_text=AXES[x], **(_log_axis(lines) if log else {}))
+    draw(figure, curves, True, scale_y(curves, MAX_LINEAR_RATIO_Y), markers=False)
+    figure.update_xaxes(title_text=AXES[x], **(_log_axis(curves) if log else {}))
     figure.update_yaxes(title_text=metric_words(metric))
     return figure.update_layout(showlegend=True, legend_itemwidth=44)
 
@@ -69,8 +69,8 @@ def _repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
     return list(groups.values())
 
 
-def _log_axis(lines: Sequence[Line]) -> dict[str, object]:
-    low, high = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+def _log_axis(curves: Sequence[Curve]) -> dict[str, object]:
+    low, high = min(curve.x[0] for curve in curves), max(curve.x[-1] for curve in curves)
     return {"type": "log", "tickformat": "~g", **log_ticks(low, high)}
 
 
@@ -83,5 +83,5 @@ def _curve(group: Sequence[Trace], metric: str, x: str, level: float, log: bool)
         times = [np.concatenate([[0.0], time]) for time in times]
         values = [np.concatenate([[t.initial[metric]], v]) for t, v in zip(group, values, strict=True)]
     between = np.geomspace if log else np.linspace
-    grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS)
+    grid = between(max(time[0] for time in times), min(time[-1] for time in times), POINTS_PER_CURVE)
     return grid, band([np.interp(grid, t, v) for t, v in zip(times, values, strict=True)], level)

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from workbench.analysis.recordings.diagnosis import Diagnosis
 from workbench.lab.figures.style import GREY, VERMILLION, Theme, error_bars, new_figure, palette
 
-MOST = 24  # bars
+MAX_BARS = 24  # bars
 
 
 def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
@@ -21,18 +21,18 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     ['worker 0', 'worker 1']
     """
     found = {one.label: one for one in diagnosis.culprits}
-    shown = sorted(diagnosis.costs, key=lambda who: -diagnosis.costs[who])[:MOST]
+    shown = sorted(diagnosis.costs, key=lambda who: -diagnosis.costs[who])[:MAX_BARS]
     costs = np.array([diagnosis.costs[who] for who in shown])
     low, high = (
         np.array([getattr(found[who], end) if who in found else diagnosis.costs[who] for who in shown])
         for end in ("low", "high")
     )
     rest = len(diagnosis.costs) - len(shown)
-    words = f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}"
-    words += "" if found else " · nobody stands out"
-    words += f" · {rest} that cost less are not shown" if rest else ""
+    text = f"steps take {diagnosis.slowdown:.3f} times what they would if all were like {diagnosis.like}"
+    text += "" if found else " · nobody stands out"
+    text += f" · {rest} that cost less are not shown" if rest else ""
     title = f"Who makes the steps long: {diagnosis.name}"
-    figure = new_figure(theme, title, words, height=190 + 22 * len(shown))
+    figure = new_figure(theme, title, text, height=190 + 22 * len(shown))
     figure.add_bar(
         x=costs,
         y=shown,

@@ -26,8 +26,8 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MOST_RANKS = 300
-_FEW = 40  # ranks up to which rows are labelled one by one
+MAX_RANKS = 300
+_MAX_LABELLED_RANKS = 40  # ranks up to which rows are labelled one by one
 
 
 def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
@@ -47,7 +47,7 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
     'time since the round’s start (ms)'
     """
     r = events_of(trace, round)
-    unit, ranks = time_unit(r.duration), min(r.plan.ranks, MOST_RANKS)
+    unit, ranks = time_unit(r.duration), min(r.plan.ranks, MAX_RANKS)
     title = f"{trace.label}, {plural(trace.experiment.workers, 'worker')}: round {round}"
     height = int(190 + ranks * np.clip(900 / ranks, 5, 30))
     figure = new_figure(theme, title, _subtitle(r, unit), height)
@@ -60,15 +60,15 @@ def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
 
 
 def _shown(bars: Bars) -> Bars:
-    return bars.where(bars.rank < MOST_RANKS)
+    return bars.where(bars.rank < MAX_RANKS)
 
 
 def _subtitle(r: Round, unit: Unit) -> str:
     answers, late = len(set(r.of("compute")["rank"].tolist())), len(r.of("drop"))
     cut, idle = len(r.cut_off.rank), r.idle
-    words = f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late"
-    words += f" · {cut} cut off" + (f" · {idle} not asked" if idle else "")
-    return words if r.plan.ranks <= MOST_RANKS else f"{words} · ranks 0 to {MOST_RANKS - 1} shown"
+    text = f"{r.duration * unit.scale:.4g} {unit.name} · {answers} computed · {late} too late"
+    text += f" · {cut} cut off" + (f" · {idle} not asked" if idle else "")
+    return text if r.plan.ranks <= MAX_RANKS else f"{text} · ranks 0 to {MAX_RANKS - 1} shown"
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
@@ -85,8 +85,8 @@ def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
         ("pauses: a fault", r.did("fault").lasting, {**_solid(muted), **work}),
         ("decodes", r.did("decode"), {**_solid(PINK), **work}),
         ("answer too late: dropped", r.did("drop"), {**_hollow(ORANGE), **talk}),
-        ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "words": "cut off", "ink": muted}),
-        ("no answer in this round", r.silent, {**_hollow(muted), "words": "no answer", "ink": muted}),
+        ("still computing: cut off", r.cut_off, {**_hollow(BLUE), "text": "cut off", "ink": muted}),
+        ("no answer in this round", r.silent, {**_hollow(muted), "text": "no answer", "ink": muted}),
     ]
 
 
@@ -101,29 +101,29 @@ def _hollow(color: str) -> dict[str, Any]:
 def _bar(name: str, bars: Bars, look: dict[str, Any], unit: Unit, ranks: int) -> dict[str, Any]:
     marker = {key: look[key] for key in ("color", "line")}
     hollow = marker["color"] == CLEAR
-    if hollow and ranks > _FEW:
+    if hollow and ranks > _MAX_LABELLED_RANKS:
         marker["line"] = {**marker["line"], "width": 1}
-    words = look.get("words") if ranks <= _FEW else None
+    text = look.get("text") if ranks <= _MAX_LABELLED_RANKS else None
     place: dict[str, Any] = {"y": bars.rank, "width": look.get("width", 0.72), "offset": look.get("offset")}
     place |= {"base": bars.start * unit.scale, "x": (bars.end - bars.start) * unit.scale}
     font = {"size": 14, **({"color": look["ink"]} if "ink" in look else {})}
-    told = {"text": words, "textposition": "inside", "insidetextanchor": "end", "textfont": font}
+    label = {"text": text, "textposition": "inside", "insidetextanchor": "end", "textfont": font}
     hover = "<b>rank %{y}</b>: " + name + "<br>%{customdata}<extra></extra>"
-    told |= {"customdata": bars.text, "hovertemplate": hover}
-    return {"type": "bar", "name": name, "orientation": "h", "marker": marker, **place, **told}
+    label |= {"customdata": bars.text, "hovertemplate": hover}
+    return {"type": "bar", "name": name, "orientation": "h", "marker": marker, **place, **label}
 
 
 def _crosses(r: Round, unit: Unit) -> dict[str, Any]:
     late, lowered = _shown(r.did("drop")), 0.2 if r.overlapping else 0.0
     marker = {"symbol": "x-thin", "size": 9, "line": {"width": 2.5, "color": VERMILLION}}
-    told = [f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)]
+    texts = [f"<b>rank {rank}</b>: {text}" for rank, text in zip(late.rank, late.text, strict=True)]
     hover = "%{customdata}<br>answer too late"
     marks = _marks("dropped", late.end * unit.scale, late.rank + lowered, marker, hover)
-    return {**marks, "showlegend": False, "customdata": told}
+    return {**marks, "showlegend": False, "customdata": texts}
 
 
 def _deaths(r: Round, theme: str) -> dict[str, Any]:
-    ranks = sorted(rank for rank in r.dead if rank < MOST_RANKS)
+    ranks = sorted(rank for rank in r.dead if rank < MAX_RANKS)
     marker = {"symbol": "cross-thin", "size": 12, "line": {"width": 3, "color": palette(theme).text}}
     return _marks("dead", [0.0] * len(ranks), ranks, marker, "<b>rank %{y}</b>: dead")
 
@@ -138,7 +138,11 @@ def _faults(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
 
 def _commits(r: Round, unit: Unit, theme: str) -> dict[str, Any]:
     bars = _shown(r.did("commit"))
-    marker = {"symbol": "diamond", "size": 9 if len(bars.rank) > _FEW else 12, "color": palette(theme).text}
+    marker = {
+        "symbol": "diamond",
+        "size": 9 if len(bars.rank) > _MAX_LABELLED_RANKS else 12,
+        "color": palette(theme).text,
+    }
     hover = f"<b>rank %{{y}}</b> has the gradient<br>%{{x:.5g}} {unit.name}"
     return {**_marks("commits", bars.end * unit.scale, bars.rank, marker, hover), "cliponaxis": False}
 
@@ -150,28 +154,28 @@ def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dic
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
     """Lines from bottom to top at the round's end, and at its start where some ranks began before."""
-    line = {"color": palette(theme).text, "width": 2}
-    lines = [(r.duration * unit.scale, line)]
+    stroke = {"color": palette(theme).text, "width": 2}
+    strokes = [(r.duration * unit.scale, stroke)]
     if r.early < 0:  # ranks that began before the round before had ended everywhere
-        lines.append((0.0, {**line, "width": 1, "dash": "dot"}))
+        strokes.append((0.0, {**stroke, "width": 1, "dash": "dot"}))
     place = {"type": "line", "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
-    return [{**place, "x0": x, "x1": x, "line": look} for x, look in lines]
+    return [{**place, "x0": x, "x1": x, "line": look} for x, look in strokes]
 
 
 def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
     first, last = r.early * unit.scale, r.duration * unit.scale
     room = 0.02 * (last - first)
-    ranks = min(r.plan.ranks, MOST_RANKS)
+    ranks = min(r.plan.ranks, MAX_RANKS)
     ticks = _ticks(ranks)
-    words = f"time since the round’s start ({unit.name})"
+    title = f"time since the round’s start ({unit.name})"
     down = {"title": {"text": "rank"}, "range": [ranks - 0.4, -0.6], "showgrid": False, "tickmode": "array"}
     down |= {"tickvals": ticks, "ticktext": ["master" if rank == 0 else str(rank) for rank in ticks]}
-    return {"xaxis": {"title": {"text": words}, "range": [first - room, last + room]}, "yaxis": down}
+    return {"xaxis": {"title": {"text": title}, "range": [first - room, last + room]}, "yaxis": down}
 
 
 def _ticks(ranks: int) -> list[int]:
     """Ranks to label: all of few, else round numbers."""
-    if ranks <= _FEW:
+    if ranks <= _MAX_LABELLED_RANKS:
         return list(range(ranks))
     step = next(s for s in (5, 10, 20, 50, 100, 200, 500, 10**9) if ranks / s <= 20)
     return list(range(0, ranks, step))

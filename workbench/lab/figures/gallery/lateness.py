@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.analysis.recordings.card import LATE
+from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.analysis.recordings.recording import Recording
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
-MOST = 2000  # steps; more are taken together, the latest of each few
+MAX_STEPS = 2000  # steps; more are taken together, the latest of each few
 
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
@@ -26,15 +26,17 @@ def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """
     table = recording.table()
     ratio = table.to_numpy(float) / np.nanmedian(table.to_numpy(float), axis=1, keepdims=True)
-    width = -(-len(table) // MOST)
+    width = -(-len(table) // MAX_STEPS)
     starts = np.arange(0, len(table), width)
     shown = np.fmax.reduceat(ratio, starts, axis=0).T
     workers = len(shown)
     each = "" if width == 1 else f" · each column is the latest of {width} steps"
-    late = float(np.mean(ratio[np.isfinite(ratio)] > LATE))
-    words = f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE:g} medians{each}"
+    late = float(np.mean(ratio[np.isfinite(ratio)] > LATE_RATIO))
+    text = (
+        f"{workers} workers, {len(table)} steps · {late:.1%} of the times over {LATE_RATIO:g} medians{each}"
+    )
     height = int(np.clip(230 + 14 * workers, 330, 900))
-    figure = new_figure(theme, f"Who was late when: {recording.names[0]}", words, height)
+    figure = new_figure(theme, f"Who was late when: {recording.names[0]}", text, height)
     z = np.log2(np.maximum(shown, 2**-6))
     top = float(np.clip(np.nanmax(np.abs(z)), 0.25, 3.0))
     ticks = [t for t in (-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3) if abs(t) <= top and (top < 1.5 or t % 1 == 0)]

@@ -13,8 +13,8 @@ from workbench.core.base.settings import SettingError
 from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
-_RATIO = 20.0
-_FEW = 8  # values of a setting that are all named
+_MAX_LINEAR_RATIO = 20.0
+_MAX_LABELLED_VALUES = 8  # values of a setting that are all named
 
 
 def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
@@ -37,13 +37,13 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
         raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
     done = done[np.isfinite(done[of].to_numpy(float))]
     values = done[of].to_numpy(float)
-    log = bool(log_scale(values, _RATIO)) if len(values) else False
+    log = bool(log_scale(values, _MAX_LINEAR_RATIO)) if len(values) else False
     shown = np.log10(values) if log else values
-    words = result(of)[0]
-    last: dict[str, Any] = {"label": f"{words}{', log₁₀' * log}", "values": shown}
+    text = result(of)[0]
+    last: dict[str, Any] = {"label": f"{text}{', log₁₀' * log}", "values": shown}
     look, low = palette(theme), BLUE if theme == "light" else SKY
     about = "a line is a run; drag along an axis to choose"
-    figure = new_figure(theme, f"{upper(words)} of {len(done)} runs", about)
+    figure = new_figure(theme, f"{upper(text)} of {len(done)} runs", about)
     axes = [_axis(name, done[name]) for name in runs.differing if done[name].nunique(dropna=False) > 1]
     figure.add_parcoords(
         dimensions=[*axes, last],
@@ -60,7 +60,11 @@ def _axis(name: str, column: pd.Series[Any]) -> dict[str, Any]:
     if pd.api.types.is_numeric_dtype(column) and column.notna().all():
         values = column.to_numpy(float)
         few = np.unique(values)
-        ticks = {"tickvals": few, "ticktext": [f"{value:g}" for value in few]} if len(few) <= _FEW else {}
+        ticks = (
+            {"tickvals": few, "ticktext": [f"{value:g}" for value in few]}
+            if len(few) <= _MAX_LABELLED_VALUES
+            else {}
+        )
         return {"label": setting(name), "values": values, **ticks}
     codes, texts = pd.factorize(column.astype(object).where(column.notna(), "none"), sort=False)
     ticks = {"tickvals": list(range(len(texts))), "ticktext": list(map(str, texts))}

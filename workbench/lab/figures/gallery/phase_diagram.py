@@ -14,7 +14,7 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
-_SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
+_COLOR_SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
 
 
 def phase_diagram(
@@ -57,7 +57,7 @@ def mixed(color: str, ground: str, share: float) -> str:
 def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
     count = len(contest.names)
     ground = palette(theme).background
-    colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _SHARE) for name in contest.names]
+    colors = [mixed(scheme_style(name.split(" ")[0]).color, ground, _COLOR_SHARE) for name in contest.names]
     steps = [[(i + side) / count, color] for i, color in enumerate(colors) for side in (0, 1)]
     fields = {
         "zmin": -0.5,
@@ -67,9 +67,9 @@ def _cells(contest: SchemeGrid, theme: Theme) -> go.Heatmap:
         "xgap": 2,
         "ygap": 2,
     }
-    words = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
-    words |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
-    return go.Heatmap(z=contest.winner, name="winners", **fields, **words)
+    found_fields = {"text": _texts(contest), "texttemplate": "%{text}", "textfont": {"size": 13}}
+    found_fields |= {"customdata": _hovers(contest), "hovertemplate": "%{customdata}<extra></extra>"}
+    return go.Heatmap(z=contest.winner, name="winners", **fields, **found_fields)
 
 
 def _texts(contest: SchemeGrid) -> Words:
@@ -99,8 +99,8 @@ def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) ->
     x = _between(contest.latencies, latency)
     y = float(np.interp(float(alpha), [float(a) for a in contest.alphas], range(len(contest.alphas))))
     ink = palette(theme).text
-    ring = {"symbol": "square-open", "size": 46, "color": ink, "line": {"width": 3, "color": ink}}
-    return marks([x], [y], "now", ring)
+    marker = {"symbol": "square-open", "size": 46, "color": ink, "line": {"width": 3, "color": ink}}
+    return marks([x], [y], "now", marker)
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from workbench.analysis.planning.advice import Advice, Choice
-from workbench.analysis.planning.quantities import INEXACT, quantity_of
+from workbench.analysis.planning.quantities import INEXACT_MARK, quantity_of
 from workbench.core.base.settings import SettingError
 from workbench.lab.figures.style import (
     BLUE,
@@ -25,11 +25,11 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MOST = 14
+MAX_BARS = 14
 COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "transfers": BLUE}
 
 
-def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figure:
+def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.Figure:
     """Draw the best of every scheme, then the next best choices, in order; beside them what their rounds are made of.
 
     `advice`: what `wb.plan` returned. `most`: choices shown at most. `theme`: "light" or "dark".
@@ -64,7 +64,7 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
     names = [choice.marked for choice in reversed(shown)]
     figure.update_yaxes(categoryorder="array", categoryarray=names, showgrid=False, ticks="")
     if not all(choice.exact for choice in shown):
-        figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT}: inexact, rounds simulated")
+        figure.update_yaxes(row=1, col=1, title_text=f"{INEXACT_MARK}: inexact, rounds simulated")
     figure.update_xaxes(row=1, col=1, title_text=f"time ({unit.name})", **_scale(shown, unit.scale))
     figure.update_xaxes(row=1, col=2, title_text="share of the time", tickformat=".0%", range=[0, 1])
     figure.update_annotations(selector={"yref": "paper"}, font={"size": 17})
@@ -73,12 +73,12 @@ def ranking(advice: Advice, most: int = MOST, theme: Theme = "light") -> go.Figu
     return figure.update_layout(barmode="stack", margin_t=130, margin_b=110, legend=legend)
 
 
-def picked(advice: Advice, most: int = MOST) -> list[Choice]:
+def picked(advice: Advice, most: int = MAX_BARS) -> list[Choice]:
     """Which choices are shown: the best of every scheme first of all, then the best others; in order."""
     firsts = {id(choice) for choice in advice.schemes[:most]}
     others = [choice for choice in advice.choices if id(choice) not in firsts][: max(most - len(firsts), 0)]
-    kept = firsts | {id(choice) for choice in others}
-    return [choice for choice in advice.choices if id(choice) in kept]
+    shown = firsts | {id(choice) for choice in others}
+    return [choice for choice in advice.choices if id(choice) in shown]
 
 
 def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
@@ -108,7 +108,7 @@ def _parts(figure: go.Figure, shown: Sequence[Choice]) -> None:
     known = [choice for choice in shown if choice.parts]
     for name, color in COLORS.items():
         seconds = np.array([max(choice.parts[name], 0.0) for choice in known])
-        whole = np.array([sum(max(part, 0.0) for part in choice.parts.values()) for choice in known])
+        whole = np.array([sum(max(cost, 0.0) for cost in choice.parts.values()) for choice in known])
         figure.add_bar(
             row=1,
             col=2,

@@ -26,7 +26,7 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-EVEN = 1.01  # times the quickest round, up to which all take equally long
+MAX_EQUAL_RATIO = 1.01  # times the quickest round, up to which all take equally long
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -79,7 +79,7 @@ def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
     low, high = float(ends.min()), float(ends.max())
     if low <= 0:
         return {"type": "linear", "rangemode": "tozero"}
-    if high > EVEN * low:
+    if high > MAX_EQUAL_RATIO * low:
         return {"type": "log", **log_ticks(low, high)}
     ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]  # else rounding would fill the axis
     return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
@@ -117,8 +117,8 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
 def _box(row: _Row, unit: Unit) -> go.Box:
     """Box from quantiles, so that a figure of a million rounds stays small."""
     low, q1, median, q3, high = (np.array([q]) for q in np.quantile(row.seconds, QUANTILES) * unit.scale)
-    line, fill = {"color": row.style.color, "width": 2.5}, fade(row.style.color, 0.3)
-    look = {"orientation": "h", "width": 0.5, "line": line, "fillcolor": fill, "hoverinfo": "x+name"}
+    stroke, fill = {"color": row.style.color, "width": 2.5}, fade(row.style.color, 0.3)
+    look = {"orientation": "h", "width": 0.5, "line": stroke, "fillcolor": fill, "hoverinfo": "x+name"}
     place = {"lowerfence": low, "q1": q1, "median": median, "q3": q3, "upperfence": high}
     return go.Box(y=[row.label], name=row.label, **place, **look)
 

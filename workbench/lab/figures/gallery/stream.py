@@ -12,8 +12,8 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import check_traces, plural
 from workbench.lab.figures.style import BLUE, ORANGE, PINK, VERMILLION, Theme, new_figure, palette
 
-MOST = 400  # rounds that are drawn; of more, the newest
-FEW = 12  # rows or rounds that all have their number
+MAX_ROUNDS = 400  # rounds that are drawn; of more, the newest
+MAX_NUMBERED_ROWS = 12  # rows or rounds that all have their number
 
 
 def colors(theme: str) -> dict[str, str]:
@@ -29,7 +29,9 @@ def colors(theme: str) -> dict[str, str]:
     return {**dict(zip(STATES, states, strict=True)), "ink": p.text, "soft": p.muted, "ground": p.background}
 
 
-def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Theme = "light") -> go.Figure:
+def stream(
+    trace: Trace, first: int | None = None, rounds: int = MAX_ROUNDS, theme: Theme = "light"
+) -> go.Figure:
     """Draw a row for every worker, over the rounds: who computes, waits, sends, is late, dropped or dead.
 
     `trace`: a run with events. `first`: the first round that is drawn; default: so that the last ones are. `rounds`:
@@ -79,13 +81,12 @@ def stream(trace: Trace, first: int | None = None, rounds: int = MOST, theme: Th
     for column, (name, values, color) in enumerate(sides, 2):
         bar = {"orientation": "h", "marker_color": color, "showlegend": False, "name": name}
         figure.add_bar(x=values, y=workers, **bar, row=1, col=column)
-        figure.update_xaxes(
-            title_text=name, tickformat=".0%", rangemode="tozero", nticks=3, row=1, col=column
-        )
+        axis = {"title_text": name, "tickformat": ".0%", "rangemode": "tozero", "nticks": 3}
+        figure.update_xaxes(**axis, row=1, col=column)
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
     figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False)
-    figure.update_yaxes(dtick=1 if table.workers <= FEW else None)
-    figure.update_xaxes(dtick=1 if len(shown) <= FEW else None, row=1, col=1)
+    figure.update_yaxes(dtick=1 if table.workers <= MAX_NUMBERED_ROWS else None)
+    figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
     legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
     return figure.update_layout(legend=legend, bargap=0.15, margin={"t": 126})  # below the subtitle

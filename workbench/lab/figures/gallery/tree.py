@@ -14,10 +14,10 @@ from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.experiment import Experiment
 from workbench.lab.figures.gallery.code import coefficient_scale, one_number
 from workbench.lab.figures.inputs import plan_of, plural, runs
-from workbench.lab.figures.layout import LAYERED, REST, Layout, place
+from workbench.lab.figures.layout import MAX_LAYERED_WORKERS, REST_NODE, Layout, place
 from workbench.lab.figures.style import BLUE, Theme, assembled, fade, new_figure, palette
 
-MOST_RANKS, MOST_STRIPS = 400, 8_000
+MAX_RANKS, MAX_STRIPS = 400, 8_000
 
 
 class Strips(NamedTuple):
@@ -46,8 +46,8 @@ def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
     ['edges', 'nodes', 'data held']
     """
     plan, name = plan_of(source)
-    layout = place(plan, MOST_RANKS)
-    strips = strips_of(plan, min(plan.ranks, MOST_RANKS))
+    layout = place(plan, MAX_RANKS)
+    strips = strips_of(plan, min(plan.ranks, MAX_RANKS))
     height = int(np.clip(190 + 26 * len(layout.x), 480, 860))
     figure = new_figure(theme, name or "Plan", _subtitle(plan, layout, strips), height)
     scale = coefficient_scale(strips.coefficient, theme)
@@ -61,16 +61,16 @@ def _subtitle(plan: Plan, layout: Layout, strips: Strips) -> str:
     loads, shown = plan.loads[1:], int(strips.rank.max(initial=0))
     low, high = int(loads.min()), int(loads.max())
     share = f"{high / plan.samples:.3g} of all"
-    words = [
+    texts = [
         plural(plan.workers, "worker"),
         f"{span(low, high)} of {plan.samples} samples a worker ({share})",
     ]
     if len(layout.rank) < plan.ranks:
         drawn = f"{int(np.sum(layout.rank > 0))} of the ring’s workers drawn"
-        words.append(drawn if layout.ring else "one branch drawn")
+        texts.append(drawn if layout.ring else "one branch drawn")
     if shown < plan.workers:
-        words.append(f"data of workers 1 to {shown}")
-    return " · ".join([*words, *one_number(strips.coefficient)])
+        texts.append(f"data of workers 1 to {shown}")
+    return " · ".join([*texts, *one_number(strips.coefficient)])
 
 
 # ---------------------------------------------------------------- the graph
@@ -81,7 +81,9 @@ def _edges(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     ends = layout.edges.T
     xs, ys = (np.stack([side[ends[0]], side[ends[1]], gap], axis=1).ravel() for side in (layout.x, layout.y))
     xs, ys = (np.concatenate(pair) for pair in zip((xs, ys), _stubs(plan, layout), strict=True))
-    opacity, width = (1.0, 1.5) if len(layout.x) - 1 <= LAYERED else (min(0.6, 60 / len(layout.x)), 1)
+    opacity, width = (
+        (1.0, 1.5) if len(layout.x) - 1 <= MAX_LAYERED_WORKERS else (min(0.6, 60 / len(layout.x)), 1)
+    )
     look = {"mode": "lines", "line": {"color": fade(palette(theme).muted, opacity), "width": width}}
     return {"type": "scatter", "name": "edges", "x": xs, "y": ys, "hoverinfo": "skip", **look}
 
@@ -91,7 +93,7 @@ def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
     if layout.radial:
         return np.zeros(0), np.zeros(0)
     # The rest is like its siblings.
-    alike = np.where(layout.rank == REST, np.roll(layout.rank, 1), layout.rank)
+    alike = np.where(layout.rank == REST_NODE, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
     x, y = layout.x[tops, None], layout.y[tops, None]
@@ -105,7 +107,7 @@ def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
 def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     colors, ranks = palette(theme), layout.rank
     few = not layout.radial
-    master, rest = ranks == MASTER, ranks == REST
+    master, rest = ranks == MASTER, ranks == REST_NODE
     loads = plan.loads[np.where(rest, ranks.max(), ranks)]
     size = np.where((ranks < 1000) & (layout.number < 100), 14, 11)
     numbers = [_number(r, count) for r, count in zip(ranks, layout.number, strict=True)] if few else None
@@ -118,13 +120,13 @@ def _nodes(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
     }
     look = {"mode": "markers+text" if few else "markers", "marker": marker, "text": numbers}
     look |= {"textfont": {"size": size, "color": np.where(rest, colors.text, "#FFFFFF")}}
-    told = [_words(plan, layout, place) for place in range(len(ranks))]
+    told = [_labels(plan, layout, place) for place in range(len(ranks))]
     hover = {"customdata": ranks, "hovertext": told, "hovertemplate": "%{hovertext}<extra></extra>"}
     return {"type": "scatter", "name": "nodes", "x": layout.x, "y": layout.y, **look, **hover}
 
 
 def _number(rank: int, count: int) -> str:
-    return f"+{count}" if rank == REST else "" if rank == MASTER else str(rank)
+    return f"+{count}" if rank == REST_NODE else "" if rank == MASTER else str(rank)
 
 
 def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
@@ -133,16 +135,18 @@ def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
     return np.maximum(4.0, largest * np.sqrt(loads / max(1, loads.max())))
 
 
-def _words(plan: Plan, layout: Layout, place: int) -> str:
+def _labels(plan: Plan, layout: Layout, place: int) -> str:
     rank = int(layout.rank[place])
-    if rank == REST:
+    if rank == REST_NODE:
         return f"{layout.number[place]} more of layer {layout.layer[place]}, not drawn"
     if rank == MASTER:
         children = f"<br>{len(plan.children[0])} children"
         return f"<b>master</b>{', outside the ring' if layout.ring else children}"
-    held = plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]]
+    stored = plan.indices[plan.indptr[rank] : plan.indptr[rank + 1]]
     where = "in the ring" if layout.ring else f"layer {layout.layer[place]}"
-    return f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(held.tolist()))}"
+    return (
+        f"<b>rank {rank}</b>, {where}<br>{plan.loads[rank]} samples<br>parts {runs(sorted(stored.tolist()))}"
+    )
 
 
 def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
@@ -172,19 +176,19 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     first = np.flatnonzero(np.concatenate([[True], ~same])) if len(rank) else np.zeros(0, dtype=np.int64)
     last = np.append(first[1:] - 1, len(rank) - 1)[: len(first)]
     strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
-    if len(first) <= MOST_STRIPS:
+    if len(first) <= MAX_STRIPS:
         return strips
-    whole = strips.rank < strips.rank[MOST_STRIPS]  # never half of a rank's data
+    whole = strips.rank < strips.rank[MAX_STRIPS]  # never half of a rank's data
     return Strips(*(column[whole] for column in strips))
 
 
 def _held(strips: Strips) -> dict[str, Any]:
     place = {"y": strips.rank, "base": strips.start, "x": strips.stop - strips.start, "width": 0.8}
     marker = {"color": strips.coefficient, "coloraxis": "coloraxis", "line": {"width": 0}}
-    words = "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
-    words += "<br>coefficient %{customdata[2]:.5g}<extra></extra>"
+    text = "<b>rank %{y}</b><br>samples %{customdata[0]} to %{customdata[1]}"
+    text += "<br>coefficient %{customdata[2]:.5g}<extra></extra>"
     told = np.stack([strips.start, strips.stop - 1, strips.coefficient], axis=1)
-    look = {"marker": marker, "customdata": told, "hovertemplate": words, "xaxis": "x2", "yaxis": "y2"}
+    look = {"marker": marker, "customdata": told, "hovertemplate": text, "xaxis": "x2", "yaxis": "y2"}
     return {"type": "bar", "name": "data held", "orientation": "h", **place, **look}
 
 
@@ -198,13 +202,13 @@ def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any
         "xaxis": {"visible": False, "domain": [0.0 if whole else 0.12, 0.44]},
         "yaxis": bare if whole else _layer_axis(plan),
         "xaxis2": samples,
-        "yaxis2": {**rows, **({"dtick": 1} if shown <= LAYERED else {})},
+        "yaxis2": {**rows, **({"dtick": 1} if shown <= MAX_LAYERED_WORKERS else {})},
     }
 
 
 def _layer_axis(plan: Plan) -> dict[str, object]:
     """How many workers each layer has, where not all of them are drawn."""
     counts = np.bincount(plan.depth)
-    words = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
+    texts = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
     bare = {"showgrid": False, "showline": False, "ticks": "", "title": {"text": ""}}
-    return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": ["master", *words[1:]]}
+    return {**bare, "tickvals": -np.arange(len(counts)), "ticktext": ["master", *texts[1:]]}

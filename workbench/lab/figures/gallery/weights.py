@@ -16,8 +16,8 @@ from workbench.lab.figures.decoding import Weights, decode_weights
 from workbench.lab.figures.inputs import plural, runs, signed
 from workbench.lab.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
 
-HEIGHT = 360
-FEW = 24  # bars up to which every number is printed
+HEIGHT_PX = 360
+MAX_PRINTED_BARS = 24  # bars up to which every number is printed
 
 
 def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "light") -> go.Figure:
@@ -33,12 +33,12 @@ def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "ligh
     found = decode_weights(trace, round, parent)
     who = "the master" if parent == MASTER else f"rank {parent}"
     title = f"{trace.label}: decode weights of {who} in round {round}"
-    figure = new_figure(theme, title, _used(found), height=HEIGHT)
+    figure = new_figure(theme, title, _used(found), height=HEIGHT_PX)
     figure.add_traces([_bars(found, row, trace) for row in range(len(found.weight))])
     if len(found.late):
         figure.add_trace(_crosses(found))
     senders = {*found.rank.tolist(), *found.late.tolist()}
-    step = 1 if len(senders) <= FEW else None
+    step = 1 if len(senders) <= MAX_PRINTED_BARS else None
     figure.update_xaxes(title_text="sender’s rank", dtick=step, showgrid=False)
     figure.update_yaxes(title_text="weight", zeroline=True, zerolinecolor=palette(theme).muted)
     figure.update_layout(barmode="group", showlegend=len(found.weight) > 1 or bool(len(found.late)))
@@ -47,12 +47,12 @@ def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "ligh
 
 def _used(found: Weights) -> str:
     used = np.any(np.abs(found.weight) > 1e-12, axis=0)
-    words = [f"{plural(len(used), 'message')} came in time"]
+    texts = [f"{plural(len(used), 'message')} came in time"]
     if not used.all():
-        words.append(f"{int(np.sum(~used))} not needed")
+        texts.append(f"{int(np.sum(~used))} not needed")
     if len(found.late):
-        words.append(f"too late: {runs(found.late.tolist())}")
-    return " · ".join(words)
+        texts.append(f"too late: {runs(found.late.tolist())}")
+    return " · ".join(texts)
 
 
 def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
@@ -72,7 +72,7 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
 
 def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
     """Bars with their numbers above them, where these are to be told and the bars are few."""
-    text = [signed(value) for value in y] if told and len(y) <= FEW else None
+    text = [signed(value) for value in y] if told and len(y) <= MAX_PRINTED_BARS else None
     return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
 
 

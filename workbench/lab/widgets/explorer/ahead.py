@@ -12,10 +12,11 @@ from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
-DRAWS = 4_000  # computing times drawn for a forecast, rounds times workers: a slider waits for it
-FEW, MANY = 8, 100  # rounds of a forecast at least and at most
+# computing times drawn for a forecast, rounds times workers: a slider waits for it
+DRAWS_PER_FORECAST = 4_000
+MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # rounds of a forecast at least and at most
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
-MOST_ALPHAS = 8
+MAX_ALPHAS = 8
 CONTEST_ROUNDS = 24
 
 
@@ -60,7 +61,7 @@ def look_ahead(
     """
     found = []
     for name, e in zip(names_of(experiments), experiments, strict=True):
-        count = rounds or max(FEW, min(MANY, DRAWS // e.workers))
+        count = rounds or max(MIN_FORECAST_ROUNDS, min(MAX_FORECAST_ROUNDS, DRAWS_PER_FORECAST // e.workers))
         same = next((a for a in known if _holds(a, e, count)), None)
         found.append(replace(same, name=name) if same else _ahead(name, e, count))
     return found
@@ -86,11 +87,11 @@ def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
 def alphas_of(shape: Shape) -> list[int]:
     """Numbers of stragglers to try: all of a parent's few children, or some that are evenly spread."""
     most = shape.children - 1
-    return sorted({round(s) for s in np.linspace(0, most, min(MOST_ALPHAS, most + 1))})
+    return sorted({round(s) for s in np.linspace(0, most, min(MAX_ALPHAS, most + 1))})
 
 
 def contest(
-    setup: Setup, shape: Shape, workers: int, told: Callable[[float], bool] = lambda share: True
+    setup: Setup, shape: Shape, workers: int, progress: Callable[[float], bool] = lambda share: True
 ) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
 
@@ -107,7 +108,7 @@ def contest(
     for i, s in enumerate(tried):
         here = with_shape(bare, shape.replace(stragglers=s), workers)
         for j, latency in enumerate(LATENCIES):
-            if not told((i * len(LATENCIES) + j) / (len(tried) * len(LATENCIES))):
+            if not progress((i * len(LATENCIES) + j) / (len(tried) * len(LATENCIES))):
                 return None
             there = Setup(here.entries, {**here.common, "link": {**link, "latency": latency}, "faults": ()})
             seconds[i, j] = list(_means(there))

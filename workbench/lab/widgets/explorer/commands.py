@@ -27,19 +27,21 @@ def papermill_command(
     ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']
     """
     dump = experiment.model_dump(mode="json")
-    words = ["papermill", NOTEBOOK, output]
-    told = {name: value for name, value in dump.items() if value or value == 0 or isinstance(value, dict)}
+    argv = ["papermill", NOTEBOOK, output]
+    parameters = {
+        name: value for name, value in dump.items() if value or value == 0 or isinstance(value, dict)
+    }
     where = {"engine": engine, "cluster": cluster}
-    told |= {name: word for name, word in where.items() if word not in ("", "sim")}
-    nested = [name for name, value in told.items() if isinstance(value, dict | list)]
-    for name, value in told.items():
-        words += [] if name in nested else ["-p", name, str(value)]
+    parameters |= {name: option for name, option in where.items() if option not in ("", "sim")}
+    nested = [name for name, value in parameters.items() if isinstance(value, dict | list)]
+    for name, value in parameters.items():
+        argv += [] if name in nested else ["-p", name, str(value)]
     for name in nested:
-        words += ["-y", flow(dump, name)]
-    return " ".join(shlex.quote(word) for word in words)
+        argv += ["-y", flow(dump, name)]
+    return " ".join(shlex.quote(option) for option in argv)
 
 
 def flow(dump: dict[str, Any], name: str) -> str:
     """One field in YAML on one line."""
-    line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
-    return line.strip().removesuffix("...").strip()
+    text_line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
+    return text_line.strip().removesuffix("...").strip()

@@ -11,8 +11,8 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.lab.widgets.assets import FOLDER
 
-DIGITS = 5  # that are shown of a number
-_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0026
+SHOWN_DIGITS = 5  # that are shown of a number
+_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0018
     "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
     "showIndex": False,
     "scrollX": True,
@@ -100,5 +100,5 @@ def _sent(table: pd.DataFrame) -> pd.DataFrame:
             found[name] = column.astype(object).where(column.notna(), "").astype(str)
         elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
             values = column.to_numpy(float, na_value=float("nan"))
-            found[name] = [float(f"{x:.{DIGITS}g}") for x in values]
+            found[name] = [float(f"{x:.{SHOWN_DIGITS}g}") for x in values]
     return found

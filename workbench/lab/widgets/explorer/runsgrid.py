@@ -18,12 +18,12 @@ from workbench.lab.widgets.callbacks import Pane, button, guarded, progress, row
 from workbench.lab.widgets.explorer.grid import Grid
 from workbench.lab.widgets.forms.fields import number
 
-MANY = 10**6  # runs that words are written about
-SOON, SHARE = 1.0, 0.2  # s until one sees how far reading is; of the time may go into showing what is read
+MAX_LISTED_RUNS = 10**6  # runs that words are written about
+BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; of the time
 Line = dict[str, Any]  # a row of the table
-_ALWAYS = ("run", "state", "scheme", "workers")
+_FIXED_COLUMNS = ("run", "state", "scheme", "workers")
 RESULTS = ("time", "loss")  # columns whose means are offered first
-_THEN = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "tags", "note", "error")
+_COLUMNS = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "tags", "note", "error")
 
 
 class RunsGrid(Pane):
@@ -50,8 +50,8 @@ class RunsGrid(Pane):
         self.columns = w.SelectMultiple(description="Columns", rows=8)
         self.pinned = w.SelectMultiple(description="Pinned", rows=8)
         self.archived = w.Checkbox(description="Show archived", indent=False, layout={"width": "160px"})
-        for part in (self.columns, self.pinned, self.archived):
-            part.observe(lambda _: self._draw(), "value")
+        for widget in (self.columns, self.pinned, self.archived):
+            widget.observe(lambda _: self._draw(), "value")
         lists = row(self.columns, self.pinned)
         about = "choose which columns are shown, and which stay in sight"
         self.choose = w.ToggleButton(description="Columns …", tooltip=about)
@@ -67,7 +67,7 @@ class RunsGrid(Pane):
     @property
     def _usual(self) -> list[str]:
         """Columns that are shown as long as nobody chooses others, in order."""
-        return list(dict.fromkeys((*_ALWAYS, *self.runs.differing, *_THEN)))
+        return list(dict.fromkeys((*_FIXED_COLUMNS, *self.runs.differing, *_COLUMNS)))
 
     def fill(self, runs: Runs) -> None:
         """Show a table that was read; usual columns that are new are shown, too, and marked runs stay so."""
@@ -75,16 +75,16 @@ class RunsGrid(Pane):
             marked = self._folders()
             self.runs = runs
             columns = {str(name): column for name, column in self.runs.table.items()}
-            held = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
+            filled = [name for name, c in columns.items() if not (c.isna() | (c.astype(object) == "")).all()]
             chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
-            self._offered |= {name for name in self._usual if name in held}
+            self._offered |= {name for name in self._usual if name in filled}
             pinned = self.pinned.value if self.columns.options else ("run",)
             self._filling = True  # all columns at once: every table that is drawn is sent
             for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
-                if list(menu.options) != held:
+                if list(menu.options) != filled:
                     menu.value = ()  # the page looks for what is chosen among the new ones at once
-                    menu.options = held
-                menu.value = [name for name in held if name in names]
+                    menu.options = filled
+                menu.value = [name for name in filled if name in names]
             self._filled()
             self._filling = False
             self._draw(marked)
@@ -95,14 +95,14 @@ class RunsGrid(Pane):
                 return
             marked = self._folders() if marked is None else marked
             table = self.runs.table
-            kept = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
-            places = {folder: place for place, folder in enumerate(kept["folder"])}
+            shown = table if self.archived.value or not len(table) else table[~table["archived"].astype(bool)]
+            places = {folder: place for place, folder in enumerate(shown["folder"])}
             chosen, pinned = self.columns.value or ("run",), self.pinned.value
             first = [name for name in self.columns.options if name in chosen and name in pinned]
             ordered = dict.fromkeys([*first, *(name for name in self._usual if name in chosen), *chosen])
-            self.shown = list(kept.index)
+            self.shown = list(shown.index)
             rows = [places[folder] for folder in marked if folder in places]
-            self.grid.draw(kept, list(ordered), len(first), rows)
+            self.grid.draw(shown, list(ordered), len(first), rows)
             self._marked()  # some may be gone
             states = table["state"].value_counts().items() if len(table) else ()
             counts = ", ".join(f"{n:,} {state}" for state, n in states)
@@ -131,7 +131,7 @@ class RunsGrid(Pane):
         work = (reading, self._turn)
         self._thread = Thread(target=self._follow, args=work, name="workbench-table", daemon=True)
         self._thread.start()
-        self._thread.join(SOON)
+        self._thread.join(BAR_AFTER_S)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all is read; says whether it is."""
@@ -142,19 +142,19 @@ class RunsGrid(Pane):
     @guarded
     def _follow(self, reading: LazyRuns, turn: int) -> None:
         """Read in a thread, say how far it is, and show what is read where that is more than is shown."""
-        began = told = time.monotonic()
-        due = began + SOON
+        began = reported = time.monotonic()
+        due = began + BAR_AFTER_S
         try:
             for count in reading:
                 if turn != self._turn:
                     return
-                if (now := time.monotonic()) - told > SOON / 2:
-                    told, left = now, (now - began) * (len(reading) / count - 1)
-                    words = f"{count:,} of {len(reading):,} runs read; about {duration(left)} left"
-                    self.bar.value = progress("runs that are read", words, count / len(reading))
+                if (now := time.monotonic()) - reported > BAR_AFTER_S / 2:
+                    reported, left = now, (now - began) * (len(reading) / count - 1)
+                    text = f"{count:,} of {len(reading):,} runs read; about {duration(left)} left"
+                    self.bar.value = progress("runs that are read", text, count / len(reading))
                 if now > due and count > len(self.runs):
                     self._take(reading, turn)
-                    due = time.monotonic() + max(SOON, (time.monotonic() - now) * (1 / SHARE - 1))
+                    due = time.monotonic() + max(BAR_AFTER_S, (time.monotonic() - now) * (1 / DRAW_SHARE - 1))
             self._take(reading, turn)
         finally:
             if turn == self._turn:
@@ -176,7 +176,7 @@ class RunsGrid(Pane):
     def chosen(self) -> list[Line]:
         """The rows that are marked."""
         found = self._rows().to_dict("records")
-        return [{str(name): value for name, value in line.items()} for line in found]
+        return [{str(name): value for name, value in run_row.items()} for run_row in found]
 
     def _rows(self) -> pd.DataFrame:
         rows = [self.shown[i] for i in self.grid.selected_rows if i < len(self.shown)]
@@ -185,10 +185,10 @@ class RunsGrid(Pane):
     def _folders(self) -> list[str]:
         return list(self._rows()["folder"])
 
-    def _some(self, most: int = MANY, least: int = 1) -> list[Line]:
+    def _some(self, most: int = MAX_LISTED_RUNS, least: int = 1) -> list[Line]:
         rows = self.chosen
         if not least <= len(rows) <= most:
-            wanted = f"{least} or more" if most == MANY else span(least, most)
+            wanted = f"{least} or more" if most == MAX_LISTED_RUNS else span(least, most)
             how = f"click on {wanted} in the table, a second click unmarks"
             raise SettingError(f"runs: {len(rows)} are marked; {how}")
         return rows

@@ -1,4 +1,4 @@
-"""The table of all runs as a widget: sort, filter, mark; plot, look into a round, run again, go on, compare."""
+"""The table of all runs as a widget: sort, filter, mark; plot, look into a round, run again, resume, compare."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -27,7 +27,7 @@ from workbench.lab.widgets.callbacks import (
     trusted,
 )
 from workbench.lab.widgets.explorer.runsgrid import RESULTS, Line
-from workbench.lab.widgets.explorer.runsviews import MOST, RunsViews, experiment_in
+from workbench.lab.widgets.explorer.runsviews import MAX_PLOTTED_RUNS, RunsViews, experiment_in
 from workbench.mpi.running.real import resume
 
 FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow database": "mlflow", "RO-Crate": "ro-crate"}
@@ -94,17 +94,17 @@ class RunsTable(RunsViews):
         self.confirm = row(self.question, *answers)
         self.forget()
         self.trust = trust_box("selected runs")
-        buttons = [self._button(words, *how) for words, how in offered.items()]
+        buttons = [self._button(label, *how) for label, how in offered.items()]
         return w.VBox([row(*buttons, self.trust), self.confirm])
 
-    def _button(self, words: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
+    def _button(self, label: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
         """A button; what an earlier one complained about is over."""
 
         def press() -> None:
             self.report("")
             call()
 
-        return button(words, press, tooltip)
+        return button(label, press, tooltip)
 
     def _marked(self) -> None:
         with self._lock:
@@ -120,15 +120,15 @@ class RunsTable(RunsViews):
     @guarded
     def rerun(self) -> None:
         """Start the experiments of the selected runs again; they are shown as they go on."""
-        rows, trust = self._some(MOST), trusted(self.trust)
+        rows, trust = self._some(MAX_PLOTTED_RUNS), trusted(self.trust)
         self._show([_again(row, trust) for row in rows])
 
     @guarded
     def resume(self) -> None:
-        """Go on with the selected run."""
-        (line,) = self._some(1)
-        self._show([resume(line["folder"], trust=trusted(self.trust))])
-        self._say(f"goes on in {line['folder']}")
+        """Resume the selected run."""
+        (run_row,) = self._some(1)
+        self._show([resume(run_row["folder"], trust=trusted(self.trust))])
+        self._say(f"goes on in {run_row['folder']}")
 
     @guarded
     def archive(self) -> None:
@@ -162,8 +162,8 @@ class RunsTable(RunsViews):
         rows = self._some()
         self.forget()
         try:
-            for line in rows:
-                delete(Path(line["folder"]))
+            for run_row in rows:
+                delete(Path(run_row["folder"]))
         finally:
             self.again()
         self._say(f"deleted: {', '.join(row['run'] for row in rows)}")
@@ -182,17 +182,17 @@ class RunsTable(RunsViews):
             name = {"name": self.name.value} if self.name.value.strip() else {}
             self._write(rows, lambda _: {"note": self.about.value, "tags": [self.tags.value], **name})
         else:
-            self._write(rows, lambda line: {"tags": [str(line["tags"] or ""), self.tags.value]})
+            self._write(rows, lambda run_row: {"tags": [str(run_row["tags"] or ""), self.tags.value]})
 
     def _write(
-        self, rows: Sequence[Line], words: Callable[[Line], dict[str, Any]], done: str = "written"
+        self, rows: Sequence[Line], notes: Callable[[Line], dict[str, Any]], done: str = "written"
     ) -> None:
-        for line in rows:
-            folder = Path(line["folder"])  # of a sweep's run that has none yet: words lie in the one above
-            describe(folder if folder.is_dir() else folder.parent, **words(line))
+        for run_row in rows:
+            folder = Path(run_row["folder"])  # of a sweep's run that has none yet: words lie in the one above
+            describe(folder if folder.is_dir() else folder.parent, **notes(run_row))
         self.again()
         more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
-        self._say(f"{done}: {', '.join(line['run'] for line in rows[:5])}{more}")
+        self._say(f"{done}: {', '.join(run_row['run'] for run_row in rows[:5])}{more}")
 
     def _choices(self) -> w.Widget:
         self.form = w.Dropdown(description="Export as", options=FORMS)
@@ -215,9 +215,11 @@ class RunsTable(RunsViews):
         self._say(f"{len(rows):,} runs written: {found.export(path, self.form.value).absolute()}")
 
 
-def _again(line: Line, trust: bool) -> Run:
+def _again(run_row: Line, trust: bool) -> Run:
     """Run it again, where what its folder names may be run."""
     with (
-        runnable(f, trust) if (f := Path(line["folder"])).is_dir() else nullcontext(experiment_in(line)) as e
+        runnable(f, trust)
+        if (f := Path(run_row["folder"])).is_dir()
+        else nullcontext(experiment_in(run_row)) as e
     ):
-        return start(e, line["engine"])
+        return start(e, run_row["engine"])

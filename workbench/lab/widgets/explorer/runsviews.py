@@ -26,7 +26,7 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
 
-MOST = 12  # runs that are plotted together
+MAX_PLOTTED_RUNS = 12  # runs that are plotted together
 
 
 class RunsViews(RunsGrid):
@@ -51,17 +51,17 @@ class RunsViews(RunsGrid):
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if not (rows := self.chosen):
             return
-        said = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
-        if sum(row["state"] == "done" for row in rows) > MOST:
-            said[0] += f", the first {MOST} are drawn"
-        self._say("; ".join(said[:4]))
+        texts = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
+        if sum(row["state"] == "done" for row in rows) > MAX_PLOTTED_RUNS:
+            texts[0] += f", the first {MAX_PLOTTED_RUNS} are drawn"
+        self._say("; ".join(texts[:4]))
 
     def traces(self) -> list[Trace]:
         """Those of the selected runs that have rounds, at most so many; says which cannot be read."""
         found, bad = [], []
-        for line in [each for each in self.chosen if each["state"] == "done"][:MOST]:
+        for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
             try:
-                found.append(Trace.load(line["folder"]))
+                found.append(Trace.load(run_row["folder"]))
             except SettingError as error:
                 bad.append(str(error))
         if bad:
@@ -88,7 +88,7 @@ class RunsViews(RunsGrid):
     @guarded
     def show(self) -> None:
         """Show the selected runs on the live plot."""
-        self._some(MOST)
+        self._some(MAX_PLOTTED_RUNS)
         self._show([recorded(trace) for trace in self.traces()])
 
     def _below(self, runs: Sequence[Run]) -> None:
@@ -106,10 +106,10 @@ class RunsViews(RunsGrid):
     @guarded
     def copy(self) -> None:
         """Show the selected run as YAML, and the papermill line that runs it."""
-        (line,) = self._some(1)
-        e = experiment_in(line)
-        cluster = line["cluster"] if isinstance(line["cluster"], str) else ""
-        self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, line['engine'], cluster)}\n"
+        (run_row,) = self._some(1)
+        e = experiment_in(run_row)
+        cluster = run_row["cluster"] if isinstance(run_row["cluster"], str) else ""
+        self.text.value = f"{yaml_of(e)}\n# {papermill_command(e, run_row['engine'], cluster)}\n"
         seen(True, self.text)
 
     @guarded
@@ -130,9 +130,9 @@ class RunsViews(RunsGrid):
         seen(bool(self.live.runs), self.live)
 
 
-def experiment_in(line: Line) -> Experiment:
+def experiment_in(run_row: Line) -> Experiment:
     """What was run, or was to be."""
-    folder = Path(line["folder"])
+    folder = Path(run_row["folder"])
     status = None if folder.is_dir() else Status.read(folder.parent)
     return experiment_of(folder) if status is None else described(status.spec)
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, text_columns: int = 1) -> str:
     """A table; the first `words` columns are text, the others numbers, set to the right. Cells are escaped.
 
     >>> table(["scheme", "s"], [["<CR>", "1.5"]], "times").count("&lt;CR&gt;")
     1
     """
-    head = "".join(_cell("th", name, i >= words) for i, name in enumerate(columns))
-    lines = ["".join(_cell("td", cell, i >= words) for i, cell in enumerate(row)) for row in rows]
+    head = "".join(_cell("th", name, i >= text_columns) for i, name in enumerate(columns))
+    lines = ["".join(_cell("td", cell, i >= text_columns) for i, cell in enumerate(row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
         f'<div class="wb"><table class="wb-table" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'

@@ -20,7 +20,7 @@ from workbench.lab.widgets.callbacks import button, sentence
 from workbench.lab.widgets.forms.fields import Field, fields_of, menu, show
 from workbench.lab.widgets.forms.form import ChoiceForm, Form
 from workbench.lab.widgets.forms.setup import (
-    SHARED,
+    SHARED_FIELDS,
     Entry,
     Setup,
     Shape,
@@ -35,7 +35,7 @@ from workbench.lab.widgets.forms.setup import (
     with_shape,
 )
 
-_RUN = ("rounds", "seed", "decode_rate", "faults")
+_RUN_FIELDS = ("rounds", "seed", "decode_rate", "faults")
 Reasons = dict[str, str]  # by field
 
 
@@ -45,8 +45,8 @@ class Controls(w.VBox):
     def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
         self._told = changed
         titles = {"": "your own setting", **preset_titles()}
-        published = menu("preset", "Preset", titles, "an experiment of the papers")
-        self.preset = Form("", [published], {"preset": name})
+        preset = menu("preset", "Preset", titles, "an experiment of the papers")
+        self.preset = Form("", [preset], {"preset": name})
         self.shapes = ShapeForm(self._move, self._changed)
         self.schemes = Entries(
             self._changed, lambda scheme: added(self.setup(), scheme, self.shapes.shape() or Shape())
@@ -56,8 +56,8 @@ class Controls(w.VBox):
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
         self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
         self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
-        lines = [line for line in fields_of(Experiment) if line.name in _RUN]
-        lines = [replace(line, minor=line.name in _RUN[2:]) for line in lines]
+        lines = [line for line in fields_of(Experiment) if line.name in _RUN_FIELDS]
+        lines = [replace(line, minor=line.name in _RUN_FIELDS[2:]) for line in lines]
         self.run = Form("Rounds, seed, faults", lines, opened=False)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
@@ -82,7 +82,7 @@ class Controls(w.VBox):
         return any(form.renew() for form in (self.schemes, self.delays, self.problem, self.optimiser))
 
     def _changed(self) -> None:
-        """A setting was changed by hand, so it is no longer the published one."""
+        """A setting was changed by hand, so it is no longer the preset."""
         self.preset.fill({"preset": ""})
         self._told()
 
@@ -92,7 +92,7 @@ class Controls(w.VBox):
             self._told()
 
     def _move(self, shape: Shape, workers: int) -> None:
-        """Give all schemes the shape's numbers."""
+        """Give all schemes the shape's parameters."""
         self.schemes.show(with_shape(self.setup(), shape, workers).entries)
 
     def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
@@ -148,7 +148,7 @@ class Controls(w.VBox):
         self.link.fill(_texts(common["link"]), fresh=True)
         self.problem.choose(first.problem_spec.name, common["problem_args"])
         self.optimiser.choose(first.build_optimiser().name, common["optimiser_args"])
-        self.run.fill(_texts({name: common[name] for name in _RUN}), fresh=True)
+        self.run.fill(_texts({name: common[name] for name in _RUN_FIELDS}), fresh=True)
 
 
 def preset_titles() -> dict[str, str]:
@@ -172,14 +172,14 @@ def _place(
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
         mine.setdefault(name, reason)
-        if name in SHARED:
+        if name in SHARED_FIELDS:
             shared["shape"].setdefault(name, reason)
     elif form in entry.own or name in entry.own:
         mine.setdefault("own", reason)
     elif form:
         shared[form].setdefault(name, reason)
     else:
-        for place in (p for p, other in forms.items() if name in {line.name for line in other.lines}):
+        for place in (p for p, other in forms.items() if name in {line.name for line in other.entries}):
             shared[place].setdefault(name, reason)
 
 
@@ -206,7 +206,9 @@ class ShapeForm(w.VBox):
 
     def show(self, shape: Shape, workers: int) -> None:
         """Write the numbers into the form."""
-        self.form.fill({name: str(getattr(shape, name)) for name in SHARED} | {"workers": str(workers)})
+        self.form.fill(
+            {name: str(getattr(shape, name)) for name in SHARED_FIELDS} | {"workers": str(workers)}
+        )
         self._say(shape, workers)
 
     def _say(self, shape: Shape, workers: int) -> None:
@@ -217,8 +219,8 @@ class ShapeForm(w.VBox):
         self.alpha.value = sentence(
             f"{workers} workers{tree}{borne if shape.stragglers < shape.children else ''}"
         )
-        lines = (_trees({f"{s.children},{s.layers}": _words(s) for s in nearest(workers)}),)
-        if lines != self.nearest.lines:
+        lines = (_trees({f"{s.children},{s.layers}": _tree_text(s) for s in nearest(workers)}),)
+        if lines != self.nearest.entries:
             self.nearest.reshape(lines)
 
     def _typed(self, names: set[str]) -> None:
@@ -262,7 +264,7 @@ class ShapeForm(w.VBox):
         return None if self.complaint() else self._read()
 
     def _read(self) -> Shape:
-        return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED})
+        return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED_FIELDS})
 
     def complaint(self) -> dict[str, str]:
         """Why the numbers make no tree, by field; empty where they do."""
@@ -273,11 +275,13 @@ class ShapeForm(w.VBox):
         return {}
 
 
-def _trees(words: Mapping[str, str]) -> Field:
-    return menu("trees", "nearest trees", {"": "choose …", **words}, "regular trees of about as many workers")
+def _trees(labels: Mapping[str, str]) -> Field:
+    return menu(
+        "trees", "nearest trees", {"": "choose …", **labels}, "regular trees of about as many workers"
+    )
 
 
-def _words(shape: Shape) -> str:
+def _tree_text(shape: Shape) -> str:
     if shape.layers == 1:
         return f"star of {shape.workers}"
     return f"{shape.workers} workers: {shape.children} children, {shape.layers} layers"
@@ -306,8 +310,8 @@ class EntryForm(w.VBox):
         self.scheme = entry.scheme
         self.form = Form(f"{cls.name} · {cls.title}", [*fields_of(cls), OWN], opened=False)
         self.form.on_change(lambda _: changed())
-        words = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
-        self.remove = button(words[0], lambda: removed(self), words[1])
+        texts = f"Remove {cls.name}", f"take {cls.name} out of the comparison"
+        self.remove = button(texts[0], lambda: removed(self), texts[1])
         self.remove.add_class("wb-remove")
         self.fill(entry)
         super().__init__([self.form, self.remove])
@@ -333,7 +337,7 @@ class EntryForm(w.VBox):
         values = self.form.read()
         own = values.pop("own", None) or {}
         own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
-        whole = {name: value for name, value in self.form.shown().items() if name in SHARED}
+        whole = {name: value for name, value in self.form.shown().items() if name in SHARED_FIELDS}
         return Entry(self.scheme, {**whole, **values}, own)
 
 
@@ -367,7 +371,7 @@ class Entries(w.VBox):
 
     def renew(self) -> bool:
         """Offer what there is now, schemes that are defined anew with forms from their fields. Are there such?"""
-        if (choices := _menu()) != self.further.lines[0]:
+        if (choices := _menu()) != self.further.entries[0]:
             self.further.reshape([choices], {"scheme": ""})
         old = [form for form in self.forms if not form.newest]
         if old:

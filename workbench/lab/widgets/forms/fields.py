@@ -23,7 +23,7 @@ SPANS = {
     "bytes/s": (1e4, 1e10),
     "floats/s": (1e5, 1e12),
 }
-_DECADES = 3.0  # of a slider around a default, where the unit tells nothing
+_SLIDER_DECADES = 3.0  # of a slider around a default, where the unit tells nothing
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Field:
     default: str = ""
     empty: bool = False
     choices: tuple[str, ...] = ()  # of a text: suggestions
-    words: tuple[str, ...] = ()  # what the choices are called, if not by themselves
+    labels: tuple[str, ...] = ()  # what the choices are called, if not by themselves
     low: float | None = None
     high: float | None = None
     log: bool = False
@@ -100,7 +100,7 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
     # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
     low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
-        low, high = default * 10**-_DECADES, default * 10**_DECADES
+        low, high = default * 10**-_SLIDER_DECADES, default * 10**_SLIDER_DECADES
     low = 0.0 if "minimum" in option and least == 0 else max(low, least)
     return {"low": low, "high": high, "log": True} if high else {}
 
@@ -163,9 +163,9 @@ def complaint(field: Field, text: str) -> str:
     return f"{field.name}: is empty; write a value{example}"
 
 
-def menu(name: str, label: str, words: Mapping[str, str], help: str = "") -> Field:
+def menu(name: str, label: str, labels: Mapping[str, str], help: str = "") -> Field:
     """A line with a menu: value -> what it is called."""
-    return Field(name, label, help, kind="choice", choices=tuple(words), words=tuple(words.values()))
+    return Field(name, label, help, kind="choice", choices=tuple(labels), labels=tuple(labels.values()))
 
 
 def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, Any]:

@@ -34,10 +34,10 @@ class Form(anywidget.AnyWidget):
     heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> how many of its messages are in `values`
 
     def __init__(
-        self, title: str, lines: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
+        self, title: str, entries: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
     ) -> None:
-        self.lines = tuple(lines)
-        super().__init__(title=title, fields=list(map(asdict, lines)), **traits)
+        self.entries = tuple(entries)
+        super().__init__(title=title, fields=list(map(asdict, entries)), **traits)
         self._listeners: list[Callable[[set[str]], None]] = []
         self.fill(values or {})
         self.on_msg(self._typed)
@@ -62,50 +62,50 @@ class Form(anywidget.AnyWidget):
         """Call back with the names of fields that the user changed (not of those that `fill` changes)."""
         self._listeners.append(listener)
 
-    def reshape(self, lines: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
+    def reshape(self, entries: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
         """Show other fields; what is not given stands at its default."""
-        self.lines = tuple(lines)
+        self.entries = tuple(entries)
         with self.hold_sync():
-            self.fields = list(map(asdict, lines))
+            self.fields = list(map(asdict, entries))
             self.reasons = {}
             self.fill(values or {}, fresh=True)
 
     def fill(self, values: Mapping[str, str], fresh: bool = False) -> None:
         """Write texts into fields; fields that are not named keep theirs, or get their default if `fresh`."""
         before = {} if fresh else self.values
-        texts = {line.name: before.get(line.name, line.default) for line in self.lines}
+        texts = {entry.name: before.get(entry.name, entry.default) for entry in self.entries}
         self.values = texts | {name: text for name, text in values.items() if name in texts}
 
     def reach(self, ends: Mapping[str, int]) -> None:
         """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
-        lines = tuple(
-            replace(line, high=float(ends[line.name]))
-            if line.high is not None and line.name in ends
-            else line
-            for line in self.lines
+        entries = tuple(
+            replace(entry, high=float(ends[entry.name]))
+            if entry.high is not None and entry.name in ends
+            else entry
+            for entry in self.entries
         )
-        if lines != self.lines:
-            self.lines, self.fields = lines, list(map(asdict, lines))
+        if entries != self.entries:
+            self.entries, self.fields = entries, list(map(asdict, entries))
 
     def read(self) -> dict[str, Any]:
         """Values that are not at their default, by name."""
-        return values_of(self.lines, self.values)
+        return values_of(self.entries, self.values)
 
     def shown(self) -> dict[str, Any]:
         """Values of all fields by name, those at their default too; None for empty ones."""
-        return {line.name: read(line, self.values[line.name]) for line in self.lines}
+        return {entry.name: read(entry, self.values[entry.name]) for entry in self.entries}
 
     def complaints(self) -> dict[str, str]:
         """Fields that cannot be used whatever the others are."""
-        found = {line.name: complaint(line, self.values.get(line.name, "")) for line in self.lines}
+        found = {entry.name: complaint(entry, self.values.get(entry.name, "")) for entry in self.entries}
         return {name: reason for name, reason in found.items() if reason}
 
     def blame(self, reasons: Mapping[str, str]) -> None:
         """Colour fields and say why; those that are not named are fine."""
-        names = {line.name for line in self.lines}
-        kept = {name: reason for name, reason in reasons.items() if name in names}
-        if kept != self.reasons:
-            self.reasons = kept
+        names = {entry.name for entry in self.entries}
+        shown = {name: reason for name, reason in reasons.items() if name in names}
+        if shown != self.reasons:
+            self.reasons = shown
 
 
 class ChoiceForm(Form):
@@ -113,7 +113,7 @@ class ChoiceForm(Form):
 
     >>> from workbench.core.contract.delays import delay_models
     >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
-    >>> form.chosen, [line.name for line in form.lines]
+    >>> form.chosen, [line.name for line in form.entries]
     ('pareto', ['kind', 'fixed', 'shift', 'shape'])
     """
 
@@ -127,7 +127,7 @@ class ChoiceForm(Form):
         **traits: Any,
     ) -> None:
         self.menu, self.classes, self.suggestions = menu, classes, suggestions or {}
-        super().__init__(title, self._lines(chosen), {menu: chosen}, **traits)
+        super().__init__(title, self._entries(chosen), {menu: chosen}, **traits)
         self.on_change(self._chosen)
 
     @property
@@ -135,16 +135,16 @@ class ChoiceForm(Form):
         """The menu's choice."""
         return self.values[self.menu]
 
-    def _lines(self, chosen: str) -> list[Field]:
+    def _entries(self, chosen: str) -> list[Field]:
         self.shown_class = self.classes[chosen]
         about = (self.shown_class.__doc__ or chosen).strip().splitlines()[0]
         names = tuple(self.classes)
         head = Field(self.menu, self.menu, help=about, kind="choice", default=chosen, choices=names)
-        return [head, *(self._suggesting(line) for line in fields_of(self.shown_class))]
+        return [head, *(self._suggesting(entry) for entry in fields_of(self.shown_class))]
 
-    def _suggesting(self, line: Field) -> Field:
-        words = self.suggestions.get(line.name)
-        return replace(line, choices=tuple(words)) if words and line.kind == "text" else line
+    def _suggesting(self, each: Field) -> Field:
+        labels = self.suggestions.get(each.name)
+        return replace(each, choices=tuple(labels)) if labels and each.kind == "text" else each
 
     def _chosen(self, names: set[str]) -> None:
         if self.menu in names:
@@ -152,24 +152,28 @@ class ChoiceForm(Form):
 
     def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
         """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
-        lines = self._lines(chosen)
-        texts = self._same(lines) if values is None else {name: show(value) for name, value in values.items()}
-        self.reshape(lines, {**texts, self.menu: chosen})
+        entries = self._entries(chosen)
+        texts = (
+            self._same(entries) if values is None else {name: show(value) for name, value in values.items()}
+        )
+        self.reshape(entries, {**texts, self.menu: chosen})
 
     def renew(self) -> bool:
         """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
-        before, lines = self.shown_class, self._lines(self.chosen)
-        if lines != list(self.lines):
-            self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
+        before, entries = self.shown_class, self._entries(self.chosen)
+        if entries != list(self.entries):
+            self.reshape(entries, {**self._same(entries), self.menu: self.chosen})
         return self.shown_class is not before
 
-    def _same(self, lines: Sequence[Field]) -> dict[str, str]:
+    def _same(self, entries: Sequence[Field]) -> dict[str, str]:
         """Texts of fields that both have, in the same unit, if they were changed."""
-        before = {(line.name, line.unit, line.kind): line.default for line in self.lines}
-        kept = {line.name: (line.name, line.unit, line.kind) for line in lines if line.name in self.values}
+        before = {(entry.name, entry.unit, entry.kind): entry.default for entry in self.entries}
+        retained = {
+            entry.name: (entry.name, entry.unit, entry.kind) for entry in entries if entry.name in self.values
+        }
         return {
             name: self.values[name]
-            for name, key in kept.items()
+            for name, key in retained.items()
             if key in before and self.values[name] != before[key]
         }
 

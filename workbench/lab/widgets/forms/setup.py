@@ -1,6 +1,6 @@
 """What the explorer's controls say together: several schemes on the same cluster, data and stragglers.
 
-Some numbers mean the same in many schemes (the vocabulary of the papers): `children` and `layers` of a tree, and
+Some parameters mean the same in many schemes (the vocabulary of the papers): `children` and `layers` of a tree, and
 `stragglers` of those who are decoded together: of the children of a parent in a tree, of a group's workers in a
 grouped scheme, else of all workers. These are set once, by a shape, for every scheme whose fields have those names.
 """
@@ -20,12 +20,13 @@ from workbench.core.experiment import Experiment
 from workbench.core.problems import ProblemArgs
 from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
-MOST_LAYERS = 8
-CHOSEN: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
-SHARED = ("children", "layers", "stragglers")  # fields that mean the same in every scheme that has them
+MAX_LAYERS = 8
+CATALOGUES: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
+# fields that mean the same in every scheme that has them
+SHARED_FIELDS = ("children", "layers", "stragglers")
 
 # Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
-COUNTED = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
+INTEGER_FIELDS = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
 class Shape(Settings):
@@ -36,7 +37,7 @@ class Shape(Settings):
     """
 
     children: int = setting(4, "children of every parent (n); with one layer: all workers", ge=1)
-    layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MOST_LAYERS)
+    layers: int = setting(3, "layers of workers below the master (L)", ge=1, le=MAX_LAYERS)
     stragglers: int = setting(
         1, "late children per parent that are borne (s); their share is alpha = s/n", ge=0
     )
@@ -54,7 +55,7 @@ class Shape(Settings):
 
 @dataclass(frozen=True)
 class Entry:
-    """A scheme with its numbers; `own`: fields of the experiment in which it differs from the others."""
+    """A scheme with its parameters; `own`: fields of the experiment in which it differs from the others."""
 
     scheme: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Setup:
         An optimiser or problem of its own takes of the common one's numbers those that it has as well.
         """
         found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
-        for name, catalogue in CHOSEN.items():
+        for name, catalogue in CATALOGUES.items():
             args = f"{name}_args"
             if name in entry.own and args not in entry.own and args in self.common:
                 known = _fields_of(catalogue, entry.own[name])
@@ -131,7 +132,7 @@ def blamed(sentence: str) -> tuple[str, str]:
 
 
 def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
-    """The entry with the shape's numbers, as far as its scheme has fields for them."""
+    """The entry with the shape's parameters, as far as its scheme has fields for them."""
     names = schemes.get(entry.scheme).model_fields
     args = dict(entry.args)
     if {"children", "layers"} <= set(names):
@@ -149,13 +150,13 @@ def _late(shape: Shape, among: int) -> int:
 
 
 def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
-    """How far the sliders of a scheme's own numbers go on so many workers, by field.
+    """How far the sliders of a scheme's own parameters go on so many workers, by field.
 
     >>> reaches("GC", {}, 156), reaches("CR", {"children": 12}, 156)
     ({'stragglers': 155}, {'children': 156, 'stragglers': 11})
     """
     names = schemes.get(scheme).model_fields
-    found = {name: workers for name in names if name in COUNTED}
+    found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
         spared = (
             0 if "window" in names else 1
@@ -165,17 +166,17 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
-    """Every entry with the shape's numbers; the cluster has the tree's size, or that many workers."""
+    """Every entry with the shape's parameters; the cluster has the tree's size, or that many workers."""
     count = shape.workers if workers is None else workers
     entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
     return Setup(entries, {**setup.common, "workers": count})
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Entry for a further scheme: with the shape's numbers; with its own defaults where only these work."""
+    """Entry for a further scheme: with the shape's parameters; with its own defaults where only these work."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
-    bare = Entry(scheme, {name: names[name].default for name in SHARED if name in names})
+    bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})
     choices = [shaped(bare, shape, count), bare]
     fitting = (entry for entry in choices if _verdict(setup.spec(entry)).experiment)
     return next(fitting, choices[0])
@@ -185,8 +186,8 @@ def shape_of(experiments: Sequence[Experiment]) -> Shape:
     """The shape that the experiments have: of the first tree, else of a star with the first's stragglers."""
     built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
-        if set(SHARED) <= set(args):
-            return Shape(**{name: args[name] for name in SHARED})
+        if set(SHARED_FIELDS) <= set(args):
+            return Shape(**{name: args[name] for name in SHARED_FIELDS})
     late = (args["stragglers"] for _, args in built if "stragglers" in args)
     return Shape(children=built[0][0], layers=1, stragglers=next(late, 0))
 
@@ -197,7 +198,7 @@ def nearest(workers: int, count: int = 5) -> list[Shape]:
     >>> [shape.workers for shape in nearest(150)]
     [155, 156, 132, 126, 150]
     """
-    shapes = [*(s for s in nearest_trees(workers, count - 1) if s[1] <= MOST_LAYERS), (workers, 1)]
+    shapes = [*(s for s in nearest_trees(workers, count - 1) if s[1] <= MAX_LAYERS), (workers, 1)]
     return [Shape(children=n, layers=layers, stragglers=0) for n, layers in shapes]
 
 

@@ -24,9 +24,9 @@ const scales = {
   },
 };
 
-function options({ choices, words, empty, kind }) {
+function options({ choices, labels, empty, kind }) {
   const values = kind === "flag" ? ["yes", "no"] : choices;
-  const made = values.map((value, i) => element("option", { value }, words?.[i] || value));
+  const made = values.map((value, i) => element("option", { value }, labels?.[i] || value));
   return empty ? [element("option", { value: "" }, "not set"), ...made] : made;
 }
 

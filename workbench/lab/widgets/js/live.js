@@ -174,7 +174,7 @@ function render({ model, el }) {
   let snap, plot, shown = "", gone = false, left = false;
 
   const layout = () => {
-    const look = grown(model.get("looks")[theme()], letters());
+    const look = grown(model.get("styles")[theme()], letters());
     const { x, y, target } = Object.fromEntries(["x", "y", "target"].map((n) => [n, model.get(n)]));
     const axis = (name, title) => ({ ...look[`${name}axis`], title: { text: title }, type: types[name] });
     return {

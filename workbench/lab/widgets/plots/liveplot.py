@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from workbench.lab.batch.background import SweepRun
     from workbench.lab.widgets.plots.sweepplot import SweepPlot
 
-PAUSE = 0.1  # s between looks at the runs
-AGAIN = 500  # rows that are sent again at most because their losses came late
-HEIGHT = 480  # px
-OVER = ("finished", "stopped", "failed")
+POLL_INTERVAL_S = 0.1  # s between looks at the runs
+MAX_RESENT_ROWS = 500  # rows that are sent again at most because their losses came late
+HEIGHT_PX = 480  # px
+FINAL_STATES = ("finished", "stopped", "failed")
 _SUMS = ("bytes", "samples")  # shown cumulatively
 _COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per round, not shown
 
@@ -73,10 +73,10 @@ class LivePlot(Drawn):
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
     metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
     titles = t.Dict(dict(AXES)).tag(sync=True)
-    looks = t.Dict().tag(sync=True)  # theme -> plotly layout
+    styles = t.Dict().tag(sync=True)  # theme -> plotly layout
 
     def __init__(self, runs: Sequence[Run] = (), **traits: Any) -> None:
-        super().__init__(looks={"light": look("light"), "dark": look("dark")}, **traits)
+        super().__init__(styles={"light": look("light"), "dark": look("dark")}, **traits)
         self.runs: list[Run] = []
         self._sent: list[_Sent] = []
         self._lock = RLock()
@@ -93,7 +93,7 @@ class LivePlot(Drawn):
             with self.hold_sync():
                 self.curves = curves_of(self.runs)
                 self.edition += 1
-                self.active = any(run.state not in OVER for run in self.runs)
+                self.active = any(run.state not in FINAL_STATES for run in self.runs)
             self._look()
             if self.active and (self._thread is None or not self._thread.is_alive()):
                 self._thread = Thread(target=self._follow, name="workbench-live-plot", daemon=True)
@@ -137,11 +137,11 @@ class LivePlot(Drawn):
     def _follow(self) -> None:
         over = False
         while not over:
-            under_way = next((run for run in self.runs if run.state not in OVER), None)
+            under_way = next((run for run in self.runs if run.state not in FINAL_STATES), None)
             if under_way is not None:
-                under_way.wait(PAUSE)  # its end is shown at once
+                under_way.wait(POLL_INTERVAL_S)  # its end is shown at once
             with self._lock:
-                over = all(run.state in OVER for run in self.runs)
+                over = all(run.state in FINAL_STATES for run in self.runs)
                 self._look()
                 if over:
                     self.active = False
@@ -153,8 +153,8 @@ class LivePlot(Drawn):
 
     def _look(self) -> None:
         """Send what is new."""
-        found = {i: part for i, sent in enumerate(self._sent) if (part := sent.news()) is not None}
-        names = {name: None for part in found.values() for name in part.columns if name not in AXES}
+        found = {i: update for i, sent in enumerate(self._sent) if (update := sent.news()) is not None}
+        names = {name: None for update in found.values() for name in update.columns if name not in AXES}
         new = {name: metric_words(name) for name in names if name not in self.metrics}
         if new:
             self.metrics = {**self.metrics, **new}
@@ -174,7 +174,7 @@ class LivePlot(Drawn):
         buffers = [np.stack(list(p.columns.values())).astype(np.float32).tobytes() for p in parts.values()]
         self.send({"kind": "rows", "edition": self.edition, "parts": heads}, buffers=buffers)
 
-    def hear(self, content: dict[str, Any]) -> None:
+    def on_message(self, content: dict[str, Any]) -> None:
         """A view wants rows that it lacks, or the user wants to stop."""
         if content.get("kind") == "stop":
             self.stop()
@@ -182,7 +182,7 @@ class LivePlot(Drawn):
             with self._lock:
                 have = [*content["rows"], *[0] * len(self._sent)]
                 again = {i: sent.again(int(have[i])) for i, sent in enumerate(self._sent)}
-                self._frame({i: part for i, part in again.items() if part is not None})
+                self._frame({i: update for i, update in again.items() if update is not None})
 
 
 class _Sent:
@@ -202,7 +202,7 @@ class _Sent:
 
     def news(self) -> Part | None:
         """Rows that the page lacks, None if there are none."""
-        over = self.run.state in OVER
+        over = self.run.state in FINAL_STATES
         if self.closed:
             return None
         if over and self.holes:
@@ -212,19 +212,21 @@ class _Sent:
         count, losses = len(rows["round"]), np.isfinite(rows["loss"])
         if self.settled + count == self.rows and losses.sum() == self.known:
             return None
-        part = Part(self.settled, _cumulative(rows, self.sums))
-        self._settle(part, losses)
-        return part if count else None
+        update = Part(self.settled, _cumulative(rows, self.sums))
+        self._settle(update, losses)
+        return update if count else None
 
-    def _settle(self, part: Part, losses: NDArray[np.bool_]) -> None:
+    def _settle(self, update: Part, losses: NDArray[np.bool_]) -> None:
         count = len(losses)
-        self.rows = part.first + count
+        self.rows = update.first + count
         last = int(np.flatnonzero(losses)[-1]) + 1 if losses.any() else 0
-        done = max(last, count - AGAIN)
+        done = max(last, count - MAX_RESENT_ROWS)
         self.holes |= not losses[:done].all()
         if done:
-            self.sums = {name: float(part.columns[name][done - 1]) for name in _SUMS if name in part.columns}
-        self.settled = part.first + done
+            self.sums = {
+                name: float(update.columns[name][done - 1]) for name in _SUMS if name in update.columns
+            }
+        self.settled = update.first + done
         self.known = int(losses[done:].sum())
 
     def again(self, first: int) -> Part | None:
@@ -238,7 +240,7 @@ class _Sent:
         """What the table under the curves says."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
-        begins = not share and run.state not in OVER  # the bar moves by itself until the first round
+        begins = not share and run.state not in FINAL_STATES  # the bar moves by itself until the first round
         if begins and run.state == "running":  # None: nobody knows how far it is
             share = run.stage
         shown = None if share is None else round(share, 3)
@@ -257,9 +259,9 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
 
 def _change(curve: int, change: Change) -> dict[str, Any]:
     """A change of scheme, with its reason in lines that fit beside a curve."""
-    lines = [fill(part, 60).replace("\n", "<br>") for part in change.reason.split("; ")]
-    words = "<br>".join([f"{change.before} → {change.after}", *lines])
-    return {"curve": curve, "round": change.round, "words": words}
+    lines = [fill(clause, 60).replace("\n", "<br>") for clause in change.reason.split("; ")]
+    text = "<br>".join([f"{change.before} → {change.after}", *lines])
+    return {"curve": curve, "round": change.round, "words": text}
 
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -271,8 +273,8 @@ def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def look(theme: Theme) -> dict[str, Any]:
-    """House style as plotly's layout."""
-    figure = new_figure(theme, "", height=HEIGHT)
+    """Common style as plotly's layout."""
+    figure = new_figure(theme, "", height=HEIGHT_PX)
     figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
     return dict(json.loads(figure.to_json())["layout"])
 

@@ -9,7 +9,7 @@ from workbench.lab.figures.style import time_unit
 from workbench.lab.widgets.assets import script, style
 from workbench.lab.widgets.plots.plot import Plot, low
 
-HIGHEST = 660  # px, so that the buttons and the whole chart are seen together
+MAX_HEIGHT_PX = 660  # px, so that the buttons and the whole chart are seen together
 
 
 class Player(Plot):
@@ -34,6 +34,6 @@ class Player(Plot):
         r = events_of(trace, round)
         unit = time_unit(r.duration)
         with self.hold_sync():
-            self.show(lambda theme: low(gantt(trace, round, theme=theme), HIGHEST))
+            self.show(lambda theme: low(gantt(trace, round, theme=theme), MAX_HEIGHT_PX))
             self.end, self.unit, self.unit_name = r.duration, unit.scale, unit.name
             self.moments = [[moment.time, moment.text] for moment in moments(trace, round)]

@@ -18,8 +18,8 @@ from IPython.display import HTML, display
 from workbench.lab.figures.style import Theme
 from workbench.lab.widgets.assets import library, script, style
 
-PAUSE = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
-WITHOUT = "as it was when it was last looked at; run the cell to use it"  # where there is no kernel
+PAUSE_S = 0.001  # s: the kernel's thread that sends goes first, before the next picture is worked at
+WITHOUT_KERNEL = "as it was when it was last looked at; run the cell to use it"  # where there is no kernel
 Draw = Callable[[Theme], go.Figure]
 Click = dict[str, Any]
 
@@ -46,13 +46,13 @@ class Drawn(anywidget.AnyWidget):
         elif content.get("kind") == "still":
             self._still(str(content["png"]))
         else:
-            self.hear(content)
+            self.on_message(content)
 
     def keep_still(self, call: Callable[[str], None]) -> None:
         """Call back with a picture (PNG, base64) whenever the plot has been left alone for a while."""
         self._still, self.still = call, True
 
-    def hear(self, content: dict[str, Any]) -> None:
+    def on_message(self, content: dict[str, Any]) -> None:
         """Something came from the page."""
 
 
@@ -99,7 +99,7 @@ class Plot(Drawn):
             self.label = figure.layout.title.text or ""
             self.serial += 1
             self.figure = figure.to_json()
-        time.sleep(PAUSE)
+        time.sleep(PAUSE_S)
 
     @property
     def drawn(self) -> bool:
@@ -114,7 +114,7 @@ class Plot(Drawn):
         """Call back with x, y, z, index, about (the point's own words) and trace (its name) of what is clicked."""
         self._listeners.append(listener)
 
-    def hear(self, content: dict[str, Any]) -> None:
+    def on_message(self, content: dict[str, Any]) -> None:
         """A click."""
         if content.get("kind") == "click":
             for listener in self._listeners:
@@ -137,7 +137,7 @@ class Stills:
     def show(self, bundle: Any) -> None:
         """Display what a widget's `_repr_mimebundle_` gives, and the pictures below it."""
         data = bundle[0] if isinstance(bundle, tuple) else bundle
-        display({**data, "text/plain": WITHOUT}, raw=True)  # type: ignore[no-untyped-call]
+        display({**data, "text/plain": WITHOUT_KERNEL}, raw=True)  # type: ignore[no-untyped-call]
         self.handle = display(self._html(), display_id=True)  # type: ignore[no-untyped-call]
 
     def take(self, name: str, png: str) -> None:
@@ -152,6 +152,6 @@ class Stills:
     @property
     def html(self) -> str:
         """All pictures, in the order of the plots."""
-        kept = [(name, self.pictures[name]) for name in self.names if name in self.pictures]
-        images = (f'<p><img alt="{escape(n)}" src="data:image/png;base64,{png}"></p>' for n, png in kept)
+        present = [(name, self.pictures[name]) for name in self.names if name in self.pictures]
+        images = (f'<p><img alt="{escape(n)}" src="data:image/png;base64,{png}"></p>' for n, png in present)
         return f'<div class="wb-still">{"".join(images)}</div>'

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from workbench.core.base.settings import SettingError, path_of
 from workbench.core.running.run import Run, recorded
 from workbench.core.trace.layout import RUN
-from workbench.core.trace.stream import AGAIN, STATES, Stream
+from workbench.core.trace.stream import REDRAWN_ROUNDS, STATES, Stream
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.gallery.stream import colors
 from workbench.lab.widgets.assets import script, style
@@ -29,11 +29,11 @@ from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Drawn, Stills
 from workbench.mpi.running.real import attach
 
-PAUSE = 0.1  # s from look to look at the run
-ANEW = 2.0  # s that events are behind where their clock has begun anew
-REST = 0.03  # s for others in this process, however long a look takes
-PIECE = 2**20  # bytes in one message at most
-OVER = ("finished", "stopped", "failed")
+POLL_INTERVAL_S = 0.1  # s from look to look at the run
+RESTART_GAP_S = 2.0  # s that events are behind where their clock has begun anew
+MIN_REST_S = 0.03  # s for others in this process, however long a look takes
+MAX_MESSAGE_BYTES = 2**20  # bytes in one message at most
+FINAL_STATES = ("finished", "stopped", "failed")
 
 
 class StreamPlot(Drawn):
@@ -54,7 +54,7 @@ class StreamPlot(Drawn):
     label = t.Unicode("no run yet").tag(sync=True)
     status = t.Unicode().tag(sync=True)
     active = t.Bool().tag(sync=True)
-    looks = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
+    styles = t.Dict({theme: colors(theme) for theme in ("light", "dark")}).tag(sync=True)
     states = t.List(list(STATES)).tag(sync=True)
 
     def __init__(self, run: Run | None = None, **traits: Any) -> None:
@@ -78,7 +78,7 @@ class StreamPlot(Drawn):
                     f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
                 )
                 self._begin(self.stream)
-                self.active = run.state not in OVER
+                self.active = run.state not in FINAL_STATES
             if not self.active:
                 self._conclude()
                 return
@@ -122,12 +122,12 @@ class StreamPlot(Drawn):
         over, due = False, time.monotonic()
         while not over:
             now = time.monotonic()
-            due = max(due + PAUSE, now + REST)
+            due = max(due + POLL_INTERVAL_S, now + MIN_REST_S)
             time.sleep(due - now)
             with self._lock:
                 if self.run is not run:
                     return
-                over = run.state in OVER
+                over = run.state in FINAL_STATES
                 if over:
                     self._conclude()
                 else:
@@ -142,10 +142,10 @@ class StreamPlot(Drawn):
         if len(new["end"]) and self.run.engine != "sim":
             ahead = float(new["end"].max()) - now
             # Events come within a moment; where a changed plan begins anew, so does their clock.
-            self._ahead = ahead if ahead < self._ahead - ANEW else max(self._ahead, ahead)
+            self._ahead = ahead if ahead < self._ahead - RESTART_GAP_S else max(self._ahead, ahead)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]
-        timed = np.isfinite(self._ahead) and self.run.state not in OVER
+        timed = np.isfinite(self._ahead) and self.run.state not in FINAL_STATES
         begun = self.stream.under_way(now + self._ahead) if timed else None
         if first is not None or begun is not None:
             self._columns(len(self.stream) if first is None else first, begun)
@@ -170,19 +170,19 @@ class StreamPlot(Drawn):
         table = self.stream
         columns = table.grid[first:] if begun is None else np.concatenate([table.grid[first:], begun[None]])
         shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
-        step = max(1, PIECE // max(1, table.workers * table.slices))
-        words = {"kind": "columns", "edition": self.edition, "rounds": first + len(columns)}
+        step = max(1, MAX_MESSAGE_BYTES // max(1, table.workers * table.slices))
+        fields = {"kind": "columns", "edition": self.edition, "rounds": first + len(columns)}
         for i in range(0, max(len(columns), 1), step):
-            part = columns[i : i + step]
-            head = {**words, "first": first + i, "count": len(part)}
-            self.send(head, buffers=[part.tobytes(), shares])
+            block = columns[i : i + step]
+            head = {**fields, "first": first + i, "count": len(block)}
+            self.send(head, buffers=[block.tobytes(), shares])
 
     def stop(self) -> None:
         """Ask the run to end after the round that it is in."""
         if self.run is not None:
             self.run.stop()
 
-    def hear(self, content: dict[str, Any]) -> None:
+    def on_message(self, content: dict[str, Any]) -> None:
         """A view wants what it lacks, or the user wants to stop, or to look into a round."""
         kind = content.get("kind")
         if kind == "stop":
@@ -233,9 +233,7 @@ class Rounds(Pane):
             return
         if not self.stream.can_open(round):
             last = len(trace.columns["time"]) - 1
-            why = (
-                f"before its end only rounds {max(last - AGAIN + 1, 0)} to {last} can be opened; wait for it"
-            )
+            why = f"before its end only rounds {max(last - REDRAWN_ROUNDS + 1, 0)} to {last} can be opened; wait for it"
             raise SettingError(f"round = {round}: {why}")
         self.round = round
         self.player.play(trace, round)

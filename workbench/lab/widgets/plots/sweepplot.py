@@ -1,4 +1,4 @@
-"""A sweep that one watches: means and bands that fill in, the time left, failures in words, Stop and Go on."""
+"""A sweep that one watches: means and bands that fill in, the time left, failures in words, Stop and Resume."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from workbench.lab.widgets.callbacks import (
 )
 from workbench.lab.widgets.plots.plot import Plot, Stills
 
-PAUSE, SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
+POLL_INTERVAL_S, MAX_READING_SHARE = 0.5, 0.2  # s between looks; of the time may go into reading the table
 VIEWS = {"mean and band": "bands", "parallel coordinates": "parallel", "what decides": "importance"}
-OVER = ("done", "failed", "stopped")
-MOST = 8  # failures that are told
-ALL = "all that differs"
+FINAL_STATES = ("done", "failed", "stopped")
+MAX_SHOWN_FAILURES = 8  # failures that are told
+ALL_PARAMETERS = "all that differs"
 
 
 class SweepPlot(Pane):
@@ -60,7 +60,7 @@ class SweepPlot(Pane):
         self.resume_button = button("Resume", self._resume, "do what is missing, interrupted or failed")
         self.of = w.Dropdown(description="Result", options=[search.get("of", "time")])
         self.view = w.Dropdown(description="Figure", options=list(VIEWS.items()))
-        self.along = w.Dropdown(description="Parameter", options=[ALL])
+        self.along = w.Dropdown(description="Parameter", options=[ALL_PARAMETERS])
         self.stop_button.add_class("wb-stop")
         for menu in (self.of, self.view, self.along):
             menu.observe(lambda _: self._draw(), "value")
@@ -95,9 +95,9 @@ class SweepPlot(Pane):
     def _follow(self) -> None:
         while True:
             self.look()
-            if self.progress.state in OVER:
+            if self.progress.state in FINAL_STATES:
                 break
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
         self._over.set()
 
     @guarded
@@ -107,7 +107,7 @@ class SweepPlot(Pane):
         share = None if p.state in ("starting", "stopping") else p.share
         self.bar.value = progress("progress of the sweep", str(p), share, p.found)
         self.failures.value = _failures(p)
-        over = p.state in OVER
+        over = p.state in FINAL_STATES
         self.stop_button.disabled, self.resume_button.disabled = (
             over or p.state == "stopping",
             not over or p.state == "done",
@@ -118,13 +118,13 @@ class SweepPlot(Pane):
             self.table = self.sweep.runs(self._target, self._metric)
             self._menus(self.table)
             self._draw()
-            self._took = time.monotonic() + (time.monotonic() - now) * (1 / SHARE - 1)
+            self._took = time.monotonic() + (time.monotonic() - now) * (1 / MAX_READING_SHARE - 1)
 
     def _menus(self, table: Runs) -> None:
         numbers = table.done.select_dtypes("number").columns
         results = [name for name in map(str, numbers) if name not in table.settings]
         offered(self.of, list(dict.fromkeys([self.of.value, *results])))
-        offered(self.along, [ALL, *(name for name in table.differing if name != "seed")])
+        offered(self.along, [ALL_PARAMETERS, *(name for name in table.differing if name != "seed")])
 
     def _drawn(self, theme: Theme) -> go.Figure:
         assert self.table is not None
@@ -151,6 +151,8 @@ class SweepPlot(Pane):
 
 
 def _failures(p: Progress) -> str:
-    lines = [sentence(f"{name}: {why}", bad=True) for name, why in list(p.failures.items())[:MOST]]
-    more = len(p.failures) - MOST
+    lines = [
+        sentence(f"{name}: {why}", bad=True) for name, why in list(p.failures.items())[:MAX_SHOWN_FAILURES]
+    ]
+    more = len(p.failures) - MAX_SHOWN_FAILURES
     return "".join(lines) + (sentence(f"and {more} others") if more > 0 else "")

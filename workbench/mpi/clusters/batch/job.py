@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from workbench.core.base.errors import quoted
 from workbench.core.base.settings import SettingError
 
-TIME = r"(?:\d{1,9}-)?\d{1,9}(?::\d{1,2}){0,2}"  # minutes, hours:minutes:seconds, days-hours, ...
+TIME_PATTERN = r"(?:\d{1,9}-)?\d{1,9}(?::\d{1,2}){0,2}"  # minutes, hours:minutes:seconds, days-hours, ...
 FORGOTTEN = "FORGOTTEN"  # state of a job that the batch system no longer lists
-ENDINGS = {  # a job's last state -> what happened to it
+END_TEXTS = {  # a job's last state -> what happened to it
     "BOOT_FAIL": "a node did not start",
     "CANCELLED": "it was cancelled",
     "COMPLETED": "it had ended by itself",
@@ -25,8 +25,9 @@ ENDINGS = {  # a job's last state -> what happened to it
     "PREEMPTED": "a job of higher priority took its nodes",
     "TIMEOUT": "it reached its time limit (raise time)",
 }
-_WAITS = ("PENDING", "CONFIGURING", "SPECIAL_EXIT", "RESV_DEL_HOLD")  # and all that begins with REQUEUE
-_GOES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
+# and all that begins with REQUEUE
+_WAITING_STATES = ("PENDING", "CONFIGURING", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_RUNNING_STATES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def seconds(time: str) -> float:
     >>> seconds("90"), seconds("1:30"), seconds("2:00:00"), seconds("1-12"), seconds("1-0:30")
     (5400.0, 90.0, 7200.0, 129600.0, 88200.0)
     """
-    if not re.fullmatch(TIME, time, re.ASCII):
+    if not re.fullmatch(TIME_PATTERN, time, re.ASCII):
         return float("inf")
     days, dash, rest = time.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
@@ -111,12 +112,12 @@ class Job:
     @property
     def waits(self) -> bool:
         """Is it in the queue?"""
-        return self.state in _WAITS or self.state.startswith("REQUEUE")
+        return self.state in _WAITING_STATES or self.state.startswith("REQUEUE")
 
     @property
     def over(self) -> bool:
         """Has it ended, as far as its processes are concerned?"""
-        return not self.waits and self.state not in _GOES
+        return not self.waits and self.state not in _RUNNING_STATES
 
     @property
     def final(self) -> bool:
@@ -137,7 +138,7 @@ class Job:
 
     def ending(self) -> str:
         """Return one sentence: why the job is over."""
-        return f"job {self.number}: {ENDINGS.get(self.state, f'it ended ({self.state})')}"
+        return f"job {self.number}: {END_TEXTS.get(self.state, f'it ended ({self.state})')}"
 
 
 def refusal(

@@ -32,8 +32,8 @@ from workbench.core.base.settings import SettingError, setting
 from workbench.core.trace.layout import OWNER
 from workbench.mpi.clusters.base import Cluster, HostName, Word, matching
 from workbench.mpi.clusters.batch import pool as jobs
-from workbench.mpi.clusters.batch.job import TIME, Job, JobSpec, clock, refusal, script
-from workbench.mpi.clusters.batch.pool import CANCEL_TIMEOUT_S, NUMBER, SCRIPT, BatchPool
+from workbench.mpi.clusters.batch.job import TIME_PATTERN, Job, JobSpec, clock, refusal, script
+from workbench.mpi.clusters.batch.pool import CANCEL_TIMEOUT_S, NUMBER_PATTERN, SCRIPT, BatchPool
 from workbench.mpi.clusters.batch.queue import CommandRejected, JobStatusCache, call
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch import mpiexec
@@ -42,18 +42,18 @@ from workbench.mpi.launch.head.pools import make_folder
 from workbench.mpi.launch.hosts.host import Host
 from workbench.mpi.launch.package import package_root
 from workbench.mpi.launch.poolfolder import PoolFolder
-from workbench.mpi.launch.processes import RANKS, SUPERVISOR, this_process
+from workbench.mpi.launch.processes import RANKS_MODULE, SUPERVISOR_MODULE, this_process
 from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-CACHES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
+CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
 # For bash, with a folder and a command behind it: what the command prints on this node, then its exit code.
-EACH = 'n=$(uname -n); "$@" >"$0/$n.out" 2>&1; echo "$?" >"$0/$n.code"'
+HOST_COMMAND = 'n=$(uname -n); "$@" >"$0/$n.out" 2>&1; echo "$?" >"$0/$n.code"'
 
 
 def _time(value: object) -> str:
     """Minutes may be a number."""
-    if not re.fullmatch(TIME, str(value)):
+    if not re.fullmatch(TIME_PATTERN, str(value)):
         raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. 1:30:00")
     return str(value)
 
@@ -92,7 +92,9 @@ class BatchCluster(Cluster):
     time: Time = setting("1:00:00", "a job's longest life: 90 (minutes), 1:30:00")
     account: Name | None = setting(None, "account that pays; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
-    python: Word = setting("", "the cluster's Python that has the workbench; by default the one that submits")
+    python: Word = setting(
+        "", "the job's Python; it needs straggler-workbench[mpi]; by default the one that submits"
+    )
     login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
     identity: Word | None = setting(None, "file of the private key that opens login")
     config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")
@@ -132,11 +134,11 @@ class BatchCluster(Cluster):
         """Have the batch system check a script, without a job; raise as `submit` does."""
         self._submitted(*self.trial_options, str(path))
 
-    def _submitted(self, *words: str) -> str:
+    def _submitted(self, *text: str) -> str:
         try:
-            return call(*self.submit_command, *words)
+            return call(*self.submit_command, *text)
         except CommandRejected as refused:
-            raise refusal(self.system, refused.said, self.refusals, self.model_dump()) from None
+            raise refusal(self.system, refused.answer, self.refusals, self.model_dump()) from None
 
     def cancel(self, number: str) -> None:
         """Cancel a job."""
@@ -170,7 +172,7 @@ class BatchCluster(Cluster):
     @property
     def gateway(self) -> Gateway | None:
         """To the login host."""
-        return None if self.login is None else self.head.way(self.login)
+        return None if self.login is None else self.head.gateway_to(self.login)
 
     @property
     def cache(self) -> str | None:
@@ -217,7 +219,7 @@ class BatchCluster(Cluster):
     def job_spec(self, ranks: int, folder: Path) -> JobSpec:
         """The job for so many ranks."""
         nodes, tasks = self.shape(ranks)
-        command = (self.interpreter, "-P", "-m", SUPERVISOR, str(folder))
+        command = (self.interpreter, "-P", "-m", SUPERVISOR_MODULE, str(folder))
         return JobSpec(self.label, str(folder), command, nodes, tasks, package_root())
 
     @property
@@ -233,7 +235,7 @@ class BatchCluster(Cluster):
         beside = Path(self.interpreter).with_name("mpiexec")
         names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]
         names += ["PATH", *["PYTHONPATH"] * bool(package_root()), *["LD_LIBRARY_PATH"] * bool(self.modules)]
-        names += [name for name in CACHES if name in os.environ]
+        names += [name for name in CACHE_VARIABLES if name in os.environ]
         return [
             str(beside) if beside.is_file() else "mpiexec",
             *("--with-ft", "ulfm", "-n", str(ranks), "--map-by", f"ppr:{tasks}:node:oversubscribe"),
@@ -267,7 +269,7 @@ class Login(Site):
         jobs.free(cluster.pools, cluster.cancel)
         more: dict[str, Any] = {"within": cluster.pools, "mark": cluster.mark, "by": this_process()}
         more |= {"keep": 60.0 * cluster.idle, "environment": self._environment()}
-        rank = (cluster.interpreter, "-P", "-m", RANKS)
+        rank = (cluster.interpreter, "-P", "-m", RANKS_MODULE)
         command = partial(cluster.mpiexec, nodes * tasks, tasks, *rank)
         folder = make_folder(nodes * tasks, command, None, **more)
         try:
@@ -275,12 +277,12 @@ class Login(Site):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        (folder / NUMBER).write_text(number)
+        (folder / NUMBER_PATTERN).write_text(number)
         return self._pool(folder, nodes * tasks, number)
 
     def _environment(self) -> dict[str, str]:
         """Return variables for mpiexec and the ranks in a job."""
-        caches = {name: os.environ[name] for name in CACHES if name in os.environ}
+        caches = {name: os.environ[name] for name in CACHE_VARIABLES if name in os.environ}
         return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
 
     def _script(self, folder: Path, spec: JobSpec) -> Path:
@@ -294,16 +296,16 @@ class Login(Site):
         return BatchPool(settings, folder, ranks, job_status=status_of(self.cluster, number))
 
     @override
-    def owner(self, words: dict[str, Any], home: Path) -> BatchPool:
-        job = str(words["job"])
+    def owner(self, fields: dict[str, Any], home: Path) -> BatchPool:
+        job = str(fields["job"])
         if not re.fullmatch(r"[0-9][\w.-]*", job):  # it becomes a word of command lines
             raise SettingError(f"{home / OWNER}: job = {job!r}: is not the number of a job")
-        return self._pool(Path(words["pool"]), 0, job)
+        return self._pool(Path(fields["pool"]), 0, job)
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
         """Nodes of the cluster's jobs, and what is in the queue; node-hours of the jobs that run now."""
         found, price = self.cluster.listed(), self.cluster.price
-        pools = self.cluster.pools.glob(f"*/{NUMBER}")
+        pools = self.cluster.pools.glob(f"*/{NUMBER_PATTERN}")
         ranks = {read_text(path): int(PoolFolder(path.parent).settings()["ranks"]) for path in pools}
         hours = sum(job.used * job.nodes for job in found) / 3600
         rows = tuple(row for job in found for row in self._rows(job, ranks.get(job.number, 0)))
@@ -328,7 +330,7 @@ class Login(Site):
         for i, job in enumerate(found):
             progress("cancelling jobs", i, len(found))
             status_of(self.cluster, job.number).cancel(CANCEL_TIMEOUT_S)
-        for path in self.cluster.pools.glob(f"*/{NUMBER}"):
+        for path in self.cluster.pools.glob(f"*/{NUMBER_PATTERN}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
         # Asked from elsewhere, which has brought things?
@@ -359,9 +361,9 @@ class Login(Site):
         folder, cluster = self._folder(), self.cluster
         try:
             spec = replace(self._all_nodes(folder), tasks=1)
-            each = cluster.mpiexec(spec.nodes, 1, "bash", "-c", EACH, str(folder), *command)
-            words = ("env", *(f"{name}={value}" for name, value in self._environment().items()), *each)
-            job = status_of(cluster, cluster.submit(self._script(folder, replace(spec, command=words))))
+            each = cluster.mpiexec(spec.nodes, 1, "bash", "-c", HOST_COMMAND, str(folder), *command)
+            text = ("env", *(f"{name}={value}" for name, value in self._environment().items()), *each)
+            job = status_of(cluster, cluster.submit(self._script(folder, replace(spec, command=text))))
             _await_over(job, progress)
             written = {path.stem: read_text(path).strip() for path in sorted(folder.glob("*.code"))}
             codes = {node: int(code) for node, code in written.items() if code.isdigit()}

@@ -22,7 +22,7 @@ from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import Task
 
 # Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
-SCRIPT, NUMBER, RUN = "job.sh", "job", "run"
+SCRIPT, NUMBER_PATTERN, RUN = "job.sh", "job", "run"
 CANCEL_TIMEOUT_S = 90.0  # the batch system gives a job's processes some time, and then cleans up
 POLL_INTERVAL_S = 0.2  # between looks into the pool's folder while the job is in the queue
 STALE_AFTER_S = 86400.0  # age of a folder that nobody has cleared away
@@ -65,8 +65,8 @@ class BatchPool(FolderPool):
             self.close()
 
     @override
-    def words(self) -> dict[str, Any]:
-        return {**super().words(), "job": self.job_status.number}
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "job": self.job_status.number}
 
     @property
     def alive(self) -> bool:
@@ -138,7 +138,7 @@ def idle(folder: Path) -> bool:
 
 def free(pools: Path, cancel: Callable[[str], object]) -> None:
     """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
-    for path in pools.glob(f"*/{NUMBER}"):
+    for path in pools.glob(f"*/{NUMBER_PATTERN}"):
         pid, host = PoolFolder(path.parent).settings()["by"]
         if host == this_process().host and not is_alive(pid) and idle(path.parent):
             with contextlib.suppress(ClusterError):

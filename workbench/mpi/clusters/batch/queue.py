@@ -14,7 +14,7 @@ COMMAND_TIMEOUT_S = 120.0  # for one command: a busy controller takes its time
 FIRST_INTERVAL_S, RUNNING_INTERVAL_S, WAITING_INTERVAL_S = 1.0, 5.0, 15.0  # between looks at a job
 INTERVAL_FACTOR = 1.3  # by which the interval grows with each look
 POLL_INTERVAL_S = 0.5  # while somebody waits for a job's end
-KEPT = (
+PASSED_VARIABLES = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ"),
     *("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),  # where the batch system is
 )
@@ -23,17 +23,17 @@ KEPT = (
 class CommandRejected(ClusterError):
     """A command of the batch system has failed; `said`: what it printed."""
 
-    def __init__(self, command: str, said: str) -> None:
-        super().__init__(f"{command}: {quoted(said) or 'failed without a message'}")
-        self.said = said
+    def __init__(self, command: str, answer: str) -> None:
+        super().__init__(f"{command}: {quoted(answer) or 'failed without a message'}")
+        self.answer = answer
 
 
 class UnknownOutput(CommandRejected):
     """A command has printed what the batch system never prints."""
 
     def __init__(self, command: str, system: str, output: str) -> None:
-        said = f"it answered with something that {system} does not print ({quoted(output, 100)})"
-        super().__init__(command, said)
+        answer = f"it answered with something that {system} does not print ({quoted(output, 100)})"
+        super().__init__(command, answer)
 
 
 def call(*command: str) -> str:
@@ -42,8 +42,10 @@ def call(*command: str) -> str:
     sbatch hands its environment on to the job and lets SBATCH_ variables overrule the script, so it gets to see neither
     secrets nor settings of the caller.
     """
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ} | {"LC_ALL": "C.UTF-8"}
-    how: Any = {"env": kept, "stdin": subprocess.DEVNULL, "capture_output": True}
+    variables = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ} | {
+        "LC_ALL": "C.UTF-8"
+    }
+    how: Any = {"env": variables, "stdin": subprocess.DEVNULL, "capture_output": True}
     try:  # a session of its own: Ctrl-C is not for it
         done = subprocess.run(command, **how, timeout=COMMAND_TIMEOUT_S, start_new_session=True)
     except FileNotFoundError:

@@ -28,9 +28,9 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 # Files of the private halves.
 OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
 CONFIG, KNOWN = "ssh_config", "known_hosts"
-PAUSE = 5.0  # s between two looks
-PATIENCE = 900.0  # s for all machines to be reached
-ANSWER = 900.0  # s for one answer
+POLL_INTERVAL_S = 5.0  # s between two looks
+REACH_TIMEOUT_S = 900.0  # s for all machines to be reached
+ANSWER_TIMEOUT_S = 900.0  # s for one answer
 _END = "/var/lib/cloud/scripts/per-boot/workbench-end"
 _SCHEDULED = "/run/systemd/shutdown/scheduled"
 
@@ -40,9 +40,9 @@ def make_keys(folder: Path) -> None:
     for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
         if (folder / name).exists():
             continue
-        words = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
+        argv = ["-q", "-t", "ed25519", "-N", "", "-C", f"workbench {name}", "-f", str(folder / name)]
         try:
-            subprocess.run(["ssh-keygen", *words], check=True, capture_output=True, stdin=subprocess.DEVNULL)
+            subprocess.run(["ssh-keygen", *argv], check=True, capture_output=True, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.CalledProcessError) as error:
             why = f"ssh-keygen: no key could be made ({error}); install OpenSSH's client"
             raise ClusterError(why) from None
@@ -64,11 +64,11 @@ def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = (
         'exec shutdown -P "+$left" "the hours of this cluster are over"\n'
     )
     private = read_text(folder / host)
-    words: dict[str, object] = {"ssh_deletekeys": True, "ssh_pwauth": False}
-    words |= {"ssh_keys": {"ed25519_private": private, "ed25519_public": public(folder, host)}}
-    words |= {"ssh_authorized_keys": list(opens)}
-    words |= {"write_files": [{"path": _END, "permissions": "0755", "content": end}]}
-    return "#cloud-config\n" + dump(words)
+    fields: dict[str, object] = {"ssh_deletekeys": True, "ssh_pwauth": False}
+    fields |= {"ssh_keys": {"ed25519_private": private, "ed25519_public": public(folder, host)}}
+    fields |= {"ssh_authorized_keys": list(opens)}
+    fields |= {"write_files": [{"path": _END, "permissions": "0755", "content": end}]}
+    return "#cloud-config\n" + dump(fields)
 
 
 def write_access(folder: Path, user: str, address: str, head: str, workers: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ def deliver(
 
     Raises `ClusterError` where one is not; it is asked for 15 minutes.
     """
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + REACH_TIMEOUT_S
     luggage = _luggage(folder, user, workers)
     unpack = "umask 077 && mkdir -p .ssh && tar -x -C .ssh"
     total = len(workers) + 1
@@ -147,18 +147,18 @@ def _unready(folder: Path, workers: Sequence[str]) -> list[str]:
 def _ssh(folder: Path, command: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     call = ["ssh", "-F", str(folder / CONFIG), "head", command]
     try:
-        return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER)
+        return subprocess.run(call, input=stdin, capture_output=True, check=False, timeout=ANSWER_TIMEOUT_S)
     except OSError as error:
         why = "not found on this machine's PATH" if isinstance(error, FileNotFoundError) else reason(error)
         raise ClusterError(f"ssh: {why}; install OpenSSH's client") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"the head: no answer for {ANSWER:g} s") from None
+        raise ClusterError(f"the head: no answer for {ANSWER_TIMEOUT_S:g} s") from None
 
 
 def _wait(end: float, why: str) -> None:
     if time.monotonic() > end:
-        raise ClusterError(f"after {PATIENCE:g} s, {why}")
-    time.sleep(PAUSE)
+        raise ClusterError(f"after {REACH_TIMEOUT_S:g} s, {why}")
+    time.sleep(POLL_INTERVAL_S)
 
 
 def _quoted(path: Path) -> str:

@@ -17,8 +17,8 @@ _HINTS = {
     "MaxSpotInstanceCountExceeded": "the account's quota of spot machines is smaller than the fleet",
     "InsufficientInstanceCapacity": "this zone has no room now: name a subnet in another one, or take another type",
     "Unsupported": "this zone does not have that type: name a subnet in another one, or take another type",
-    "UnauthorizedOperation": "docs/ec2.md lists the permissions that are needed",
-    "InvalidAMIID.NotFound": "an image belongs to one region; docs/ec2.md says how to make one",
+    "UnauthorizedOperation": "docs/how-to/ec2.md lists the permissions that are needed",
+    "InvalidAMIID.NotFound": "an image belongs to one region; docs/how-to/ec2-image.md says how to make one",
     "ExpiredToken": "log in to AWS again",
     "RequestExpired": "log in to AWS again, and check this machine's clock",
 }
@@ -77,9 +77,9 @@ def spoken() -> Iterator[None]:
     except errors.ClientError as error:
         if not (name := code(error)):
             raise ClusterError(f"{_NO_ANSWER}: status {_status(error)}") from error
-        words = quoted(error.response["Error"].get("Message", ""))
+        text = quoted(error.response["Error"].get("Message", ""))
         hint = f"; {_HINTS[name]}" if name in _HINTS else ""
-        raise ClusterError(f"AWS refused {error.operation_name}: {name} ({words}){hint}") from error
+        raise ClusterError(f"AWS refused {error.operation_name}: {name} ({text}){hint}") from error
     except (errors.ConnectionError, errors.HTTPClientError, errors.IncompleteReadError) as error:
         raise ClusterError(_unasked(quoted(error), _NETWORK)) from error
     except errors.BotoCoreError as error:
@@ -98,8 +98,8 @@ def _status(error: Any) -> str:
     return str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "unknown"))
 
 
-def _unasked(words: str, remedy: str) -> str:
-    return f"AWS cannot be asked ({words}); {remedy}"
+def _unasked(text: str, remedy: str) -> str:
+    return f"AWS cannot be asked ({text}); {remedy}"
 
 
 def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:

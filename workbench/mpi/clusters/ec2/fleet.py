@@ -21,12 +21,12 @@ from workbench.mpi.clusters.ec2.requests import (
 )
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-AT_ONCE = 100  # machines in one call, as EC2's documentation advises
-PAGE = 500  # answers on a page
-PAUSE = 5.0  # s between two looks
-ENDING = 900.0  # s for machines to end
+MACHINES_PER_CALL = 100  # machines in one call, as EC2's documentation advises
+ANSWERS_PER_PAGE = 500  # answers on a page
+POLL_INTERVAL_S = 5.0  # s between two looks
+END_TIMEOUT_S = 900.0  # s for machines to end
 Machine = dict[str, Any]  # in EC2's own words
-_HOPELESS = {"UnauthorizedOperation", "OperationNotPermitted"}  # where it is not worth while to wait
+_FINAL_ERRORS = {"UnauthorizedOperation", "OperationNotPermitted"}  # where it is not worth while to wait
 
 # What a cluster leaves besides machines: EC2's word for it, under which key it is listed, what identifies one.
 _LEFTOVERS = {
@@ -81,7 +81,9 @@ class Fleet:
         only = {"Filters": [{"Name": f"tag:{CLUSTER}", "Values": [self.tag]}]}
         if not self.ec2.can_paginate(operation):
             return list(getattr(self.ec2, operation)(**only)[key])
-        pages = self.ec2.get_paginator(operation).paginate(**only, PaginationConfig={"PageSize": PAGE})
+        pages = self.ec2.get_paginator(operation).paginate(
+            **only, PaginationConfig={"PageSize": ANSWERS_PER_PAGE}
+        )
         return [each for page in pages for each in page[key]]
 
     def down(self, progress: ProgressCallback = no_progress) -> int:
@@ -89,7 +91,7 @@ class Fleet:
 
         Does nothing where there is nothing. Raises `ClusterError` with a list of what is left.
         """
-        end = time.monotonic() + ENDING
+        end = time.monotonic() + END_TIMEOUT_S
         most, looks = 0, 1
         while looks:
             if left := self.left():
@@ -98,22 +100,22 @@ class Fleet:
                 progress("ending machines", most - alive, most)
                 with spoken():
                     refused = self._strike(left)
-                if time.monotonic() > end or not _HOPELESS.isdisjoint(refused.values()):
+                if time.monotonic() > end or not _FINAL_ERRORS.isdisjoint(refused.values()):
                     things = _listed(left, refused)
                     raise ClusterError(f"{self!r}: STILL THERE, and perhaps costing money: {things}")
             else:
                 looks -= 1
             if looks:
-                time.sleep(PAUSE)
+                time.sleep(POLL_INTERVAL_S)
         progress("ending machines", most, most)
         return most
 
     def _strike(self, left: dict[str, list[str]]) -> dict[str, str]:
         """Delete what can be deleted now; who would not, and why."""
         ec2, deeds = self.ec2, []
-        for ids in slices(left.get("machine", []), AT_ONCE):
+        for ids in slices(left.get("machine", []), MACHINES_PER_CALL):
             deeds.append(("machines", partial(ec2.terminate_instances, InstanceIds=ids)))
-        for ids in slices(left.get("spot request", []), AT_ONCE):
+        for ids in slices(left.get("spot request", []), MACHINES_PER_CALL):
             cancel = partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids)
             deeds.append(("spot requests", cancel))
         if "machine" not in left:  # machines hold on to the rest

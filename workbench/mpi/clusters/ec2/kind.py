@@ -1,7 +1,7 @@
 """Machines on Amazon EC2, by the hour: `up` starts them, what runs on them is a cluster of kind ssh, `down` ends them.
 
 EC2 is no way for messages of its own. Once machines are up, this machine reaches their head by ssh, the head reaches
-the workers, and `workbench.mpi.clusters.ssh` does the rest. docs/ec2.md tells the whole story.
+the workers, and `workbench.mpi.clusters.ssh` does the rest. See docs/how-to/ec2.md and docs/explanation/ec2.md.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from workbench.mpi.clusters.base import Cluster
 from workbench.mpi.clusters.ec2 import access
 from workbench.mpi.clusters.ec2 import notes as ec2_notes
 from workbench.mpi.clusters.ec2.aws import spoken, whose
-from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
+from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.launch import Launch
 from workbench.mpi.clusters.ec2.notes import Notes
-from workbench.mpi.clusters.ec2.prices import LATE, bursts, credit_note
-from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, Part, part_of, state
+from workbench.mpi.clusters.ec2.prices import END_DELAY_H, bursts, credit_note
+from workbench.mpi.clusters.ec2.requests import HEAD, LaunchRequest, MachineGroup, part_of, state
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 from workbench.mpi.clusters.ssh import Ssh
 from workbench.mpi.launch.gateway import Gateway
 from workbench.mpi.launch.reports import HostState, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-_LATER = {"ssh_from", "prices", "price"}  # may change while the machines are up
+_CHANGEABLE_FIELDS = {"ssh_from", "prices", "price"}  # may change while the machines are up
 
 
 class Ec2(Ec2Settings):
@@ -123,13 +123,13 @@ class Ec2(Ec2Settings):
                 raise SettingError(f"{field} = {now!r}: {self.name} is up with {then!r}; put that back first")
 
     def _asked(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude=_LATER)
+        return self.model_dump(mode="json", exclude=_CHANGEABLE_FIELDS)
 
     def _agreed(self) -> Notes:
         """Notes of a new launch that the user has agreed to."""
         bill, account = self.bill(), whose(self.region)
-        words = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
-        print(f"{words}Type {self.name} to start them: ", end="", flush=True)
+        text = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
+        print(f"{text}Type {self.name} to start them: ", end="", flush=True)
         try:
             typed = input()
         except EOFError:
@@ -145,13 +145,13 @@ class Ec2(Ec2Settings):
     def _order(self, notes: Notes) -> LaunchRequest:
         """What EC2 is asked for: the same words for the same notes, so that asking twice starts nothing twice."""
         access.make_keys(self.folder)
-        words = access.user_data(self.folder, access.HEAD_HOST, notes.deadline)
+        script = access.user_data(self.folder, access.HEAD_HOST, notes.deadline)
         inner = [access.public(self.folder, access.INNER)]
         worker = access.user_data(self.folder, access.WORKERS_HOST, notes.deadline, inner)
-        parts = [Part(HEAD, self.head_type, 1, words, f"{notes.launch}-{HEAD}")]
-        for k, first in enumerate(range(0, self.workers, AT_ONCE)):
-            count, name = min(AT_ONCE, self.workers - first), f"workers-{k:03}"
-            parts.append(Part(name, self.worker_type, count, worker, f"{notes.launch}-{name}"))
+        parts = [MachineGroup(HEAD, self.head_type, 1, script, f"{notes.launch}-{HEAD}")]
+        for k, first in enumerate(range(0, self.workers, MACHINES_PER_CALL)):
+            count, name = min(MACHINES_PER_CALL, self.workers - first), f"workers-{k:03}"
+            parts.append(MachineGroup(name, self.worker_type, count, worker, f"{notes.launch}-{name}"))
         key = access.public(self.folder, access.OWN)
         return LaunchRequest(self.fleet.tag, notes.launch, tuple(parts), key, self)
 
@@ -226,5 +226,5 @@ class Ec2(Ec2Settings):
             ends = f"SHOULD HAVE ENDED ITSELF {-ahead:.1f} h ago: `workbench cluster down {self.name}`"
         credits = credit_note(self.region, burst) if burst else ""
         lines = (self.described, ends, credits)
-        cost = notes.ceiling * hours / (notes.asked["hours"] + LATE)
+        cost = notes.ceiling * hours / (notes.asked["hours"] + END_DELAY_H)
         return Status(rows, hours * len(found), cost, "; ".join(line for line in lines if line))

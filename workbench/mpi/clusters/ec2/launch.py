@@ -12,15 +12,15 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2 import fleet, requests
 from workbench.mpi.clusters.ec2.aws import code, handled, interrupt, slices, spoken
-from workbench.mpi.clusters.ec2.fleet import AT_ONCE, Fleet, Machine
+from workbench.mpi.clusters.ec2.fleet import MACHINES_PER_CALL, Fleet, Machine
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, part_of, state, tagged, tags
 from workbench.mpi.launch.reports import ProgressCallback
 
-PATIENCE = 900.0  # s for machines to start
+START_TIMEOUT_S = 900.0  # s for machines to start
 DOWN_ATTEMPTS = 3  # at ending the machines of an `up` that failed
-SETTLING = 60.0  # s in which EC2 may not know of what it has just made
-_UNHEARD = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
+SETTLE_TIMEOUT_S = 60.0  # s in which EC2 may not know of what it has just made
+_UNKNOWN_YET = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Launch:
         why = ""
         for attempt in range(DOWN_ATTEMPTS):
             try:
-                time.sleep(fleet.PAUSE if attempt else 0.0)
+                time.sleep(fleet.POLL_INTERVAL_S if attempt else 0.0)
                 self.fleet.down(self.progress)
                 return ""
             except ClusterError as error:
@@ -98,7 +98,7 @@ class Launch:
                 " (workbench cluster down)"
             )
         counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
-        gone = sum(p.count - counts[p.name] for p in self.order.parts if keep or counts[p.name])
+        gone = sum(p.count - counts[p.name] for p in self.order.groups if keep or counts[p.name])
         if gone:
             why = "go on with fewer workers, or start anew (workbench cluster down, then up)"
             raise ClusterError(f"{self.fleet!r}: {gone} of {self.order.count} are gone; {why}")
@@ -117,7 +117,7 @@ class Launch:
                 self.ec2.import_key_pair(
                     KeyName=self.order.label, PublicKeyMaterial=key, TagSpecifications=marks
                 )
-            fresh = [part for part in self.order.parts if part.name not in there]
+            fresh = [part for part in self.order.groups if part.name not in there]
             calls = [requests.start(self.order, part, subnet, group, root) for part in fresh]
             for call in calls:  # all of them before the first machine
                 self._rehearse(call)
@@ -169,27 +169,27 @@ class Launch:
 
     def _rehearse(self, call: dict[str, Any]) -> None:
         """Ask whether a call would be allowed; nothing is started, and its token stays unused."""
-        words = {name: value for name, value in call.items() if name != "ClientToken"}
+        fields = {name: value for name, value in call.items() if name != "ClientToken"}
         try:
-            self._settled(self.ec2.run_instances, **words, DryRun=True)
+            self._settled(self.ec2.run_instances, **fields, DryRun=True)
         except self.ec2.exceptions.ClientError as error:
             if code(error) != "DryRunOperation":
                 raise
 
-    def _settled(self, ask: Callable[..., Any], **words: Any) -> None:
+    def _settled(self, ask: Callable[..., Any], **fields: Any) -> None:
         """Ask again while EC2 has not yet heard everywhere of the group and key that it made a moment ago."""
-        end = time.monotonic() + SETTLING
+        end = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             try:
-                ask(**words)
+                ask(**fields)
                 return
             except self.ec2.exceptions.ClientError as error:
-                if code(error) not in _UNHEARD or time.monotonic() > end:
+                if code(error) not in _UNKNOWN_YET or time.monotonic() > end:
                     raise
-            time.sleep(fleet.PAUSE)
+            time.sleep(fleet.POLL_INTERVAL_S)
 
     def _await_running(self) -> list[Machine]:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + START_TIMEOUT_S
         while True:
             found = [m for m in self.fleet.machines(ended=True) if tags(m).get(LAUNCH) == self.order.launch]
             if lost := [m for m in found if state(m) not in ("pending", "running")]:
@@ -203,9 +203,9 @@ class Launch:
                 return running
             if time.monotonic() > end:
                 raise ClusterError(
-                    f"{self.fleet!r}: {len(running)} of {self.order.count} are up after {PATIENCE:g} s"
+                    f"{self.fleet!r}: {len(running)} of {self.order.count} are up after {START_TIMEOUT_S:g} s"
                 )
-            time.sleep(fleet.PAUSE)
+            time.sleep(fleet.POLL_INTERVAL_S)
 
     def _inspect(self, machines: list[Machine], group: str) -> None:
         """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
@@ -214,13 +214,13 @@ class Launch:
             groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}
             if public or groups != {group} or m["MetadataOptions"]["HttpTokens"] != "required":
                 raise ClusterError(f"{m['InstanceId']}: is not as closed as it was ordered to be")
-        for part in self.order.parts:
+        for part in self.order.groups:
             one = next(m["InstanceId"] for m in machines if part_of(m) == part.name)
             ends = self._of(one, "instanceInitiatedShutdownBehavior")
             if ends != "terminate" or not self._of(one, "userData"):
                 raise ClusterError(f"{one}: would not end by itself")
         burst = [m["InstanceId"] for m in machines if bursts(m["InstanceType"])]
-        for ids in slices(burst, AT_ONCE):
+        for ids in slices(burst, MACHINES_PER_CALL):
             answer = self.ec2.describe_instance_credit_specifications(InstanceIds=ids)
             for each in answer["InstanceCreditSpecifications"]:
                 if (has := each["CpuCredits"]) != STANDARD:

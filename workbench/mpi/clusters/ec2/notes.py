@@ -57,9 +57,9 @@ def folder_of(name: str) -> Path:
 def read(folder: Path) -> Notes | None:
     """The notes; None: there are none. Raises `Damaged`."""
     try:
-        words = read_json(folder / _FILE)
-        priced = {what: Price(**price) for what, price in words.pop("prices").items()}
-        return Notes(**{**words, "prices": priced, "workers": tuple(words["workers"])})
+        fields = read_json(folder / _FILE)
+        priced = {what: Price(**price) for what, price in fields.pop("prices").items()}
+        return Notes(**{**fields, "prices": priced, "workers": tuple(fields["workers"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

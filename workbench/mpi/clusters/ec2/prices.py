@@ -16,13 +16,13 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2.aws import client, slices, spoken
 
 DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
-MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
-LATE = 0.1  # h that a machine may take to be gone after its time
+HOURS_PER_MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
+END_DELAY_H = 0.1  # h that a machine may take to be gone after its time
 STANDARD: Literal["standard"] = "standard"
 """Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
-LOW = 1.0  # credits: a minute of a whole core
-_AT_ONCE = 500  # metrics in one question to CloudWatch
-_BACK = timedelta(minutes=20)  # a balance comes every five minutes, and late
+LOW_CREDITS = 1.0  # credits: a minute of a whole core
+_METRICS_PER_CALL = 500  # metrics in one question to CloudWatch
+_BALANCE_WINDOW = timedelta(minutes=20)  # a balance comes every five minutes, and late
 _LIST = "us-east-1"  # where the price list of all regions is asked
 _LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 
@@ -51,7 +51,7 @@ class Bill:
         priced = [(n, kind, self.prices[kind]) for kind, n in self.counts.items()]
         rows = [(f"{n} x {kind}", n * price.usd, price) for n, kind, price in priced]
         disk = self.prices[DISK]
-        rows.append((f"{self.disk} GB of disks", self.disk * disk.usd / MONTH, disk))
+        rows.append((f"{self.disk} GB of disks", self.disk * disk.usd / HOURS_PER_MONTH, disk))
         if self.addresses:
             address = self.prices[ADDRESS]
             rows.append((f"{self.addresses} public address", self.addresses * address.usd, address))
@@ -65,7 +65,7 @@ class Bill:
     @property
     def ceiling(self) -> float:
         """Dollars, if nobody ends the machines before they end themselves."""
-        return self.hourly * (self.hours + LATE)
+        return self.hourly * (self.hours + END_DELAY_H)
 
     def text(self) -> str:
         """The bill as a table for people."""
@@ -157,10 +157,10 @@ def credit_note(region: str, machines: Sequence[str]) -> str:
         return f"CPU credits cannot be read ({error})"
     if not found:
         return f"CPU credits: CloudWatch has no balance of the {len(machines)} machines yet (it takes ten minutes)"
-    low, values = sum(value < LOW for value in found.values()), list(found.values())
+    low, values = sum(value < LOW_CREDITS for value in found.values()), list(found.values())
     return (
         f"CPU credits: {min(values):.3g} to {max(values):.3g}, median {median(values):.3g} ({len(found)} of"
-        f" {len(machines)} machines), {low} below {LOW:g}: those run at their baseline and straggle"
+        f" {len(machines)} machines), {low} below {LOW_CREDITS:g}: those run at their baseline and straggle"
     )
 
 
@@ -168,15 +168,15 @@ def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
     """The newest CPUCreditBalance of each machine that CloudWatch has one of; raises `ClusterError`."""
     cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
     found: dict[str, float] = {}
-    for ids in slices(machines, _AT_ONCE):
+    for ids in slices(machines, _METRICS_PER_CALL):
         which = [[{"Name": "InstanceId", "Value": machine}] for machine in ids]
         metrics = [{"Namespace": "AWS/EC2", "MetricName": "CPUCreditBalance", "Dimensions": d} for d in which]
         stats = [{"Metric": metric, "Period": 300, "Stat": "Average"} for metric in metrics]
         queries = [{"Id": f"m{k}", "MetricStat": stat, "ReturnData": True} for k, stat in enumerate(stats)]
-        words = {"MetricDataQueries": queries, "StartTime": now - _BACK, "EndTime": now}
+        arguments = {"MetricDataQueries": queries, "StartTime": now - _BALANCE_WINDOW, "EndTime": now}
         with spoken():
             paginator = cloudwatch.get_paginator("get_metric_data")
-            pages = paginator.paginate(**words, ScanBy="TimestampDescending")
+            pages = paginator.paginate(**arguments, ScanBy="TimestampDescending")
             answers = [answer for page in pages for answer in page["MetricDataResults"]]
             found |= {ids[int(a["Id"][1:])]: float(a["Values"][0]) for a in answers if a["Values"]}
     return found

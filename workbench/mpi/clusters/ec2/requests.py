@@ -7,7 +7,7 @@ from typing import Any
 from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 
-CLUSTER, LAUNCH, PART = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
+CLUSTER, LAUNCH, GROUP = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
 """Names of the tags: whose cluster a thing belongs to, which launch made it, which part of the fleet it is."""
 HEAD = "head"
 _STARTED = ["instance", "volume", "network-interface"]  # what one call makes
@@ -15,7 +15,7 @@ _METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutRespon
 
 
 @dataclass(frozen=True)
-class Part:
+class MachineGroup:
     """Machines that one call starts; its `token` makes it start them once, however often it is sent."""
 
     name: str  # "head", "workers-0", "workers-1" and so on
@@ -31,7 +31,7 @@ class LaunchRequest:
 
     tag: str
     launch: str
-    parts: tuple[Part, ...]
+    groups: tuple[MachineGroup, ...]
     public_key: str
     wanted: Ec2Settings
 
@@ -43,32 +43,37 @@ class LaunchRequest:
     @property
     def count(self) -> int:
         """How many machines."""
-        return sum(part.count for part in self.parts)
+        return sum(group.count for group in self.groups)
 
 
-def tagged(order: LaunchRequest, *sorts: str, part: str = "") -> list[dict[str, Any]]:
+def tagged(order: LaunchRequest, *sorts: str, group: str = "") -> list[dict[str, Any]]:
     """Tags that things of these sorts have from the moment they exist."""
-    words = {"Name": f"{order.label}-{part}".rstrip("-"), CLUSTER: order.tag, LAUNCH: order.launch}
-    words |= {PART: part} if part else {}
-    listed = [{"Key": key, "Value": value} for key, value in words.items()]
+    tags = {"Name": f"{order.label}-{group}".rstrip("-"), CLUSTER: order.tag, LAUNCH: order.launch}
+    tags |= {GROUP: group} if group else {}
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
     return [{"ResourceType": sort, "Tags": listed} for sort in sorts]
 
 
-def start(order: LaunchRequest, part: Part, subnet: str, group: str, root: str) -> dict[str, Any]:
+def start(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str, root: str) -> dict[str, Any]:
     """The call that starts all machines of a part, or none; `root` names the image's root disk."""
-    spot = order.wanted.spot and part.name != HEAD
+    spot = order.wanted.spot and machines.name != HEAD
     disk = {"VolumeSize": order.wanted.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
     sorts = [*_STARTED, *["spot-instances-request"] * spot]
     call = {
-        **{"ImageId": order.wanted.image, "InstanceType": part.type, "UserData": part.user_data},
-        **{"MinCount": part.count, "MaxCount": part.count, "ClientToken": part.token, "KeyName": order.label},
+        **{"ImageId": order.wanted.image, "InstanceType": machines.type, "UserData": machines.user_data},
+        **{
+            "MinCount": machines.count,
+            "MaxCount": machines.count,
+            "ClientToken": machines.token,
+            "KeyName": order.label,
+        },
         "InstanceInitiatedShutdownBehavior": "terminate",  # so that powering off ends the bill
         "MetadataOptions": _METADATA,
-        "NetworkInterfaces": [_port(order, part, subnet, group)],
+        "NetworkInterfaces": [_port(order, machines, subnet, group)],
         "BlockDeviceMappings": [{"DeviceName": root, "Ebs": disk}],
-        "TagSpecifications": tagged(order, *sorts, part=part.name),
+        "TagSpecifications": tagged(order, *sorts, group=machines.name),
     }
-    if bursts(part.type):
+    if bursts(machines.type):
         call["CreditSpecification"] = {"CpuCredits": STANDARD}
     if spot:
         once = {"SpotInstanceType": "one-time"}
@@ -76,11 +81,11 @@ def start(order: LaunchRequest, part: Part, subnet: str, group: str, root: str) 
     return call
 
 
-def _port(order: LaunchRequest, part: Part, subnet: str, group: str) -> dict[str, Any]:
+def _port(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str) -> dict[str, Any]:
     """A machine's network interface: only the head can be reached from outside, at an address like the caller's."""
     six = ipaddress.ip_network(order.wanted.ssh_from).version == 6
-    public: dict[str, Any] = {"AssociatePublicIpAddress": part.name == HEAD and not six}
-    if part.name == HEAD and six:
+    public: dict[str, Any] = {"AssociatePublicIpAddress": machines.name == HEAD and not six}
+    if machines.name == HEAD and six:
         public["Ipv6AddressCount"] = 1
     return {"DeviceIndex": 0, "SubnetId": subnet, "Groups": [group], "DeleteOnTermination": True, **public}
 
@@ -109,7 +114,7 @@ def tags(machine: dict[str, Any]) -> dict[str, str]:
 
 def part_of(machine: dict[str, Any]) -> str:
     """Which part a machine belongs to."""
-    return tags(machine).get(PART, "")
+    return tags(machine).get(GROUP, "")
 
 
 def state(machine: dict[str, Any]) -> str:

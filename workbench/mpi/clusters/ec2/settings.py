@@ -57,7 +57,7 @@ class Ec2Settings(Cluster):
     head_type: Kind = setting(..., "type of the master's machine")
     region: Annotated[str, _like(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
     image: Image = setting(
-        ..., "the machines' image, with Python and the packages; docs/ec2.md says how to make it"
+        ..., "the machines' image, with Python and the packages; docs/how-to/ec2-image.md says how to make it"
     )
     ssh_from: Address = setting(..., "your own address: alone it may use ssh")
     hours: float = setting(..., "after which the machines end themselves", "h", gt=0, le=168)

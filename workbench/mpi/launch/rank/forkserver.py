@@ -25,7 +25,8 @@ from workbench.mpi.launch.poolfolder import say
 from workbench.mpi.launch.processes import die_with_parent
 from workbench.mpi.launch.rank.stub import LISTENER
 
-WHO = struct.Struct("3i")  # process, user and group at the other end of a connection, see unix(7)
+# process, user and group at the other end of a connection, see unix(7)
+PEER_CREDENTIALS = struct.Struct("3i")
 
 
 class RankForkServer:
@@ -76,12 +77,14 @@ class RankForkServer:
             os.kill(key.data, signal.SIGKILL)
 
     def _fork(self, stub: socket.socket) -> None:
-        peer = WHO.unpack(stub.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, WHO.size))[0]
+        peer = PEER_CREDENTIALS.unpack(
+            stub.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
+        )[0]
         try:
-            words = Path(f"/proc/{peer}/environ").read_bytes().split(b"\0")
+            variables = Path(f"/proc/{peer}/environ").read_bytes().split(b"\0")
         except OSError:
-            words = []
-        if not any(words):  # it was killed in this moment
+            variables = []
+        if not any(variables):  # it was killed in this moment
             stub.close()
             return
         forkserver = os.getpid()
@@ -91,7 +94,9 @@ class RankForkServer:
             say("failed", json.dumps(f"a rank cannot be forked ({error})"))
             raise
         if not pid:
-            self._leave(dict(word.split(b"=", 1) for word in words if b"=" in word), stub, forkserver)
+            self._leave(
+                dict(variable.split(b"=", 1) for variable in variables if b"=" in variable), stub, forkserver
+            )
             self.run_rank()
         self.stubs[pid] = stub
         self.waiting.register(stub, selectors.EVENT_READ, pid)

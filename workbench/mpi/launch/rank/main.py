@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from workbench.mpi.launch.poolfolder import say
-from workbench.mpi.launch.processes import RANKS, die_with_parent
+from workbench.mpi.launch.processes import RANKS_MODULE, die_with_parent
 from workbench.mpi.launch.rank.forkserver import RankForkServer
 
 
@@ -59,6 +59,6 @@ if __name__ == "__main__":
             forkserver = RankForkServer(Path(folder), lambda: main(Path(folder)))
         except OSError:  # no sockets in this folder: every rank imports for itself
             start = command[: command.index("-n") + 2]
-            os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS, folder])
+            os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS_MODULE, folder])
         sys.exit(forkserver.run(command, partial(imported, preload=True)))
     main(Path(folder))

@@ -1,4 +1,4 @@
-"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the books."""
+"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the ledgers."""
 
 import contextlib
 import ctypes
@@ -37,12 +37,14 @@ from workbench.mpi.launch.task import Task, controller_of, rebuilt, substitute, 
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
 CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between looks
-RUNG_EVERY = 2.5e-1  # of who is rung when a word comes
-MASTER_RUNG_EVERY = 2e-2  # it also keeps its record up
+WAKEABLE_POLL_INTERVAL_S = 2.5e-1  # of who is rung when a word comes
+MASTER_WAKEABLE_POLL_INTERVAL_S = 2e-2  # it also keeps its record up
 POLL_INTERVAL_S = 0.25  # s between looks at who is gone
-CLOSELY = 4  # every so many looks; between them it is enough that there is a process of that number
+# every so many looks; between them it is enough that there is a process of that number
+LOOKS_PER_CLOSE_LOOK = 4
 GOODBYE_PAUSE_S = 2e-2  # s, of who is rung when somebody takes leave
-LEAVE, BOOKS, FOR_EACH = 1.0, 1.5, 0.02  # s for the last words, and for the books; more of both for each rank
+# s for the last words, and for the ledgers; more of both for each rank
+GOODBYE_TIMEOUT_S, LEDGER_TIMEOUT_S, TIMEOUT_PER_RANK_S = 1.0, 1.5, 0.02
 
 
 class RunFinished(Exception):
@@ -74,13 +76,13 @@ class Watch:
             return []
         self.looked = now
         self.looks += 1
-        there = is_alive if self.looks % CLOSELY == 0 else exists
+        there = is_alive if self.looks % LOOKS_PER_CLOSE_LOOK == 0 else exists
         found = [rank for rank, pid in self.pids.items() if not there(pid)]
         for rank in found:
             del self.pids[rank]
-        told = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
-        self.far -= set(told)
-        return found + told
+        lost = sorted(self.far.intersection(self.pool.lost())) if self.pool is not None else []
+        self.far -= set(lost)
+        return found + lost
 
 
 @dataclass
@@ -110,10 +112,10 @@ class RankRun:
         self.rank = rank = self.control.rank
         width = setup.link.width
         self.ledger = Ledger(rank, setup.rounds, setup.record, width)
-        near, bell = peers(setup.plan, rank), self.control.wakeup
+        near, wakeup = peers(setup.plan, rank), self.control.wakeup
         kind = substitute(task, Transport, rank)
         kind = carried(kind, self.clock_offsets) if self.clock_offsets else kind
-        self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, bell, width)
+        self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, wakeup, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
         # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
@@ -155,8 +157,8 @@ class RankRun:
     def idle(self) -> float:
         """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
         now = time.monotonic()
-        rung = MASTER_RUNG_EVERY if self.rank == MASTER else RUNG_EVERY
-        every = rung if self.control.wakeup.enabled else CONTROL_POLL_INTERVAL_S
+        interval = MASTER_WAKEABLE_POLL_INTERVAL_S if self.rank == MASTER else WAKEABLE_POLL_INTERVAL_S
+        every = interval if self.control.wakeup.enabled else CONTROL_POLL_INTERVAL_S
         self.poll_control()
         if self.rank != MASTER and MASTER in self.control.dead:
             os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
@@ -184,12 +186,12 @@ class RankRun:
             now = time.monotonic()
             self.live_events.deaths.append((self.engine.clock.round, rank, "dead", now, now, now, -1, 0, 0))
 
-    def _on_control(self, sender: int, word: dict[str, Any], data: bytes) -> None:
-        if word.get("run") != self.task.run:
+    def _on_control(self, sender: int, message: dict[str, Any], data: bytes) -> None:
+        if message.get("run") != self.task.run:
             return
-        what = word["what"]
+        what = message["what"]
         if what == "go":
-            self.zero = word["zero"] + self.clock_offsets
+            self.zero = message["zero"] + self.clock_offsets
         elif what == "over":
             raise RunFinished
         elif what == "ready":
@@ -197,16 +199,16 @@ class RankRun:
         elif what == "finished":
             self.finished.add(sender)
         elif what == "took" and self.adaptation is not None:
-            self.adaptation.controller.took(word["round"], sender, word["seconds"], word["samples"])
+            self.adaptation.controller.took(message["round"], sender, message["seconds"], message["samples"])
         elif what == "gone":
-            self._mark_dead(word["rank"])
+            self._mark_dead(message["rank"])
         elif what == "arrivals":
             ArrivalLog(Path(self.task.folder), sender).add(data)
         elif what == "books":
             self.ledgers[sender] = data
-            self.halfway = self.halfway or word["halfway"]
+            self.halfway = self.halfway or message["halfway"]
         elif what == "failed":
-            raise rebuilt(word["error"])
+            raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
         """A round is committed at this node: rank 0 writes it down, another committer tells rank 0.
@@ -222,8 +224,8 @@ class RankRun:
                 self.adaptation.committed(round, elapsed, offset, self._complete)
         elif self.rank == self.setup.plan.committers[0]:
             now = time.monotonic()
-            word = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
-            self.transport.send([MASTER], word, self.learner.gradient)
+            envelope = Envelope(0, round, self.rank, 0, 0, self.setup.floats, now, now, COMMITTED)
+            self.transport.send([MASTER], envelope, self.learner.gradient)
 
     def note_with(self, record: RunRecorder) -> None:
         """Rank 0 writes what it took down together with its rounds; what goes up from others is written down before."""
@@ -295,13 +297,14 @@ class RankRun:
         """Exchange last words; True if everybody answered and nothing is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
         self.transport.send_goodbye()
-        until, bell = time.monotonic() + LEAVE + FOR_EACH * self.setup.plan.ranks, self.transport.wakeup
-        nap = GOODBYE_PAUSE_S if bell.enabled and not self.transport.needs_polling else 5e-4
+        wait_s = GOODBYE_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
+        until, wakeup = time.monotonic() + wait_s, self.transport.wakeup
+        nap = GOODBYE_PAUSE_S if wakeup.enabled and not self.transport.needs_polling else 5e-4
         while not (self.transport.drained and self.control.drained) and time.monotonic() < until:
             self.transport.poll()
             with contextlib.suppress(RunFinished, RunError):
                 self.poll_control()
-            bell.sleep(nap)  # who says goodbye rings
+            wakeup.sleep(nap)  # who says goodbye rings
         clean = self.transport.drained and not self.transport.dead and not self.halfway
         if clean:
             self.transport.free()
@@ -312,8 +315,8 @@ class RankRun:
 
     def poll_control(self) -> None:
         """Words of others, and who is gone: it gets nothing any more, and those of other hosts hear from rank 0."""
-        for sender, word, data in self.control.poll():
-            self._on_control(sender, word, data)
+        for sender, message, data in self.control.poll():
+            self._on_control(sender, message, data)
         for rank in self.watch.gone():
             self._mark_dead(rank)
             if self.rank == MASTER and rank <= self.task.workers:
@@ -321,8 +324,8 @@ class RankRun:
                 self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def collect(self) -> list[bytes]:
-        """Rank 0: the books of all who are alive."""
-        until = time.monotonic() + BOOKS + FOR_EACH * self.setup.plan.ranks
+        """Rank 0: the ledgers of all who are alive."""
+        until = time.monotonic() + LEDGER_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
         alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.transport.dead
         while not alive <= set(self.ledgers) | self.control.dead and time.monotonic() < until:
             with contextlib.suppress(RunError):
@@ -334,8 +337,8 @@ class RankRun:
         """The others: give one's books to rank 0."""
         if self.arrivals is not None and self.arrivals.kept:
             self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrivals.kept))
-        books = on_masters_clock(self.ledger.pack(), self.clock_offsets)
-        self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, books)
+        ledger = on_masters_clock(self.ledger.pack(), self.clock_offsets)
+        self.control.send(MASTER, {"what": "books", "run": self.task.run, "halfway": self.halfway}, ledger)
 
 
 def make_rank_run(
@@ -356,18 +359,18 @@ def make_rank_run(
     if task.data is None:  # else a host that has no such folder
         os.chdir(task.cwd)
     (setup, learner), rank = unpacked(task), control.rank
-    ring = setup.plan.committers != (MASTER,)
-    watched = range(task.workers + 1) if rank == MASTER or ring else [*peers(setup.plan, rank), MASTER]
+    is_ring = setup.plan.committers != (MASTER,)
+    watched = range(task.workers + 1) if rank == MASTER or is_ring else [*peers(setup.plan, rank), MASTER]
     watch = Watch(places, [r for r in watched if r != rank], pool)
-    among = comm.Get_group().Incl(range(1, task.workers + 1)) if ring and rank else None
+    among = comm.Get_group().Incl(range(1, task.workers + 1)) if is_ring and rank else None
     workers = None if among is None else comm.Create_group(among)
-    part = RankRun(task, control, places, comm, workers, setup, learner, watch, ahead)
+    rank_run = RankRun(task, control, places, comm, workers, setup, learner, watch, ahead)
     if setup.plan.children[rank]:
         for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
             code.decode(tuple(range(len(code.matrix))))
     if rank == MASTER:
-        part.note_with(_record(task))
-    return part
+        rank_run.note_with(_record(task))
+    return rank_run
 
 
 def _roomy(task: Task, places: Sequence[ProcessId], rank: int) -> bool:

@@ -34,9 +34,9 @@ from workbench.mpi.launch.rank.clocks import answer, measured
 from workbench.mpi.launch.rank.rank_run import RankRun, RunFinished, RunStopped, make_rank_run
 from workbench.mpi.launch.task import Task, described
 
-UNSEEN = 60.0  # s until a new folder shows itself on a slow shared file system
-POLL_INTERVAL_S, LONG_POLL_INTERVAL_S, LONG_AFTER = 5e-3, 3e-2, 10.0  # s
-LAZY = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
+FOLDER_TIMEOUT_S = 60.0  # s until a new folder shows itself on a slow shared file system
+POLL_INTERVAL_S, LONG_POLL_INTERVAL_S, LONG_POLL_AFTER_S = 5e-3, 3e-2, 10.0  # s
+OVERSLEEP_PER_RANK_S = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
 WAKEABLE_POLL_INTERVAL_S = 0.5  # s, of who is rung when there is something
 
 
@@ -45,7 +45,7 @@ def serve(folder: Path) -> None:
     np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
     sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
     near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
-    with set_timer_slack(LAZY * int(sizes[1] or 1)):
+    with set_timer_slack(OVERSLEEP_PER_RANK_S * int(sizes[1] or 1)):
         MPI.Init_thread()
     control = Control(MPI.COMM_WORLD, WakeupPipe(folder if near else None, MPI.COMM_WORLD.rank))
     (serve_master if control.rank == MASTER else serve_worker)(PoolFolder(folder), control)
@@ -84,7 +84,7 @@ def serve_master(pool: PoolFolder, control: Control) -> None:
             break
         control.poll()
         control.wakeup.sleep(
-            POLL_INTERVAL_S if time.monotonic() - last < LONG_AFTER else LONG_POLL_INTERVAL_S
+            POLL_INTERVAL_S if time.monotonic() - last < LONG_POLL_AFTER_S else LONG_POLL_INTERVAL_S
         )
     control.send(range(1, control.size), {"what": "quit"})
     awaited(lambda: control.drained, 1.0, 1e-3)
@@ -93,8 +93,8 @@ def serve_master(pool: PoolFolder, control: Control) -> None:
 def _places(control: Control) -> list[ProcessId]:
     places = {MASTER: this_process()}
     while len(places) < control.size:
-        for sender, word, _ in control.poll():
-            places[sender] = ProcessId(*word["place"])
+        for sender, message, _ in control.poll():
+            places[sender] = ProcessId(*message["place"])
         time.sleep(1e-3)
     return [places[rank] for rank in range(control.size)]
 
@@ -102,17 +102,17 @@ def _places(control: Control) -> list[ProcessId]:
 def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[ProcessId]) -> bool:
     """Run one task; True if the pool is as good as new."""
     try:
-        words = read_json(path)
-        arrays = read_bytes(Path(words["folder"]) / ARRAYS)
+        fields = read_json(path)
+        arrays = read_bytes(Path(fields["folder"]) / ARRAYS)
         path.unlink()  # taken: what becomes of it now stands in the run folder
     except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
         time.sleep(POLL_INTERVAL_S)
         return not _unseen(path)
     ahead = measured(control, places)
-    known = {"what": "run", "task": words, "places": places, "ahead": ahead}
+    known = {"what": "run", "task": fields, "places": places, "ahead": ahead}
     control.send(range(1, control.size), known, arrays)
     errors = [error for _, error in ahead.values()]
-    return run_master(Task(**words, arrays=arrays), control, places, pool=pool, errors=errors)
+    return run_master(Task(**fields, arrays=arrays), control, places, pool=pool, errors=errors)
 
 
 def _unseen(path: Path) -> bool:
@@ -121,7 +121,7 @@ def _unseen(path: Path) -> bool:
         folder, since = read_json(path)["folder"], path.stat().st_mtime
     except (OSError, ValueError):
         return False
-    if Path(folder).is_dir() or time.time() - since < UNSEEN:
+    if Path(folder).is_dir() or time.time() - since < FOLDER_TIMEOUT_S:
         return False
     path.unlink()
     why = f"folder = {folder!r}: not there on {this_process().host}; take one that all hosts share"
@@ -142,13 +142,13 @@ def run_master(
     `joined` gets to see the part before it begins. `pool`: see `part_of`; it is told to end if the ranks are not as
     good as new, before anybody can learn that the run has ended. `errors`: of the other hosts' clocks, s.
     """
-    state, error, part, change = "finished", None, None, None
+    state, error, rank_run, change = "finished", None, None, None
     began = time.monotonic()
     try:
-        part = make_rank_run(task, control, places, pool=pool)
-        assert part is not None
-        joined(part)
-        part.go()
+        rank_run = make_rank_run(task, control, places, pool=pool)
+        assert rank_run is not None
+        joined(rank_run)
+        rank_run.go()
     except RunStopped:
         state = "stopped"
     except SchemeChanged as turned:
@@ -156,45 +156,50 @@ def run_master(
     except Exception as raised:
         state, error = "failed", described(raised, places)
     control.send(range(1, control.size), {"what": "over", "run": task.run})
-    words: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
+    fields: dict[str, Any] = {"state": state, "error": error, "emulate": task.emulate, "first": task.first}
     hosts = [place.host for place in places]
-    words |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
-    words |= {"places": hosts} if len(set(hosts)) > 1 else {}
-    if change is not None and part is not None and part.adaptation is not None:
-        words |= {
+    fields |= {"clock_error": max(errors, default=0.0), "hosts": len(set(hosts))}
+    fields |= {"places": hosts} if len(set(hosts)) > 1 else {}
+    if change is not None and rank_run is not None and rank_run.adaptation is not None:
+        fields |= {
             "change": change._asdict(),
-            "memory": part.adaptation.controller.words(),
+            "memory": rank_run.adaptation.controller.as_dict(),
             "left": time.time(),
         }
-    if part is not None and part.record is not None:
-        words["offset"] = part.record.offset
-    if part is None or part.record is None:
+    if rank_run is not None and rank_run.record is not None:
+        fields["offset"] = rank_run.record.offset
+    if rank_run is None or rank_run.record is None:
         if pool is not None:
             pool.quit()
-        write_json(Path(task.folder) / ENDED, {**words, "clean": False})
+        write_json(Path(task.folder) / ENDED, {**fields, "clean": False})
         return False
-    return _end(part, part.record, words, began, pool)
+    return _end(rank_run, rank_run.record, fields, began, pool)
 
 
 def _end(
-    part: RankRun, record: RunRecorder, words: dict[str, Any], began: float, pool: PoolFolder | None
+    rank_run: RankRun, record: RunRecorder, fields: dict[str, Any], began: float, pool: PoolFolder | None
 ) -> bool:
     """Last words and books, then the word that says how it ended."""
-    clean = part.leave()
+    clean = rank_run.leave()
     with contextlib.suppress(RunError, OSError):
-        if part.zero is not None:  # to the disk while the others' books are on their way
-            record.save(part.learner.model, part.learner.state)
-    books = part.collect()
-    plan, places = part.setup.plan, part.places
-    clean = clean and len(books) == plan.ranks and not part.halfway
-    dead = sorted(r for r in part.transport.dead | part.control.dead if r < plan.ranks)
-    words |= {"clean": clean, "zero": part.zero, "rounds": record.round, "committers": list(plan.committers)}
-    words |= {"dead": {str(r): str(places[r]) for r in dead}}
-    words |= {"setup": (part.zero or time.monotonic()) - began}
+        if rank_run.zero is not None:  # to the disk while the others' books are on their way
+            record.save(rank_run.learner.model, rank_run.learner.state)
+    ledgers = rank_run.collect()
+    plan, places = rank_run.setup.plan, rank_run.places
+    clean = clean and len(ledgers) == plan.ranks and not rank_run.halfway
+    dead = sorted(r for r in rank_run.transport.dead | rank_run.control.dead if r < plan.ranks)
+    fields |= {
+        "clean": clean,
+        "zero": rank_run.zero,
+        "rounds": record.round,
+        "committers": list(plan.committers),
+    }
+    fields |= {"dead": {str(r): str(places[r]) for r in dead}}
+    fields |= {"setup": (rank_run.zero or time.monotonic()) - began}
     if pool is not None and not clean:
         pool.quit()
     try:
-        record.end(words, books)
+        record.end(fields, ledgers)
     except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on
         say("failed", json.dumps(str(error)))
         return False
@@ -207,23 +212,23 @@ def serve_worker(pool: PoolFolder, control: Control) -> None:
     control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None
     while True:
-        words = control.poll()
-        while words:
-            _, word, data = words.pop(0)
-            if word["what"] == "quit":
+        messages = control.poll()
+        while messages:
+            _, message, data = messages.pop(0)
+            if message["what"] == "quit":
                 return
-            if word["what"] == "clock":
-                words = answer(control, words)
-            if word["what"] == "run":
-                places = [ProcessId(*place) for place in word["places"]]
+            if message["what"] == "clock":
+                messages = answer(control, messages)
+            if message["what"] == "run":
+                places = [ProcessId(*place) for place in message["places"]]
                 master = places[MASTER]
-                ahead, _ = word["ahead"].get(place.host, (0.0, 0.0))
-                run_worker(Task(**word["task"], arrays=data), control, places, ahead=ahead)
+                ahead, _ = message["ahead"].get(place.host, (0.0, 0.0))
+                run_worker(Task(**message["task"], arrays=data), control, places, ahead=ahead)
                 last = time.monotonic()
         master = master or _master(pool)
         if master is not None and master.host == place.host and not is_alive(master.pid):
             return
-        soon = POLL_INTERVAL_S if time.monotonic() - last < LONG_AFTER else LONG_POLL_INTERVAL_S
+        soon = POLL_INTERVAL_S if time.monotonic() - last < LONG_POLL_AFTER_S else LONG_POLL_INTERVAL_S
         control.wakeup.sleep(WAKEABLE_POLL_INTERVAL_S if control.wakeup.enabled else soon)
 
 
@@ -246,29 +251,29 @@ def run_worker(
 
     `ahead`: s by which the clock of this host is ahead of the master's.
     """
-    part = None
+    rank_run = None
     try:
-        part = make_rank_run(task, control, places, ahead)
-        if part is None:
+        rank_run = make_rank_run(task, control, places, ahead)
+        if rank_run is None:
             return
-        joined(part)
-        part.go()
+        joined(rank_run)
+        rank_run.go()
     except RunFinished:
         pass
     except Exception as error:
         control.send(MASTER, {"what": "failed", "run": task.run, "error": described(error, places)})
-        _until_over(task, part, control)
-    if part is not None:
-        part.leave()
-        part.hand_in()
+        _until_over(task, rank_run, control)
+    if rank_run is not None:
+        rank_run.leave()
+        rank_run.hand_in()
 
 
-def _until_over(task: Task, part: RankRun | None, control: Control) -> None:
+def _until_over(task: Task, rank_run: RankRun | None, control: Control) -> None:
     until = time.monotonic() + 10.0
     while time.monotonic() < until:
-        for _, word, _ in control.poll():
-            if word["what"] == "over" and word["run"] == task.run:
+        for _, message, _ in control.poll():
+            if message["what"] == "over" and message["run"] == task.run:
                 return
-        if part is not None:
-            part.transport.poll()
+        if rank_run is not None:
+            rank_run.transport.poll()
         time.sleep(1e-3)

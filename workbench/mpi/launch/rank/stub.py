@@ -8,7 +8,7 @@ import _socket  # not `socket`, which takes as long to import as all of this to 
 import os
 import sys
 
-LISTENER = "nursery"  # the fork server's socket, in the pool's folder
+LISTENER = "forkserver"  # the fork server's socket, in the pool's folder
 
 if __name__ == "__main__":
     try:

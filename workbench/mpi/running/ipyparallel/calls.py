@@ -18,7 +18,7 @@ from workbench.core.trace.layout import CHECKPOINT
 from workbench.mpi.launch.processes import ProcessId, awaited, is_alive
 from workbench.mpi.launch.site import RunOwner
 
-STRAGGLING = 10.0  # s between the first and the last engine of a set that is there already
+MAX_ENGINE_DELAY_S = 10.0  # s between the first and the last engine of a set that is there already
 
 
 def patience(engines: int) -> int:
@@ -62,7 +62,7 @@ def ranks_of(client: Any, needed: int) -> tuple[list[int], list[ProcessId]]:
 
 def _ids(client: Any, engines: int) -> list[int]:
     """Numbers of the engines, once so many are there; fewer, where they do not come."""
-    awaited(lambda: len(client.ids) >= engines, STRAGGLING)
+    awaited(lambda: len(client.ids) >= engines, MAX_ENGINE_DELAY_S)
     ids = list(client.ids)
     if not ids:
         raise SettingError("client: has no engines yet; start them first")
@@ -134,10 +134,10 @@ class Calls(RunOwner):
     """One run's calls, one to each engine, in the order of the ranks."""
 
     def __init__(
-        self, client: Any, ids: Sequence[int], words: dict[str, Any], arrays: bytes, places: list[ProcessId]
+        self, client: Any, ids: Sequence[int], fields: dict[str, Any], arrays: bytes, places: list[ProcessId]
     ):
-        self.places, self.folder = places, words["folder"]
-        self.results = call(client, ids, "serve", json.dumps(words), arrays, json.dumps(places))
+        self.places, self.folder = places, fields["folder"]
+        self.results = call(client, ids, "serve", json.dumps(fields), arrays, json.dumps(places))
 
     @property
     def is_alive(self) -> bool:

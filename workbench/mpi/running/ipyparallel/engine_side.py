@@ -18,7 +18,7 @@ from workbench.mpi.launch.task import Task
 from workbench.mpi.running.ipyparallel.snapshot import RankSnapshot, snapshot
 
 NAME = "part"  # of what is left in the engine's namespace
-LAST_WORDS = 2.0  # s
+GOODBYE_TIMEOUT_S = 2.0  # s
 
 
 def where() -> str:
@@ -38,14 +38,14 @@ def init_rank() -> None:
     _leave(RankSnapshot(channel().rank))
 
 
-def serve(words: str, arrays: bytes, places: str) -> bool:
+def serve(fields: str, arrays: bytes, places: str) -> bool:
     """Take part in one run from beginning to end; True if the engine is as good as new.
 
     `words`: the task as JSON, `arrays`: its arrays, `places`: process and host of every rank, as JSON.
     """
     control, parts = channel(), list[RankRun]()
     control.poll()  # words of the last run that came after it had ended here
-    task = Task(**json.loads(words), arrays=arrays)
+    task = Task(**json.loads(fields), arrays=arrays)
     known = [ProcessId(*place) for place in json.loads(places)]
     clean = True
     if control.rank == MASTER:
@@ -53,7 +53,7 @@ def serve(words: str, arrays: bytes, places: str) -> bool:
     else:
         run_worker(task, control, known, joined=parts.append)
     # Nobody looks after these once the engine is the user's again.
-    awaited(lambda: control.drained, LAST_WORDS, 1e-3)
+    awaited(lambda: control.drained, GOODBYE_TIMEOUT_S, 1e-3)
     _leave(snapshot(parts[0]) if parts else RankSnapshot(control.rank))
     return clean
 

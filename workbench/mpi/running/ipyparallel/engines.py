@@ -33,7 +33,7 @@ HEARTBEAT_MS = 1000  # between the controller's looks at the engines: an engine 
 POLL_INTERVAL_S, REPORT_INTERVAL_S = 0.05, 1.0
 STOP_TIMEOUT_S = 4.0
 CONTROLLER = "ipyparallel.controller"
-FOLDER = "workbench-engines-"  # names of folders begin so; the owner's process follows
+FOLDER_PREFIX = "workbench-engines-"  # names of folders begin so; the owner's process follows
 ProgressCallback = Callable[[int], None]  # how many engines are up
 
 
@@ -44,7 +44,7 @@ class EngineCluster:
         mpiexec.check_room(engines, MEGABYTES_PER_ENGINE, FILES_OF_CONTROLLER + FILES_PER_ENGINE * engines)
         self.engines = engines
         remove_stale()
-        prefix = f"{FOLDER}{os.getpid()}-"
+        prefix = f"{FOLDER_PREFIX}{os.getpid()}-"
         self.folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         self._cluster: Any = None
         self._client, self._closing = Future[Any](), threading.Event()
@@ -102,11 +102,11 @@ class EngineCluster:
         import ipyparallel
 
         n, home, here = self.engines, self.folder.name, "127.0.0.1"
-        words = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
-        words |= {"controller_ip": here, "controller_location": here}
-        words |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
+        options = {"profile_dir": home, "cluster_file": "", "load_profile": False, "shutdown_atexit": False}
+        options |= {"controller_ip": here, "controller_location": here}
+        options |= {"controller_args": controller_arguments(n, home), "config": settings(n, home)}
         no_log = logging.Logger("engines", logging.CRITICAL + 1)  # errors are raised
-        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=no_log, **words)
+        self._cluster = cluster = ipyparallel.Cluster(engines="mpi", n=n, log=no_log, **options)
         cluster.start_cluster_sync()
         with unsigned():
             return cluster.connect_client_sync(timeout=patience(n))
@@ -141,8 +141,8 @@ class EngineCluster:
 
 def remove_stale() -> None:
     """Remove the folders of kernels that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        owner = folder.name.removeprefix(FOLDER).partition("-")[0]
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)):
             _clear(folder)
 
@@ -168,19 +168,19 @@ def settings(engines: int, folder: str) -> Any:
     """What the launchers are told: the environment of all ranks, deaths that do not take the others along."""
     from traitlets.config import Config
 
-    own = {
+    options = {
         "PYTHONDONTWRITEBYTECODE": "",  # launchers only add to the kernel's environment; this unsets it
         **mpiexec.environment(),
         **kept_in(shared(Path(folder))),
         "IPYTHONDIR": folder,  # not the user's, whose start-up files are for other things
     }
     config = Config()
-    config.LocalControllerLauncher.environment = own
+    config.LocalControllerLauncher.environment = options
     config.LocalControllerLauncher.controller_cmd = die_with_parent_argv(
         "TERM", sys.executable, "-P", "-m", CONTROLLER
     )
     set_ = config.MPIEngineSetLauncher
-    set_.environment = dict(own)
+    set_.environment = dict(options)
     set_.mpi_cmd = die_with_parent_argv("KILL", *mpiexec.outside_jobs(), mpiexec.find_mpiexec())
     set_.mpi_args = ["--with-ft", "ulfm"]
     set_.engine_cmd = die_with_parent_argv("KILL", sys.executable, "-P", "-m", "ipyparallel.engine")

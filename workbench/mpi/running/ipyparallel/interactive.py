@@ -37,7 +37,7 @@ from workbench.mpi.running.ipyparallel.engines import EngineCluster
 from workbench.mpi.running.real import RealRun, start_real
 
 POLL_INTERVAL_S = 0.03  # s
-LEAVING = 5.0  # s that the ranks have to get out of a run that has ended
+LEAVE_TIMEOUT_S = 5.0  # s that the ranks have to get out of a run that has ended
 
 
 def interactive(workers: int, client: Any = None, progress: bool = True) -> Interactive:
@@ -170,7 +170,7 @@ class Interactive:
             self._closed = "closed"
             if self.run is not None and self.run.state in ("waiting", "running"):
                 self.run.stop()
-                self.run.wait(LEAVING)
+                self.run.wait(LEAVE_TIMEOUT_S)
         self._leave()
 
     def _leave(self) -> None:
@@ -232,6 +232,6 @@ class EngineRun(RealRun):
                 self.engines.broke_off()
                 if is_alive(self.engines.places[MASTER].pid):  # else the run would seem to be under way
                     self.stop()
-                    words = {"state": "failed", "error": described(error, []), "clean": False}
-                    write_json(self.home / ENDED, {**words, "emulate": task.emulate, "first": task.first})
+                    fields = {"state": "failed", "error": described(error, []), "clean": False}
+                    write_json(self.home / ENDED, {**fields, "emulate": task.emulate, "first": task.first})
             raise

@@ -73,20 +73,20 @@ class RankSnapshot:
     def __repr__(self) -> str:
         if self.ledger is None:
             return f"<rank {self.rank}, {self.place}: took no part in a run yet>"
-        held = f"parts {self.parts.tolist()} times {np.round(self.coefficients, 3).tolist()}"
-        holds = f"{self.samples} samples, {held}" if self.samples else "no samples"
+        text = f"parts {self.parts.tolist()} times {np.round(self.coefficients, 3).tolist()}"
+        holds = f"{self.samples} samples, {text}" if self.samples else "no samples"
         length = np.nan if self.gradient is None else np.linalg.norm(np.ravel(self.gradient))
         newest = "no gradient yet" if self.gradient is None else f"|gradient| = {length:.3g}"
         return f"<rank {self.rank}, {self.place}: {holds}; round {self.round}, {newest}>"
 
 
-def snapshot(part: RankRun) -> RankSnapshot:
+def snapshot(rank_run: RankRun) -> RankSnapshot:
     """Take from a part what is worth looking at, so that the rest of it can go."""
-    plan, rank, learner = part.setup.plan, part.rank, part.learner
+    plan, rank, learner = rank_run.setup.plan, rank_run.rank, rank_run.learner
     work = plan.work[rank]
-    round, model, gradient = learner.latest or (part.engine.clock.round, learner.model, learner.gradient)
-    held = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
+    round, model, gradient = learner.latest or (rank_run.engine.clock.round, learner.model, learner.gradient)
+    work_fields = {"parts": work.parts, "coefficients": work.coefficients, "samples": work.samples}
     near = {"parent": int(plan.parent[rank]), "children": plan.children[rank]}
     newest = {} if gradient is None else {"round": round, "gradient": np.array(gradient)}
-    seen: dict[str, Any] = {**held, **near, **newest, "model": np.array(model)}
-    return RankSnapshot(rank, part.places[rank], **seen, ledger=part.ledger)
+    seen: dict[str, Any] = {**work_fields, **near, **newest, "model": np.array(model)}
+    return RankSnapshot(rank, rank_run.places[rank], **seen, ledger=rank_run.ledger)

@@ -24,14 +24,14 @@ def test_lateness_tab_opens_runs_and_files(tmp_path: Path) -> None:
     tab.run.value = "kept: slow ones"
     tab.look()
     (worst, *_) = wb.diagnose(run).culprits
-    assert worst.who in tab.words.value
-    assert "would save" in tab.words.value
+    assert worst.who in tab.text.value
+    assert "would save" in tab.text.value
     assert set(tab.figures()) == {"who was late when", "who makes the steps long"}
     rows = "\n".join(f"{w},{t},{1 + (w == 2) + 0.01 * (t % 3)}" for w in range(4) for t in range(30))
     (tmp_path / "mine.csv").write_text(f"worker,step,seconds\n{rows}\n")
     tab.file.value = str(tmp_path / "mine.csv")
     tab.look()
-    assert "worker 2 costs" in tab.words.value
+    assert "worker 2 costs" in tab.text.value
     tab.file.value = str(tmp_path / "nowhere.csv")
     tab.look()
     assert "there is no such file" in tab.message.value

@@ -80,8 +80,8 @@ class TraceFile:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Parse a file; raises `SettingError` with its name, and the event where one is wrong."""
-        words = _parsed(path)
-        events = words.get("traceEvents")
+        fields = _parsed(path)
+        events = fields.get("traceEvents")
         if not isinstance(events, list):
             raise SettingError(
                 f"path = {str(path)!r}: has no list of traceEvents, as PyTorch's profiler writes it"
@@ -90,10 +90,10 @@ class TraceFile:
         steps, cut = _whole_steps(path, raw)
         return cls(
             path=path,
-            rank=_rank(path, words.get("distributedInfo")),
-            host_name=host if isinstance(host := words.get("host_name"), str) else "",
+            rank=_rank(path, fields.get("distributedInfo")),
+            host_name=host if isinstance(host := fields.get("host_name"), str) else "",
             process=raw.process,
-            base=_finite(words.get("baseTimeNanoseconds"), 0.0) / 1e3,
+            base=_finite(fields.get("baseTimeNanoseconds"), 0.0) / 1e3,
             steps=steps,
             unfinished=cut,
             operators=raw.operators,
@@ -158,7 +158,7 @@ class _Events:
                 start, end = self._times(place, event)
                 self.steps.append((int(step[1]), place, start, end))
                 self.process = str(event.get("pid"))
-        elif event.get("ph") == "X" and (kept := self._kind(name, category)) is not None:
+        elif event.get("ph") == "X" and (kind := self._kind(name, category)) is not None:
             start, end = self._times(place, event)
             if not np.isfinite(end):
                 self.endless.append(start)
@@ -167,7 +167,7 @@ class _Events:
             exchange = category == _ANNOTATION
             exchange |= category in _OPERATORS and bool(_OPERATION.match(name))
             exchange |= category == _KERNEL and bool(_DEVICE_KERNEL.match(name))
-            kept.append(Operation(thread, start, end, name, exchange))
+            kind.append(Operation(thread, start, end, name, exchange))
 
     def _kind(self, name: str, category: str) -> list[Operation] | None:
         if category in _OPERATORS:
@@ -305,16 +305,16 @@ def _parsed(path: Path) -> dict[str, Any]:
     )  # names only may have characters of other encodings
     check_json_size(text, path)
     try:
-        words = json.loads(text, strict=False)
+        fields = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         why = "; ".join([f"{error.msg} at {place}", *_hints(error, text)])
         raise SettingError(f"path = {str(path)!r}: is not JSON: {why}") from None
     except (ValueError, RecursionError) as error:
         raise SettingError(f"path = {str(path)!r}: is not JSON that can be read: {error}") from None
-    if not isinstance(words, dict):
+    if not isinstance(fields, dict):
         raise SettingError(f"path = {str(path)!r}: has no traceEvents, as PyTorch's profiler writes them")
-    return words
+    return fields
 
 
 def _hints(error: json.JSONDecodeError, text: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from workbench.analysis.recordings.recording import LAYER
+from workbench.analysis.recordings.recording import LAYER_PREFIX
 from workbench.analysis.recordings.sources.kineto.files import Operation, Step, TraceFile
 from workbench.analysis.recordings.sources.kineto.spans import Cover
 
@@ -30,7 +30,7 @@ class Phases:
         took = {"exchange": self._exchange(step.start, step.end)}
         first, end = bisect_left(self._begins, step.start), bisect_left(self._begins, step.end)
         for _, name, seconds in self._modules[first:end]:
-            took[LAYER + name] = took.get(LAYER + name, 0.0) + seconds
+            took[LAYER_PREFIX + name] = took.get(LAYER_PREFIX + name, 0.0) + seconds
         whole = (step.end - step.start) * SECONDS_PER_MICROSECOND
         return took | {"compute": max(whole - sum(took.values()), 0.0)}
 
@@ -46,13 +46,18 @@ class Phases:
         for each in sorted(modules, key=_order):
             while open_ and open_[-1][0] <= each.start:
                 open_.pop()
-            own = (each.end - each.start) * SECONDS_PER_MICROSECOND - self._exchange(each.start, each.end)
+            own_seconds = (each.end - each.start) * SECONDS_PER_MICROSECOND - self._exchange(
+                each.start, each.end
+            )
             if open_:
-                seconds[open_[-1][1]] -= own
+                seconds[open_[-1][1]] -= own_seconds
             open_.append((each.end, len(found)))
             found.append((each.start, each.name.partition(": ")[2]))
-            seconds.append(own)
-        return [(start, name, max(own, 0.0)) for (start, name), own in zip(found, seconds, strict=True)]
+            seconds.append(own_seconds)
+        return [
+            (start, name, max(own_seconds, 0.0))
+            for (start, name), own_seconds in zip(found, seconds, strict=True)
+        ]
 
 
 def _order(operation: Operation) -> tuple[float, float]:

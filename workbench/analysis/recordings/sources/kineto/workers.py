@@ -105,9 +105,9 @@ def _varying(labels: list[str]) -> list[int]:
     ([2, 10], [])
     """
     parts = [re.split(r"(\d+)", label) for label in labels]
-    if len({tuple(words[::2]) for words in parts}) > 1:
+    if len({tuple(pieces[::2]) for pieces in parts}) > 1:
         return []
     differ = [
-        column for column in zip(*(words[1::2] for words in parts), strict=True) if len(set(column)) > 1
+        column for column in zip(*(pieces[1::2] for pieces in parts), strict=True) if len(set(column)) > 1
     ]
     return [int(number) for number in differ[0]] if len(differ) == 1 else []

@@ -43,29 +43,29 @@ class Lateness(Tab):
         about = (
             "Who makes the steps of a run or of a recording long, and what would help: choose one, then Look."
         )
-        self.words = w.HTML(sentence(about))
+        self.text = w.HTML(sentence(about))
         seen(False, self.map, self.costs)
-        return [row(self.run, self.file, self.button), self.words, sides(self.map, self.costs)]
+        return [row(self.run, self.file, self.button), self.text, sides(self.map, self.costs)]
 
     @guarded
     def opened(self) -> None:
         """Offer the runs that there are now."""
         traces = self.desk.tab(Running).traces
         self.traces = dict(zip(labels(traces), traces, strict=True))
-        self.kept = {
+        self.options = {
             f"kept: {RunNotes.read(place.about).name or place.name}": place.folder
             for place in places(self.desk.folder)
             if (place.folder / RUN).is_file()
         }
-        offered(self.run, [*self.traces, *self.kept])
+        offered(self.run, [*self.traces, *self.options])
 
     def over(self) -> None:
         self.opened()
 
     def start(self) -> None:
-        """Look in a thread: a doctor takes some seconds."""
+        """Diagnose in a thread: it takes some seconds."""
         self.button.disabled = True
-        self.words.value = sentence("looking …")
+        self.text.value = sentence("looking …")
         Thread(target=self.look, name="workbench-look", daemon=True).start()
 
     @guarded
@@ -81,11 +81,11 @@ class Lateness(Tab):
             found = diagnose(what)
             lines = [*str(recording.card()).splitlines(), *str(found).splitlines()]
         except Exception:
-            self.words.value = ""
+            self.text.value = ""
             raise
         finally:
             self.button.disabled = False
-        self.words.value = "".join(sentence(line) for line in lines)
+        self.text.value = "".join(sentence(line) for line in lines)
         self.map.show(lambda theme: figures.lateness(recording, theme))
         self.costs.show(lambda theme: figures.culprits(found, theme))
 
@@ -95,11 +95,11 @@ class Lateness(Tab):
 
         if text := self.file.value.strip():
             path = Path(text).expanduser()
-            own = any(recordings.known()[source].tells(path) for source in ("bytedance", "run"))
-            return path if own else recordings.load(path).job()
+            is_own = any(recordings.known()[source].tells(path) for source in ("bytedance", "run"))
+            return path if is_own else recordings.load(path).job()
         if self.run.value is None:
             raise ValueError("run: there is none yet; run something, or type a file")
-        return self.traces.get(self.run.value) or self.kept[self.run.value]
+        return self.traces.get(self.run.value) or self.options[self.run.value]
 
     def figures(self) -> Mapping[str, Drawing]:
         return shown({"who was late when": self.map, "who makes the steps long": self.costs})

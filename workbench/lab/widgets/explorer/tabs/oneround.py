@@ -28,14 +28,14 @@ class OneRound(Tab):
         """A form to choose with, the chart, and what the node holds and decodes."""
         self.traces: list[Trace] = []
         self.form = Form("", [])
-        self.player, self.held, self.decoding = Player(), Plot(), Plot()
+        self.player, self.placement, self.decoding = Player(), Plot(), Plot()
         self.form.on_change(self._changed)
         self.player.on_click(self._clicked)
         self._empty()
-        return [self.form, sides(self.player, w.VBox([self.held, self.decoding]))]
+        return [self.form, sides(self.player, w.VBox([self.placement, self.decoding]))]
 
     def _empty(self) -> None:
-        seen(False, self.player, self.held, self.decoding)
+        seen(False, self.player, self.placement, self.decoding)
         self.report("run something first: the rounds of a run are shown here")
 
     @guarded
@@ -99,16 +99,16 @@ class OneRound(Tab):
         plan = trace.experiment.plan
         good = node.isdigit() and int(node) < plan.ranks
         self.form.blame({} if good else {"node": f"node = {node}: there are ranks 0 to {plan.ranks - 1}"})
-        seen(False, self.held, self.decoding)
+        seen(False, self.placement, self.decoding)
         if not good or not number.isdigit():
             return
         rank, at = int(node), int(number)
         if rank != MASTER:
-            self.held.show(lambda theme: allocation(trace.experiment, rank, at, theme=theme))
+            self.placement.show(lambda theme: allocation(trace.experiment, rank, at, theme=theme))
         if plan.children[rank] or rank == MASTER:
             self.decoding.show(lambda theme: weights(trace, at, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
         rank = name(int(self.form.values.get("node", "0")))
-        plots = {"one round": self.player, f"what {rank} holds": self.held}
+        plots = {"one round": self.player, f"what {rank} holds": self.placement}
         return shown({**plots, f"decode weights of {rank}": self.decoding})

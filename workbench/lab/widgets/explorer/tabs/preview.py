@@ -24,7 +24,7 @@ from workbench.lab.widgets.plots.plot import Click, Plot, low
 Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
 TIMES, CONTEST = "Time per round", "Who wins"
-HIGHEST = 520  # px of a picture: it is seen whole on a small screen
+MAX_HEIGHT_PX = 520  # px of a picture: it is seen whole on a small screen
 
 
 class Preview(Tab):
@@ -35,19 +35,19 @@ class Preview(Tab):
     def parts(self) -> list[w.Widget]:
         """Forecasts on the left, a picture of one scheme, or the phase diagram, on the right; or one at a time."""
         self.ahead: list[Ahead] = []
-        self.times, self.picture, self.part = Plot(), Plot(), Plot()
+        self.times, self.picture, self.detail = Plot(), Plot(), Plot()
         self.table = w.HTML()
         views = [TIMES, *VIEWS, CONTEST]
         self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
         self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
         self.entry = w.Dropdown(description="Scheme")
-        seen(False, self.part)
+        seen(False, self.detail)
         self._map = _Map(self._show_map, self.report)
         self._wanted, self._naming = "", False
         self.view.observe(lambda _: self._changed_view(), "value")
         self.entry.observe(lambda _: self._choose(), "value")
         self.picture.on_click(self._clicked)
-        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.part])
+        self._forecast, self._beside = w.VBox([self.times, self.table]), w.VBox([self.picture, self.detail])
         self._beside.add_class("wb-behind")
         return [self.note, row(self.view, self.entry), sides(self._forecast, self._beside)]
 
@@ -90,7 +90,7 @@ class Preview(Tab):
         behind, before = self._beside, self._forecast
         if self.view.value != TIMES:
             behind, before, self._picture = before, behind, self.view.value
-            seen(False, self.part)
+            seen(False, self.detail)
             self._draw()
         behind.add_class("wb-behind")
         before.remove_class("wb-behind")
@@ -103,7 +103,7 @@ class Preview(Tab):
         self._map.wanted(self._situation if who_wins else None)
         if not who_wins and chosen is not None:
             draw = VIEWS[self._picture]
-            self.picture.show(lambda theme: low(draw(chosen, theme=theme), HIGHEST))
+            self.picture.show(lambda theme: low(draw(chosen, theme=theme), MAX_HEIGHT_PX))
 
     def _chosen(self) -> Experiment | None:
         index = self.entry.index
@@ -120,7 +120,7 @@ class Preview(Tab):
             setup, shape, _ = here
             latency = float((setup.common.get("link") or {}).get("latency", 0.0))
             self.picture.show(
-                lambda theme: low(phase_diagram(found, shape.alpha, latency, theme=theme), HIGHEST)
+                lambda theme: low(phase_diagram(found, shape.alpha, latency, theme=theme), MAX_HEIGHT_PX)
             )
 
     @guarded
@@ -135,13 +135,13 @@ class Preview(Tab):
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
         """Show what one worker holds, below the picture."""
-        seen(False, self.part)
+        seen(False, self.detail)
         if rank > MASTER:
-            self.part.show(lambda theme: allocation(experiment, rank, theme=theme))
+            self.detail.show(lambda theme: allocation(experiment, rank, theme=theme))
 
     def figures(self) -> dict[str, Drawing]:
         plots = {"forecast of round times": self.times, self._picture: self.picture}
-        return shown({**plots, "what a worker holds": self.part})
+        return shown({**plots, "what a worker holds": self.detail})
 
 
 class _Map:
@@ -151,9 +151,9 @@ class _Map:
     """
 
     def __init__(
-        self, told: Callable[[SchemeGrid | None, float], None], report: Callable[[str], None]
+        self, on_result: Callable[[SchemeGrid | None, float], None], report: Callable[[str], None]
     ) -> None:
-        self.told, self.report, self.lock = told, report, Lock()
+        self.on_result, self.report, self.lock = on_result, report, Lock()
         self.newest: object = None
         self.thread: Thread | None = None
         self.last: tuple[object, SchemeGrid] | None = None
@@ -166,7 +166,7 @@ class _Map:
                 return
             key = _whatever_the_place(setting)
             if self.last is not None and self.last[0] == key:
-                self.told(self.last[1], 1.0)
+                self.on_result(self.last[1], 1.0)
                 return
             work = partial(self._work, setting, key, token)
             self.thread = Thread(target=work, name="workbench-map", daemon=True)
@@ -176,19 +176,19 @@ class _Map:
     def _work(self, setting: Situation, key: object, token: object) -> None:
         last = -1.0
 
-        def told(share: float) -> bool:
+        def progress(share: float) -> bool:
             nonlocal last
             if self.newest is not token:
                 return False
             if share - last >= 0.1:
-                self.told(None, share)
+                self.on_result(None, share)
                 last = share
             return True
 
-        found = contest(*setting, told)
+        found = contest(*setting, progress)
         if found is not None and self.newest is token and found.names:
             self.last = key, found
-            self.told(found, 1.0)
+            self.on_result(found, 1.0)
 
 
 def _whatever_the_place(setting: Situation) -> object:

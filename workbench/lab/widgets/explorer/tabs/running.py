@@ -17,7 +17,7 @@ from workbench.lab.widgets.explorer.tables import speeds
 from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.mpi import clusters
 
-WORDS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
+ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI)"}
 
 
 class Running(Tab):
@@ -30,7 +30,7 @@ class Running(Tab):
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
-        engines = [(WORDS.get(name, name), name) for name in ENGINES]
+        engines = [(ENGINE_LABELS.get(name, name), name) for name in ENGINES]
         self.engine = w.Dropdown(options=engines, description="Engine")
         self.cluster = w.Dropdown(options=[], description="Cluster")
         self.keep = w.Checkbox(description="keep the curves that are drawn", value=False, indent=False)

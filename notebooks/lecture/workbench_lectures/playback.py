@@ -1,0 +1,128 @@
+"""A run on the virtual clock, shown like a film: rounds appear when the clock gets to them, for all schemes at once.
+
+Simulating is quicker than the time that it simulates, so the curves of a run would be there all at once. A film shows
+them at a pace that eyes can follow. What it shows depends on the experiments, their seed and the moment at which it
+began, and on nothing else: whoever knows these can make the same runs again (they have the same bits) and go on
+showing where another left off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+
+import numpy as np
+from typing_extensions import override
+
+from workbench.core.base.types import Array
+from workbench.core.experiment import Experiment
+from workbench.core.forecasting import forecast
+from workbench.core.running.run import Rows, Run, State
+from workbench.core.running.start import start_all
+from workbench.core.trace.trace import Trace
+
+Clock = Callable[[], float]
+FORECAST_ROUNDS = 40  # rounds of a forecast that says how long the film will be
+
+
+class Playback:
+    """When it began (s, as the clock counts), its pace in virtual seconds a second, and where it was stopped, if so."""
+
+    def __init__(
+        self, pace: float, began: float, stopped: float | None = None, clock: Clock = time.time
+    ) -> None:
+        self.pace, self.began, self.stopped, self.clock = pace, began, stopped, clock
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start of the runs."""
+        if self.stopped is not None:
+            return self.stopped
+        return self.pace * max(0.0, self.clock() - self.began)
+
+    def stop(self) -> None:
+        """Stay where it is."""
+        self.stopped = self.now
+
+
+class PlaybackRun(Run):
+    """A run of which only those rounds are shown that the film has got to."""
+
+    def __init__(self, run: Run, playback: Playback, limit: int | None = None) -> None:
+        super().__init__(run.experiment, run.engine)
+        self.run, self.playback = run, playback
+        self.limit = limit  # rounds that were shown when it was stopped
+        self._known: Array = np.zeros(0)  # when the rounds end that are known so far
+
+    @property
+    def state(self) -> State:
+        """Running until the film has shown the last round, or the one at which it was stopped."""
+        inner, shown = self.run.state, self._shown()
+        if self.limit is not None and inner != "failed":
+            return "stopped" if shown == self.limit or inner in ("finished", "stopped") else inner
+        if inner != "finished":
+            return inner
+        return "running" if shown < len(self._known) else inner
+
+    @property
+    def note(self) -> str:
+        """What the table under the curves says."""
+        shown = self._shown()
+        if not shown:
+            return self.run.note if self.run.state in ("waiting", "failed") else "in its first round"
+        last = f"{self._known[shown - 1]:.3g} s on the virtual clock"
+        return f"round {shown} of {self.experiment.rounds}, {last}"
+
+    @note.setter
+    def note(self, text: str) -> None:
+        """It is made from what is shown."""
+
+    @override
+    def rows(self, first: int = 0) -> Rows:
+        rows = self.run.rows(first)
+        count = self._count(rows["time"], first)
+        return {name: column[:count] for name, column in rows.items()}
+
+    def _count(self, times: Array, first: int) -> int:
+        """How many of the rounds from `first` on are shown."""
+        count = int(np.searchsorted(times, self.playback.now, side="right"))
+        return count if self.limit is None else min(count, max(0, self.limit - first))
+
+    def _times(self) -> Array:
+        known = self._known
+        self._known = np.concatenate([known, self.run.rows(len(known))["time"]])
+        return self._known
+
+    def _shown(self) -> int:
+        return self._count(self._times(), 0)
+
+    def stop(self) -> None:
+        """Stop the film, for all of its runs; what was shown stays."""
+        if self.playback.stopped is None:
+            self.playback.stop()
+        if self.limit is None:
+            self.limit = self._shown()
+        self.run.stop()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the run behind the film is over."""
+        return self.run.wait(timeout)
+
+    def result(self) -> Trace:
+        """Trace of all rounds, those that are not shown yet too."""
+        return self.run.result()
+
+
+def length(experiments: Sequence[Experiment]) -> float:
+    """Virtual seconds that the slowest of some experiments is expected to take."""
+    living = [e.replace(faults=()) if e.faults else e for e in experiments]  # a forecast knows no deaths
+    return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
+
+
+def play(
+    experiments: Sequence[Experiment], playback: Playback, limits: Sequence[int | None] = ()
+) -> list[PlaybackRun]:
+    """Start runs on the virtual clock, to be shown as the film says; `limits`: of those that were stopped."""
+    runs = start_all(experiments)
+    return [PlaybackRun(run, playback, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]
