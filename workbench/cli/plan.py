@@ -87,8 +87,8 @@ def profile(
 @TRUST
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
-    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
-    picture: Path | None, output: Path | None, trust: bool,
+    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None,
+    replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
@@ -105,8 +105,8 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance, schemes=schemes or None,
-        machines=machines, replay=replay, seed=seed, progress=True,
+        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)
@@ -119,7 +119,7 @@ def plan(
 
 
 def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's.
+    """What a SPEC says of problem, optimiser, workers, rounds, batch; scheme, delays and link are the planner's.
 
     A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
     """
@@ -128,7 +128,8 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     e = Experiment.read(spec, trust)
     if isinstance(e, Description):
         raise e.error
-    names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
+    names = ["problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds"]
+    names += ["batch", "evaluate_every"]
     given = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
         given.pop("optimiser", None)

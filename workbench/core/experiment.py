@@ -184,9 +184,7 @@ class Experiment(Settings):
 
     def _steerable(self, samples: int | None) -> None:
         why, scheme = "", self.built_scheme
-        if self.batch is not None:
-            why = "a run with mini-batches is not re-planned; leave batch empty, or take adaptive = false"
-        elif self.faults:
+        if self.faults:
             why = "a run with faults is not re-planned; take faults = (), or adaptive = false"
         elif self.problem == "unit":
             why = "the parameters of problem = 'unit' are the plan's own parts; take another problem"
@@ -266,7 +264,7 @@ class Experiment(Settings):
         configuration = Configuration(self.built_scheme.name, dict(self.scheme_args), self.workers, samples)
         shape = getattr(self.problem_spec, "known", lambda: None)()
         row = self.line.width * ((shape[1] if shape else floats) + 1)
-        tried = configurations_of(configuration, self.problem)
+        tried = configurations_of(configuration, self.problem, self.sampler)
         return AdaptiveController(tried, self.rounds, self.line, floats, self.decode_rate, row)
 
     def build_problem(self) -> Problem:

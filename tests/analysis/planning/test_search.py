@@ -67,3 +67,20 @@ def test_search_grids_equal_the_papers() -> None:
 def test_search_without_a_feasible_setting_gives_the_reason() -> None:
     with pytest.raises(wb.SettingError, match=r"none fits the experiment .*does not divide"):
         search(BASE, [{"burst": 2, "window": 4}])
+
+
+def test_tune_with_batches_compares_runs_on_their_own_batches() -> None:
+    """The best numbers leave the least loss of all that were tried first, as runs of their own have it."""
+    args = {"samples": 240, "features": 5}
+    common = {"problem": "least_squares", "problem_args": args, "rounds": 12, "batch": 60, "workers": 4}
+    experiments = [
+        wb.Experiment(scheme="SGD", scheme_args={"stragglers": 1}, seed=1, **common),
+        wb.Experiment(scheme="ASGD", **common),
+        wb.Experiment(scheme="UMW", **common),
+    ]
+    for e, best in zip(experiments, wb.tune(experiments), strict=True):
+        least = wb.run(best).columns["loss"][-1]
+        smoothness = e.build_problem().smoothness()
+        for optimiser in e.build_optimiser().candidates(smoothness):
+            tried = wb.run(e.replace(optimiser_args=optimiser.model_dump(exclude_unset=True)))
+            assert not tried.columns["loss"][-1] < least * (1 - 1e-9)

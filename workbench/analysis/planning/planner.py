@@ -91,8 +91,8 @@ def plan(
     problem, problem_args, workers, seed
         As in an experiment; default: as many workers as were measured.
     rounds, target, metric, tolerance
-        Value of the metric to reach, such as a loss, or a test_accuracy of a problem that holds out samples; default: what an exact scheme has after `rounds` updates, less the share `tolerance` of
-        the way down to it. It is to be reached in `rounds` updates of an exact scheme.
+        Value of the metric to reach, such as a loss, or a test_accuracy of a problem that holds out samples. Default:
+        what an exact scheme has after `rounds` updates, less the share `tolerance` of the way down to it.
     schemes
         Names of those to consider; default: all.
     effort

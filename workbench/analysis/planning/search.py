@@ -16,6 +16,7 @@ import numpy as np
 
 from workbench.core.base.bar import Bar
 from workbench.core.base.settings import SettingError, check_kind
+from workbench.core.contract.batches import key_of
 from workbench.core.contract.optimisers import Optimiser, smoothness_of
 from workbench.core.contract.weights import Decoding
 from workbench.core.engine.virtual.arithmetic import Coefficients
@@ -80,8 +81,8 @@ def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Expe
     experiments = checked(experiments)
     tuned = list(experiments)
     problems = [e.build_problem() for e in experiments]
-    for problem in {id(p): p for p in problems}.values():
-        members = [i for i, p in enumerate(problems) if p is problem]
+    for key, problem in {key_of(p): p for p in problems}.items():
+        members = [i for i, p in enumerate(problems) if key_of(p) == key]
         smoothness = smoothness_of(problem, "step")
         runs = {i: _run(experiments[i]) for i in members}
         grid = {i: _grid(run.optimiser, smoothness, experiments[i]) for i, run in runs.items()}
@@ -111,10 +112,10 @@ def _run(e: Experiment) -> Commits:
     """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
-        arithmetic = Coefficients(e.plan)
+        arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights
-    return Commits(e.build_optimiser(), weights, e.plan.sizes)
+    return Commits(e.build_optimiser(), weights, e.plan.sizes, e.evaluation_interval)
 
 
 def _best(

@@ -252,7 +252,7 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
         follows["straggler_fraction"] = late[0] / late[1]
     with suppress(Exception):  # a scheme of somebody's own that cannot say
         if (samples := e.problem_spec.declared_samples()) is not None:
-            follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+            follows["load"] = float(scheme.loads(e.workers, samples).max()) * e.share / samples
         elif isinstance(load, float | int):
             follows["load"] = float(load) / scheme.epochs_per_round
     return settings_of(e), follows

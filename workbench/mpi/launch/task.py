@@ -55,6 +55,7 @@ class Task:
     emulate: Emulate = "all"
     record: bool = True
     first: int = 0  # round to begin with
+    steps: Sequence[int] = ()  # see `Setup`
     offset: float = 0.0  # s that the rounds before took
     gradients: bool = False  # keep every committed gradient, too
     checkpoint_every: float = 2.0  # s
@@ -250,7 +251,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
     if batch is not None:
         sampler = BatchSampler(problem.samples, batch, spec["seed"])
         problem, delays.share = with_batches(problem, sampler), sampler.share
-    fields = {name: getattr(task, name) for name in ("emulate", "first", "record")}
+    fields = {name: getattr(task, name) for name in ("emulate", "first", "steps", "record")}
     fields |= {"decode_rate": spec["decode_rate"], "link": Link(**spec["link"]).carrying(args.width)}
     fields["faults"] = tuple(map(fault_from, spec["faults"]))
     setup = Setup(scheme, plan, spec["rounds"], len(model), delays, **fields)
