@@ -232,11 +232,10 @@ class Experiment(Settings):
         """
         made = self.parts
         now = (schemes.get(self.scheme), problems.get(self.problem), optimiser_class(self.optimiser))
-        chosen = [part.catalogue.get(part.kind, type(part)) for part in made if isinstance(part, KindFamily)]
+        chosen = [part.newest for part in made if isinstance(part, KindFamily)]
         if all(type(part) is cls for part, cls in zip(made, [*now, *chosen], strict=True)):
             return self
-        kinds: list[KindFamily] = [self.delays, *self.faults]
-        delays, *faults = ({**part.model_dump(exclude_unset=True), "kind": part.kind} for part in kinds)
+        delays, *faults = (part.model_dump(exclude_unset=True) for part in (self.delays, *self.faults))
         return self.replace(delays=delays, faults=faults)
 
     @cached_property

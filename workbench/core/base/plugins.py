@@ -262,6 +262,13 @@ class KindFamily(Family):
         return [*found, *(inner for part in found for inner in cls.nested_in(part))]
 
     @property
+    def newest(self) -> type[Any]:
+        """The class that its kind chooses now: another one after a cell was run again, or a loose file changed."""
+        if ".py:" in self.written_kind:
+            return self.catalogue.get_class(self.written_kind)
+        return self.catalogue.get(self.kind, type(self))
+
+    @property
     def written_kind(self) -> str:
         """The word that chooses the class: its kind, or FILE.py:NAME."""
         return str(self.__dict__.get("written", self.kind))

@@ -59,16 +59,16 @@ class Optimiser(Family):
 
 
 class Scheduled(Optimiser):
-    """Base of optimisers whose step follows a schedule: `update` multiplies the step by `factor(t)`.
+    """Base of optimisers whose step follows a schedule: `update` multiplies the step by `factor_at(t)`.
 
     A round is a commit. With mini-batches, a schedule therefore counts batches, not epochs.
     """
 
     schedule: Schedules = setting(ConstantSchedule(), "how the step changes over the rounds")
 
-    def factor(self, t: int) -> float:
+    def factor_at(self, t: int) -> float:
         """Return the step of round `t` over the full step; 1 without a schedule."""
-        return self.schedule.factor(t)
+        return self.schedule.factor_at(t)
 
     def for_rounds(self, rounds: int) -> Self:
         """Fill in what the schedule takes from the number of rounds."""
@@ -78,11 +78,11 @@ class Scheduled(Optimiser):
     @property
     def told(self) -> str:
         plain = self.schedule == ConstantSchedule()
-        return ", ".join([self.full_step, *([] if plain else [self.schedule.told])])
+        return ", ".join([self.step_told, *([] if plain else [self.schedule.told])])
 
     @property
     @abstractmethod
-    def full_step(self) -> str:
+    def step_told(self) -> str:
         """The step before the schedule, in words."""
 
 

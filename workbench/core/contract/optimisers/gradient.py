@@ -40,7 +40,7 @@ class Stepping(Scheduled):
         return [] if self.step is None else [self.replace(step=self.step * k) for k in NEAR]
 
     @property
-    def full_step(self) -> str:
+    def step_told(self) -> str:
         return "step 1/L" if self.step is None else f"step {self.step:.3g}"
 
     def first_step(self, problem: Problem) -> float:
@@ -63,7 +63,7 @@ class GradientDescent(Stepping):
         return {"step": self.first_step(problem)}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        step = state["step"] * stepwise(self.decay, t, self.milestones) * self.factor(t)
+        step = state["step"] * stepwise(self.decay, t, self.milestones) * self.factor_at(t)
         move = mean_gradient(model, gradient, problem)
         move *= step
         return model - move, state  # in the model's numbers, whatever the gradient's
@@ -85,7 +85,7 @@ class Nesterov(Stepping):
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         """Gradient step, then extrapolate: the model is the point at which the next gradient is taken."""
         momentum = t / (t + 3) if self.momentum is None else self.momentum
-        descended = model - state["step"] * self.factor(t) * mean_gradient(model, gradient, problem)
+        descended = model - state["step"] * self.factor_at(t) * mean_gradient(model, gradient, problem)
         return descended + momentum * (descended - state["before"]), {**state, "before": descended}
 
 
@@ -116,14 +116,14 @@ class InverseTime(Scheduled):
         return [] if self.c1 is None else [self.replace(c1=self.c1 * k) for k in NEAR]
 
     @property
-    def full_step(self) -> str:
+    def step_told(self) -> str:
         return f"step {'c2/L' if self.c1 is None else f'{self.c1:.3g}'} / (t + {self.c2:g})"
 
     def start(self, problem: Problem) -> State:
         return {"c1": self.c2 / smoothness_of(problem, "c1") if self.c1 is None else self.c1}
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
-        step = inverse_time(state["c1"], t, self.c2) * self.factor(t)
+        step = inverse_time(state["c1"], t, self.c2) * self.factor_at(t)
         return model - step * mean_gradient(model, gradient, problem), state
 
 
@@ -179,7 +179,7 @@ class SGD(Penalised, Stepping):
             velocity = self.momentum * state["velocity"] + move
             state = {**state, "velocity": velocity}
             move = move + self.momentum * velocity if self.nesterov else velocity
-        return model - state["step"] * self.factor(t) * move, state
+        return model - state["step"] * self.factor_at(t) * move, state
 
 
 class Moments(Scheduled):
@@ -201,7 +201,7 @@ class Moments(Scheduled):
         return [self.replace(rate=self.rate * k) for k in NEAR]
 
     @property
-    def full_step(self) -> str:
+    def step_told(self) -> str:
         return f"rate {self.rate:.3g}"
 
 
@@ -226,7 +226,7 @@ class AMSGrad(Moments):
         h = self.beta1 * state["h"] + (1 - self.beta1) * g
         v = self.beta2 * state["vhat"] + (1 - self.beta2) * g * g
         vhat = np.maximum(state["vhat"], v)
-        rate = self.rate * self.factor(t)
+        rate = self.rate * self.factor_at(t)
         return model - rate * h / np.sqrt(self.eps + vhat), {"h": h, "vhat": vhat}
 
 
@@ -258,7 +258,7 @@ class Adam(Penalised, Moments):
         after = {"mean": mean, "square": square}
         if self.max_square:
             square = after["largest"] = np.maximum(state["largest"], square)
-        rate = self.rate * self.factor(t)
+        rate = self.rate * self.factor_at(t)
         return model - adam_move(mean, square, t + 1, rate, self.beta1, self.beta2, self.eps), after
 
 
@@ -276,7 +276,7 @@ class AdamW(Adam):
 
     def update(self, state: State, model: Array, gradient: Array, problem: Problem, t: int) -> Updated:
         mean = self.clipped(model, gradient, problem)
-        return self._moved(state, model * (1 - self.rate * self.factor(t) * self.weight_decay), mean, t)
+        return self._moved(state, model * (1 - self.rate * self.factor_at(t) * self.weight_decay), mean, t)
 
 
 def moments(mean: Array, square: Array, gradient: Array, beta1: float, beta2: float) -> tuple[Array, Array]:

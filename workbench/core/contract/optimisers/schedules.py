@@ -13,9 +13,9 @@ from workbench.core.base.settings import SettingError, setting
 
 
 class Schedule(KindFamily):
-    """Base class: `share` is the step of a round over the full step; warm-up comes before it, for every schedule.
+    """Base class: `share_at` is the step of a round over the full step; warm-up comes before it, for every schedule.
 
-    To add one, add a file with a subclass that has a `kind` and a `share`.
+    To add one, add a file with a subclass that has a `kind` and a `share_at`.
 
     >>> list(Schedule.catalogue)
     ['constant', 'cosine', 'exponential', 'inverse_time', 'steps']
@@ -33,17 +33,17 @@ class Schedule(KindFamily):
     )
 
     @abstractmethod
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         """Return the step of a round over the full step; `t` counts rounds from 0 after the warm-up."""
 
-    def factor(self, t: int) -> float:
+    def factor_at(self, t: int) -> float:
         """Return the step of round `t` of the run over the full step.
 
-        >>> [round(ConstantSchedule(warmup=3).factor(t), 2) for t in range(5)]
+        >>> [round(ConstantSchedule(warmup=3).factor_at(t), 2) for t in range(5)]
         [0.25, 0.5, 0.75, 1.0, 1.0]
         """
         if t >= self.warmup:
-            return self.share(t - self.warmup)
+            return self.share_at(t - self.warmup)
         start = 1 / (self.warmup + 1) if self.warmup_start is None else self.warmup_start
         return start + (1 - start) * t / self.warmup
 
@@ -62,21 +62,21 @@ class ConstantSchedule(Schedule):
 
     kind = "constant"
 
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         return 1.0
 
 
 class InverseTimeSchedule(Schedule):
     """offset / (t + offset): the formula of the optimiser `inverse_time`, relative to its first step.
 
-    >>> InverseTimeSchedule(offset=10).share(10)
+    >>> InverseTimeSchedule(offset=10).share_at(10)
     0.5
     """
 
     kind = "inverse_time"
     offset: float = setting(100.0, "rounds after which the step is halved", "rounds", gt=0)
 
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         return inverse_time(self.offset, t, self.offset)
 
 
@@ -88,7 +88,7 @@ def inverse_time(numerator: float, t: int, offset: float) -> float:
 class StepSchedule(Schedule):
     """The step shrinks by the factor `decay` at milestones (paper 1, figure 13), or every so many rounds.
 
-    >>> [StepSchedule(decay=0.5, milestones=(2, 3)).share(t) for t in range(5)]
+    >>> [StepSchedule(decay=0.5, milestones=(2, 3)).share_at(t) for t in range(5)]
     [1.0, 1.0, 0.5, 0.25, 0.25]
     """
 
@@ -107,7 +107,7 @@ class StepSchedule(Schedule):
             raise SettingError("milestones: are empty, and so is every; give one of the two, e.g. every = 30")
         return self
 
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         return stepwise(self.decay, t, self.milestones) if self.every is None else self.decay ** (t // self.every)
 
 
@@ -119,21 +119,21 @@ def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
 class ExponentialSchedule(Schedule):
     """The step shrinks by the factor `decay` in every round.
 
-    >>> ExponentialSchedule(decay=0.5).share(3)
+    >>> ExponentialSchedule(decay=0.5).share_at(3)
     0.125
     """
 
     kind = "exponential"
     decay: float = setting(0.99, "factor on the step per round", gt=0, le=1)
 
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         return self.decay**t
 
 
 class CosineSchedule(Schedule):
     """Half a cosine wave from the full step to the share `end`, where it stays (Loshchilov and Hutter 2017).
 
-    >>> CosineSchedule(length=100).share(50)
+    >>> CosineSchedule(length=100).share_at(50)
     0.5
     """
 
@@ -149,7 +149,7 @@ class CosineSchedule(Schedule):
             return self
         return self.model_copy(update={"length": max(rounds - self.warmup, 1)})
 
-    def share(self, t: int) -> float:
+    def share_at(self, t: int) -> float:
         if self.length is None:
             raise SettingError("schedule.length: is empty, and the number of rounds is not known here; give it")
         return self.end + (1 - self.end) * (1 + cos(pi * min(t / self.length, 1.0))) / 2
