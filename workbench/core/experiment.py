@@ -105,7 +105,7 @@ class Experiment(Settings):
     @field_validator("scheme_args", "problem_args", "optimiser_args")
     @classmethod
     def _plain(cls, args: dict[str, Any]) -> dict[str, Any]:
-        """Make lists tuples, NumPy's numbers Python's, functions names, settings dicts, so that JSON gives back an equal one."""
+        """Make lists tuples, NumPy's numbers Python's, functions names and settings dicts: JSON gives these back."""
         return {k: name_of(v, k) if callable(v) else _tuples(v) for k, v in args.items()}
 
     @model_validator(mode="after")

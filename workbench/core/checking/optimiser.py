@@ -88,7 +88,9 @@ def follows_schedule(optimiser: Scheduled, case: Case) -> None:
         model, _ = _walk(each, problem, range(1), problem.start(), each.start(problem))
         moves.append(model - problem.start())
     if not np.allclose(moves[1], moves[0] / 2, rtol=1e-6, atol=0.0):
-        raise PropertyFailed("`schedule` has another effect; multiply the step in `update` by `self.factor_at(t)`")
+        raise PropertyFailed(
+            "`schedule` has another effect; multiply the step in `update` by `self.factor_at(t)`"
+        )
 
 
 def factors(schedule: Schedule, case: Case) -> None:
@@ -102,7 +104,11 @@ def factors(schedule: Schedule, case: Case) -> None:
 
 
 def _unscheduled(optimiser: Optimiser) -> str:
-    return "" if isinstance(optimiser, Scheduled) else "its step follows no schedule: `Scheduled` is not its base"
+    return (
+        ""
+        if isinstance(optimiser, Scheduled)
+        else "its step follows no schedule: `Scheduled` is not its base"
+    )
 
 
 PROPERTIES: tuple[Property[Any], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,8 +78,8 @@ def test_schedule_grows_during_warmup_and_never_after(fields: dict[str, Any]) ->
     factors = [schedule.factor_at(t) for t in range(200)]
     warm, rest = factors[: schedule.warmup], factors[schedule.warmup :]
     assert all(0 <= factor <= 1 for factor in factors)
-    assert all(a <= b + 1e-12 for a, b in zip(warm, warm[1:], strict=False))
-    assert all(a >= b - 1e-12 for a, b in zip(rest, rest[1:], strict=False))
+    assert all(a <= b + 1e-12 for a, b in pairwise(warm))
+    assert all(a >= b - 1e-12 for a, b in pairwise(rest))
     if warm:
         assert warm[0] == pytest.approx(fields.get("warmup_start", 1 / (schedule.warmup + 1)))
 
@@ -112,7 +113,9 @@ def test_cosine_without_a_length_ends_with_the_run(rounds: int, warmup: int) -> 
 def test_schedule_counts_commits_also_with_mini_batches() -> None:
     """Rounds 6 and later have no step: the model stays, whatever share of an epoch a batch is."""
     schedule = {"kind": "steps", "milestones": [6], "decay": 1e-300}
-    e = wb.Experiment(**SMALL, batch=5, optimiser="sgd", optimiser_args={"schedule": schedule}, evaluate_every=1)
+    e = wb.Experiment(
+        **SMALL, batch=5, optimiser="sgd", optimiser_args={"schedule": schedule}, evaluate_every=1
+    )
     losses = wb.run(e).columns["loss"]
     assert len(set(losses[:6])) == 6
     assert len(set(losses[5:])) == 1
@@ -185,10 +188,16 @@ def test_check_finds_an_optimiser_that_ignores_its_schedule() -> None:
         ({"kind": "cosin"}, "schedule.kind = 'cosin': choose one of 'constant', 'cosine', "),
         ("cosine", "schedule = 'cosine': must be fields and values, such as {kind: constant}"),
         ({"kind": "steps"}, "schedule.milestones: are empty, and so is every; give one of the two"),
-        ({"kind": "steps", "every": 3, "milestones": [4]}, "schedule.every = 3: milestones are given as well;"),
+        (
+            {"kind": "steps", "every": 3, "milestones": [4]},
+            "schedule.every = 3: milestones are given as well;",
+        ),
         ({"kind": "cosine", "warmup": -1}, "schedule.warmup = -1: take 0 or more"),
         ({"kind": "cosine", "warmup": 2.5}, "schedule.warmup = 2.5: is not a whole number;"),
-        ({"kind": "cosine", "lenght": 3}, "schedule.lenght: CosineSchedule has no such field; did you mean 'length'?"),
+        (
+            {"kind": "cosine", "lenght": 3},
+            "schedule.lenght: CosineSchedule has no such field; did you mean 'length'?",
+        ),
         ({"kind": "exponential", "decay": 2}, "schedule.decay = 2: take above 0 to 1"),
         ({"kind": "constant", "warmup_start": 0}, "schedule.warmup_start = 0: take above 0 to 1"),
     ],
@@ -201,5 +210,5 @@ def test_schedule_refuses_in_one_sentence(schedule: Any, says: str) -> None:
 
 
 def test_cosine_alone_asks_for_its_length() -> None:
-    with pytest.raises(wb.SettingError, match="schedule.length: is empty"):
+    with pytest.raises(wb.SettingError, match=r"schedule\.length: is empty"):
         CosineSchedule().share_at(0)

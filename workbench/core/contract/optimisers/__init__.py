@@ -1,10 +1,16 @@
 """Optimisers: from a gradient sum to the next model. Schedules: the step of each round.
 
-To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`; nothing else
-needs an edit.
+To add one, add a file with a subclass of `Optimiser` that has a `name`, or of `Schedule` that has a `kind`. Nothing
+else needs an edit.
 """
 
-from workbench.core.contract.optimisers.base import Optimiser, Scheduled, State, optimiser_class, smoothness_of
+from workbench.core.contract.optimisers.base import (
+    Optimiser,
+    Scheduled,
+    State,
+    optimiser_class,
+    smoothness_of,
+)
 from workbench.core.contract.optimisers.gradient import (
     SGD,
     Adam,
@@ -25,7 +31,23 @@ from workbench.core.contract.optimisers.schedules import (
 )
 
 __all__ = [
-    "AMSGrad", "Adam", "AdamW", "ConstantSchedule", "CosineSchedule", "ExponentialSchedule", "GradientDescent",
-    "InverseTime", "InverseTimeSchedule", "Nesterov", "Optimiser", "SGD", "Schedule", "Scheduled", "State",
-    "StepSchedule", "Stepping", "optimiser_class", "smoothness_of"
+    "SGD",
+    "AMSGrad",
+    "Adam",
+    "AdamW",
+    "ConstantSchedule",
+    "CosineSchedule",
+    "ExponentialSchedule",
+    "GradientDescent",
+    "InverseTime",
+    "InverseTimeSchedule",
+    "Nesterov",
+    "Optimiser",
+    "Schedule",
+    "Scheduled",
+    "State",
+    "StepSchedule",
+    "Stepping",
+    "optimiser_class",
+    "smoothness_of"
 ]  # fmt: skip

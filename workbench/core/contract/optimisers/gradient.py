@@ -242,9 +242,7 @@ class Adam(Penalised, Moments):
 
     name: ClassVar[str] = "adam"
     eps: float = setting(1e-8, "added to the root", gt=0)
-    max_square: bool = setting(
-        False, "divide by the largest second moment so far (PyTorch's amsgrad=True)"
-    )
+    max_square: bool = setting(False, "divide by the largest second moment so far (PyTorch's amsgrad=True)")
 
     def start(self, problem: Problem) -> State:
         names = ["mean", "square", *(["largest"] if self.max_square else [])]

@@ -102,13 +102,19 @@ class StepSchedule(Schedule):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if self.milestones and self.every is not None:
-            raise SettingError(f"every = {self.every}: milestones are given as well; leave one of the two empty")
+            raise SettingError(
+                f"every = {self.every}: milestones are given as well; leave one of the two empty"
+            )
         if not self.milestones and self.every is None:
             raise SettingError("milestones: are empty, and so is every; give one of the two, e.g. every = 30")
         return self
 
     def share_at(self, t: int) -> float:
-        return stepwise(self.decay, t, self.milestones) if self.every is None else self.decay ** (t // self.every)
+        return (
+            stepwise(self.decay, t, self.milestones)
+            if self.every is None
+            else self.decay ** (t // self.every)
+        )
 
 
 def stepwise(decay: float, t: int, milestones: tuple[int, ...]) -> float:
@@ -139,7 +145,10 @@ class CosineSchedule(Schedule):
 
     kind = "cosine"
     length: int | None = setting(
-        None, "rounds from the full step to the last one; empty = all rounds after the warm-up", "rounds", ge=1
+        None,
+        "rounds from the full step to the last one; empty = all rounds after the warm-up",
+        "rounds",
+        ge=1,
     )
     end: float = setting(0.0, "share of the step that is left at the end", ge=0, le=1)
 
@@ -151,7 +160,9 @@ class CosineSchedule(Schedule):
 
     def share_at(self, t: int) -> float:
         if self.length is None:
-            raise SettingError("schedule.length: is empty, and the number of rounds is not known here; give it")
+            raise SettingError(
+                "schedule.length: is empty, and the number of rounds is not known here; give it"
+            )
         return self.end + (1 - self.end) * (1 + cos(pi * min(t / self.length, 1.0))) / 2
 
 
