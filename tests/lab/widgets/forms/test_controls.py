@@ -307,7 +307,12 @@ def test_controls_mark_a_field_of_a_schedule(controls: Controls, kind: str, fiel
         {"delays": {"kind": "changing", "at": 9}},
         {"delays": {"kind": "changing", "before": {"kind": "constant"}, "after": {"kind": "pareto"}}},
         {"delays": {"kind": "changing", "after": {"kind": "shifted_exponential", "rate": 7.0}}},
-        {"delays": {"kind": "changing", "after": {"kind": "changing", "after": {"kind": "constant"}, "at": 70}}},
+        {
+            "delays": {
+                "kind": "changing",
+                "after": {"kind": "changing", "after": {"kind": "constant"}, "at": 70},
+            }
+        },
     ],
 )
 def test_controls_return_nested_settings_as_given(fields: dict[str, Any]) -> None:

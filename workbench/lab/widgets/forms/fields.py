@@ -134,7 +134,7 @@ def settings_from(
         lines = lines_of(part.chosen, texts, inner, given)
         if given is None or any(texts.get(line.name, line.default) != line.default for line in lines):
             # What is left out has the default of its class, so what the nested default has is written down.
-            whole = {line.name: line.default for line in lines} | texts
+            whole = {**{line.name: line.default for line in lines}, **texts}
             fields = settings_from(part.chosen, whole, inner, given)
             found[part.name.removeprefix(prefix)] = {"kind": part.chosen.kind, **fields}
     return found
