@@ -141,6 +141,18 @@ def centre(e: Experiment, aim: Target) -> float | None:
     return None if np.isnan(took).all() else EXACT_STEPS[int(np.nanargmin(took))]
 
 
+def leaves_step_open(e: Experiment) -> bool:
+    """Does the experiment leave its optimiser's step to be chosen?
+
+    >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
+    True
+    >>> leaves_step_open(Experiment(optimiser="adam", optimiser_args={"rate": 0.1}))
+    False
+    """
+    own = e.build_optimiser()
+    return bool(own.scaled(1.0, 1.0).model_fields_set - own.model_fields_set)
+
+
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
     """The optimiser with so many times its automatic step; None: as it is."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
