@@ -119,7 +119,7 @@ def plan(
 
 
 def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """What a SPEC says of problem, optimiser, workers and rounds; scheme, delays and link are the planner's.
+    """What a SPEC says of problem, optimiser, workers, rounds, batch; scheme, delays and link are the planner's.
 
     A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
     """
@@ -128,7 +128,8 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     e = Experiment.read(spec, trust)
     if isinstance(e, Description):
         raise e.error
-    names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
+    names = ["problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds"]
+    names += ["batch", "evaluate_every"]
     given = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
         given.pop("optimiser", None)

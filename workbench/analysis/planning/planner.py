@@ -35,6 +35,7 @@ from workbench.analysis.planning.targets import (
     Target,
     Trials,
     centre,
+    leaves_step_open,
     portion,
     price,
     reference,
@@ -91,9 +92,8 @@ def plan(
     problem, problem_args, workers, seed
         As in an experiment; default: as many workers as were measured.
     rounds, target, metric, tolerance
-        Value of the metric to reach: of the training loss, or of test_accuracy, say, where samples are held out.
-        Default: what an exact scheme has after `rounds` updates, less the share `tolerance` of the way to it. It is to
-        be reached in `rounds` updates of an exact scheme.
+        Value of the metric to reach, such as a loss, or a test_accuracy of a problem that holds out samples. Default:
+        what an exact scheme has after `rounds` updates, less the share `tolerance` of the way down to it.
     schemes
         Names of those to consider; default: all.
     effort
@@ -232,7 +232,7 @@ class _Search:
         for c in found:  # with an optimiser of its own it goes through other models, the full gradient or not
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
-        tuned = bool(self.effort) and not self.base.optimiser_args
+        tuned = bool(self.effort) and leaves_step_open(self.base)
         try:
             if loss is None and not self.effort:
                 raise _NotSimulated("effort = 0: nothing is simulated")
@@ -467,7 +467,7 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
 
 def _steps(base: Experiment, effort: float) -> Iterator[str]:
     """Whose choice the steps are, where it is not the planner's."""
-    if base.optimiser_args:
+    if not leaves_step_open(base):
         yield (
             f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"
             " and each is compared at the step that suits it"

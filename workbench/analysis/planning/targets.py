@@ -24,6 +24,7 @@ import numpy as np
 from workbench.analysis.planning.profile import scaled
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.types import Array
+from workbench.core.contract.batches import BatchSampler, key_of
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.timeline import Timeline
@@ -51,6 +52,7 @@ OWN_STEPS = tuple(
 STEP_SEEDS = 2  # seeds on which a step is chosen
 MAX_MISSED_SHARE = 0.1  # share of the seeds that may miss the loss
 MAX_RETRIES = 3  # with smaller steps, where more do
+MIN_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
 REFERENCE_SCHEME = "UMW"
 
 
@@ -88,7 +90,7 @@ def reference(
     tuned: bool = True,
     metric: str = "loss",
 ) -> Target:
-    """Follow exact schemes: which value of a metric is the target, with which step and how soon it is reached.
+    """Follow exact schemes: return the target, the step that reaches it, and in how many rounds.
 
     `wanted`: the target itself; None: what the best step comes to in `rounds` rounds, less `tolerance` of the way.
     `tuned`: choose the step; else the experiment's own is taken.
@@ -139,6 +141,18 @@ def centre(e: Experiment, aim: Target) -> float | None:
     return None if np.isnan(took).all() else EXACT_STEPS[int(np.nanargmin(took))]
 
 
+def leaves_step_open(e: Experiment) -> bool:
+    """Does the experiment leave its optimiser's step to be chosen?
+
+    >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
+    True
+    >>> leaves_step_open(Experiment(optimiser="adam", optimiser_args={"rate": 0.1}))
+    False
+    """
+    own = e.build_optimiser()
+    return bool(own.scaled(1.0, 1.0).model_fields_set - own.model_fields_set)
+
+
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
     """The optimiser with so many times its automatic step; None: as it is."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
@@ -179,14 +193,22 @@ def _first(values: Array, target: float, metric: str, batch: int | None) -> Arra
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
-    """The same experiment on so few samples that so many rounds of them stay within the effort."""
+    """The same experiment on so few samples that so many rounds of them stay within the effort.
+
+    With mini-batches an epoch has some of them, all of one size, so that every part has samples in each.
+    """
     samples, floats = e.shape()
-    few = min(samples, max(int(effort / max(rounds * floats, 1)), 4 * e.workers))
-    return reduced(e, few)
+    few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
+    if e.batch is not None:
+        few = e.batch * max(few // e.batch, MIN_BATCHES)
+    return reduced(e, min(samples, few))
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """The same experiment on fewer samples, whose workers take as long as for all."""
+    """The same experiment on fewer samples, whose workers take as long as for all.
+
+    A mini-batch has as many as before.
+    """
     all_ = e.shape()[0]
     if samples == all_:
         return e
@@ -194,17 +216,26 @@ def reduced(e: Experiment, samples: int) -> Experiment:
     fewer = {
         name: getattr(args, name) for name in ("samples", "test") if getattr(args, name, None) is not None
     }
-    delays = scaled(e.delays, all_ / args.count())
-    return e.replace(delays=delays, problem_args={**e.problem_args, **fewer})
+    count = args.count()
+    batch = e.batch and min(e.batch, count)
+    share = BatchSampler(count, batch, e.seed).share if batch else 1.0
+    delays = scaled(e.delays, all_ * e.share / (count * share))
+    return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, **fewer})
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
-        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * NUMBERS_PER_CALL
+        each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
+        each += e.workers * NUMBERS_PER_CALL
         return float(steps * rounds * scheme.epochs_per_round * each)
-    return float(rounds * (steps * samples * floats + e.workers * NUMBERS_PER_EVENT))
+    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * NUMBERS_PER_EVENT))
+
+
+def _gone_through(e: Experiment, samples: int) -> float:
+    """Samples that a round goes through: with mini-batches, one of these and a share of an evaluation."""
+    return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
@@ -278,20 +309,20 @@ class Trials:
                 if not np.isnan(seconds).all():
                     break
         else:
-            tried, seconds = self._tried(small, self._soon)
+            tried, seconds = self._tried(small, self._soon(small[0]))
             if np.isnan(seconds).all():
                 tried, seconds = self._tried(small, self.aim.longest)
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
-    @property
-    def _soon(self) -> int:
-        """Rounds that are followed at first."""
-        return min(round(USUAL_ROUNDS_RATIO * self.aim.rounds), self.aim.longest)
+    def _soon(self, e: Experiment) -> int:
+        """Rounds that are followed at first: up to one after which the loss is evaluated in any case."""
+        every = e.evaluation_interval
+        return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
         timelines = [_timeline(e, longest) for e in small]
-        tried, rounds = self._steps(small[0], [c for c, _ in timelines])
+        tried, rounds = self._steps(small, [c for c, _ in timelines])
         ends = [
             [_end(timeline, r) for r, (_, timeline) in zip(row, timelines, strict=True)] for row in rounds
         ]
@@ -303,29 +334,39 @@ class Trials:
         Of one whose messages carry no numbers. NaN where it does not come there.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
-        for longest in (self._soon, self.aim.longest):
-            steps, rounds = self._steps(small[0], [_timeline(e, longest)[0] for e in small])
+        for longest in (self._soon(small[0]), self.aim.longest):
+            steps, rounds = self._steps(small, [_timeline(e, longest)[0] for e in small])
             if not np.isnan(rounds).any(axis=1).all():
                 break
         return steps, rounds
 
-    def _steps(self, e: Experiment, commits: Sequence[Coefficients]) -> tuple[list[float], Array]:
+    def _steps(
+        self, small: Sequence[Experiment], commits: Sequence[Coefficients]
+    ) -> tuple[list[float], Array]:
         assert self.centre is not None
+        e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
         if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
             tried += [k * delayed_step(lag) for k in tried]
-        return tried, self._reached(e, tried, commits)
+        return tried, self._reached(small, tried, commits)
 
     def _reached(
-        self, e: Experiment, steps: Sequence[float | None], commits: Sequence[Coefficients]
+        self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
     ) -> Array:
-        """Rounds to the target with each step on each of the commits, all in one pass over the data a round."""
-        every, metric = _interval(e), self.aim.metric
-        runs = [
-            Commits(self._optimiser(e, k), c.weights, e.plan.sizes, every) for k in steps for c in commits
-        ]
-        values = np.array([_values(run, metric) for run in learn(e.build_problem(), runs)])
-        return _first(values, self._loss, metric, e.batch).reshape(len(steps), len(commits))
+        """Return the rounds to the target with each step on each of the commits, all in one pass over the data a round.
+
+        Seeds with batches of their own share none.
+        """
+        found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
+        metric = self.aim.metric
+        for key, problem in {key_of(p): p for p in problems}.items():
+            members = [i for i, p in enumerate(problems) if key_of(p) == key]
+            tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
+            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e)) for own, e, c in tried]
+            values = np.array([_values(run, metric) for run in learn(problem, runs)])
+            rounds = _first(values, self._loss, metric, small[members[0]].batch)
+            found[:, members] = rounds.reshape(len(steps), len(members))
+        return found
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
         """Rounds to the target and pace under every seed."""
@@ -333,15 +374,16 @@ class Trials:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
             return np.array([r for r, _ in found]), np.array(pace)
-        rounds = self._linear(small, times, self._soon)
+        soon = self._soon(small[0])
+        rounds = self._linear(small, times, soon)
         late = np.flatnonzero(np.isnan(rounds)).tolist()
-        if late and self.aim.longest > self._soon:
+        if late and self.aim.longest > soon:
             rounds[late] = self._linear([small[i] for i in late], times, self.aim.longest)
         return rounds, np.ones(len(small))
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Rounds under every seed."""
-        return self._reached(small[0], [times], [_timeline(e, longest)[0] for e in small])[0]
+        return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
@@ -372,7 +414,7 @@ class _Over(Exception):
 
 def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
     """What a scheme commits in so many rounds, and when."""
-    commits = Coefficients(e.plan)
+    commits = Coefficients(e.plan, e.sampler)
     return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
 
 

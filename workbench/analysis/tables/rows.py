@@ -252,7 +252,7 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
         follows["straggler_fraction"] = late[0] / late[1]
     with suppress(Exception):  # a scheme of somebody's own that cannot say
         if (samples := e.problem_spec.declared_samples()) is not None:
-            follows["load"] = float(scheme.loads(e.workers, samples).max()) / samples
+            follows["load"] = float(scheme.loads(e.workers, samples).max()) * e.share / samples
         elif isinstance(load, float | int):
             follows["load"] = float(load) / scheme.epochs_per_round
     return settings_of(e), follows
@@ -270,10 +270,18 @@ def settings_of(experiment: Experiment) -> dict[str, Any]:
         parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
         nested |= {f"{name}_args": args.model_dump(mode="json") for name, args in parts.items()}
     for name, value in nested.items():
-        inner = {f".{key}": item for key, item in value.items()} if isinstance(value, dict) else {"": value}
-        for key, item in inner.items():
-            flat[f"{name}{key}"] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
+        for key, item in _flat(name, value):
+            flat[key] = json.dumps(item) if isinstance(item, list | tuple | dict) else item
     return flat
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield settings by their dotted names."""
+    if not isinstance(value, dict) or ("." in name and "kind" not in value):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(f"{name}.{key}", item)
 
 
 def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

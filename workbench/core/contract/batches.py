@@ -111,6 +111,11 @@ class _OfJob:
         return gradient_of_rows(self.problem, chosen[0], scale * chosen[1], model)
 
 
+def key_of(problem: Problem) -> object:
+    """Return what problems have in common whose runs can be learnt together."""
+    return getattr(problem, "key", id(problem))
+
+
 def with_batches(problem: Problem, sampler: BatchSampler | None) -> Problem:
     """Return the problem with gradients of mini-batches; without a sampler, as it is."""
     return problem if sampler is None else Batched(problem, sampler)

@@ -9,6 +9,7 @@ from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
+from workbench.core.contract.batches import key_of
 from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
@@ -222,11 +223,6 @@ class _Evaluating(Numbers):
         return answer
 
 
-def _key(problem: Problem) -> object:
-    """What problems have in common whose runs are learnt together."""
-    return getattr(problem, "key", id(problem))
-
-
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
     """Simulate each run, learn together what shares a problem, then those whose messages carry numbers."""
     together = [r for r in runs if not r.numeric]
@@ -244,8 +240,8 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
                 else:
                     run.conclude(problem)
             bar.update(i + 1)
-    for key, problem in {_key(p): p for _, p, _ in ready}.items():
-        _learn_together(problem, [(r, c) for r, p, c in ready if _key(p) == key], progress)
+    for key, problem in {key_of(p): p for _, p, _ in ready}.items():
+        _learn_together(problem, [(r, c) for r, p, c in ready if key_of(p) == key], progress)
     for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
         with failing(run):
             problem, e = run.prepare(), run.experiment
