@@ -1,6 +1,7 @@
 """Old field names in files of version 1.0, and their new names.
 
 In version 1.0 all faults were deaths: {worker: 1, round: 2, how: kill} is now {kind: kill, worker: 1, round: 2}.
+Held-out samples were not part of `samples`: {samples: 60, held_out: 20} is now {samples: 80, test: 20}.
 """
 
 from collections.abc import Mapping
@@ -31,8 +32,12 @@ def renamed(value: Any) -> Any:
     {'grid': {'delays.p_recover': [0.5]}}
     >>> renamed({"faults": [{"worker": 1, "round": 2, "how": "exit"}]})
     {'faults': [{'kind': 'exit', 'worker': 1, 'round': 2}]}
+    >>> renamed({"problem_args": {"samples": 60, "held_out": 20}})
+    {'problem_args': {'samples': 80, 'test': 20}}
     """
     if isinstance(value, Mapping):
+        if isinstance(value.get("held_out"), int):
+            value = _with_test(value)
         if value.keys() == {"worker", "round", "how"}:
             return {"kind": value["how"], "worker": value["worker"], "round": value["round"]}
         kind = value.get("kind")
@@ -45,6 +50,14 @@ def renamed(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(renamed, value))
     return value
+
+
+def _with_test(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a problem that holds out a number of samples."""
+    apart, found = value["held_out"], {name: each for name, each in value.items() if name != "held_out"}
+    if apart and isinstance(found.get("samples"), int):
+        found["samples"] += apart
+    return {**found, **({"test": apart} if apart else {})}
 
 
 def spelled_as_before(value: Any) -> Any:

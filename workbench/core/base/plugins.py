@@ -1,9 +1,9 @@
-"""Registration of schemes, delay models, faults, problems, optimisers, clusters and commands.
+"""Registration of schemes, delay models, faults, problems, optimisers, schedules, clusters and commands.
 
 Within this package, a new class is one more file in the package of its family. Another package registers a class, or
 the module that defines it, in its pyproject.toml:
 
-    [project.entry-points."workbench.schemes"]    # or .delays, .faults, .problems, .optimisers, .clusters
+    [project.entry-points."workbench.schemes"]  # or .delays, .faults, .problems, .optimisers, .schedules, .clusters
     tiny = "tiny.scheme:Tiny"
 
     [project.entry-points."workbench.commands"]   # a click command, whose name is left of the "="
@@ -218,6 +218,9 @@ def _name(cls: type) -> str:
     return str(getattr(cls, "name", "") or getattr(cls, "kind", ""))
 
 
+OWN_KINDS = {"kinds": "own"}  # context of `model_dump`, see `KindFamily`
+
+
 class KindFamily(Family):
     """Family whose classes are chosen in YAML by the key `kind`, next to the fields of the class."""
 
@@ -240,10 +243,33 @@ class KindFamily(Family):
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Write the kind first; a class of a loose file is written as FILE.py:NAME, so that it can be found again."""
+        """Write the kind first; a class of a loose file is written as FILE.py:NAME, so that it can be found again.
+
+        With the context `OWN_KINDS`, the kind of the class is written: ranks receive the class and not the file.
+        """
         fields: dict[str, Any] = handler(self)
         wanted = "kind" not in (info.exclude or ()) and (info.include is None or "kind" in info.include)
-        return {"kind": self.written_kind, **fields} if wanted else fields
+        kind = self.kind if info.context == OWN_KINDS else self.written_kind
+        return {"kind": kind, **fields} if wanted else fields
+
+    @classmethod
+    def nested_in(cls, settings: Settings) -> "list[KindFamily]":
+        """Return the settings with a kind that are fields of others, at any depth.
+
+        >>> from workbench.core.contract.optimisers import GradientDescent
+        >>> [part.kind for part in KindFamily.nested_in(GradientDescent(schedule={"kind": "cosine"}))]
+        ['cosine']
+        """
+        own = [getattr(settings, name) for name in type(settings).model_fields]
+        found = [value for value in own if isinstance(value, cls)]
+        return [*found, *(inner for part in found for inner in cls.nested_in(part))]
+
+    @property
+    def newest(self) -> type[Any]:
+        """Class that its kind names now: a new one if its cell was run again, or its loose file changed."""
+        if ".py:" in self.written_kind:
+            return self.catalogue.get_class(self.written_kind)
+        return self.catalogue.get(self.kind, type(self))
 
     @property
     def written_kind(self) -> str:

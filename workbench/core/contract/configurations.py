@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
 from workbench.core.codes.quality import FLOAT64_DIGITS, lost
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
@@ -100,16 +101,22 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
     return ""
 
 
-def configurations_of(current: Configuration, problem: str) -> list[Configuration]:
+def configurations_of(
+    current: Configuration, problem: str, sampler: BatchSampler | None = None
+) -> list[Configuration]:
     """Return the configurations that a run may change to, the current one first.
 
     From an exact scheme these are all exact schemes, which commit the same gradients. From an inexact scheme they are
     the same scheme with other numbers of answers (or deadlines), so that the commits stay comparable.
+
+    `sampler`: sampler of the run's mini-batches, which not every candidate supports.
     """
     found, several = [current], set[str]()
     for name, numbers in _candidates(current):
         candidate = Configuration(name, numbers, current.workers, current.samples)
         try:
+            if sampler is not None:
+                candidate.scheme.check_batch(candidate.plan, sampler)
             if _fits(candidate, current, problem) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:

@@ -56,7 +56,7 @@ class Request:
     """Model at which a problem is evaluated, with a weight for each sample.
 
     `weights`: (samples,), or None for all ones. `gradient`: False if only the loss is needed. `round`: round whose
-    random numbers the gradient uses (dropout), or None.
+    random numbers the gradient uses (dropout), or None. `test`: also compute the metrics of held-out samples.
 
     >>> import numpy as np
     >>> Request(np.zeros(3), weights=np.ones(10)).gradient
@@ -67,6 +67,7 @@ class Request:
     weights: Array | None = None
     gradient: bool = True  # False: only the loss is needed
     round: int | None = None
+    test: bool = False
 
 
 class Problem(Protocol):
@@ -94,6 +95,27 @@ class Problem(Protocol):
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
         """Return the Lipschitz constant of the gradient of the objective, or of the mean loss over `slices` with l2."""
+
+
+class Around:
+    """Problem that wraps another one and forwards all calls, except those that a subclass overrides."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.whole = problem
+        self.samples, self.size = problem.samples, problem.size
+        self.l2, self.truth = problem.l2, problem.truth
+        self.start, self.smoothness = problem.start, problem.smoothness
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["whole"], name)
+
+    def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
+        """Return the gradient over all samples of the slices."""
+        return self.whole.gradient(slices, model)
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
+        """Return losses and gradients over the whole data set."""
+        return self.whole.evaluate(requests)
 
 
 def gradient_of_rows(problem: Problem, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.core.base.errors import RunError
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
@@ -228,7 +229,9 @@ class Node:
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; computed before the run
     l2: float = 0.0  # regularisation; the optimiser applies it, unless a worker has its own model
     first: int = 0  # first round: above 0 if the run is resumed
-    batched: bool = False  # gradients are those of a job's mini-batch, so programs must set `Compute.job`
+    # Sampler of a job's mini-batch, for which programs must set `Compute.job`; None: gradients over all samples.
+    sampler: BatchSampler | None = None
+    step: int = 0  # first step of a worker that counts its own steps: above 0 if the run is resumed
 
     @property
     def span(self) -> range:
