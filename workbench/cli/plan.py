@@ -103,8 +103,8 @@ def plan(
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
-    Each scheme is compared with the optimiser and the step that suit it best.
-    An optimiser in SPEC other than gd, or parameters of one, are kept.
+    Each scheme is compared with the optimiser and the step that suit it best. An optimiser in SPEC other than gd, or
+    parameters of one, are kept.
     """
     from workbench.analysis.planning.planner import plan as choose
 

@@ -1,8 +1,7 @@
 """Port of a receiver on the emulated link: it decides when a message that is here physically has arrived.
 
-The rules are those of the virtual clock. One message at a time passes the port, in order of arrival. A message that
-is no
-longer wanted at its turn is refused and takes no time. A transfer whose round is over is cut off. Models from the
+The rules are those of the virtual clock. One message at a time passes the port, in order of arrival. A message that is
+no longer wanted at its turn is refused and takes no time. A transfer whose round is over is cut off. Models from the
 parent do not use the port. Times are absolute seconds on the run's clock.
 
 Of messages due at the same time (within `ABS_TOL`), the sender with the lower drawn tie-break goes first, if both are

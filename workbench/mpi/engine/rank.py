@@ -1,8 +1,7 @@
 """MPI engine: one rank of a real run executes one node's program.
 
 The programs are those of the virtual clock, with real vectors, messages and times. Drawn times (computing, links) can
-be
-added to the real ones:
+be added to the real ones:
 
 * emulate = "all": messages contain the time at which they would be at the receiver's port on the emulated link, and
   are held back until then. A node's own clock follows those times, so the machine's own time for passing messages is

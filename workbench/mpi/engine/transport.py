@@ -218,8 +218,7 @@ class Transport:
         """Let MPI make progress. Return the received messages, with values that are views and stay valid while held.
 
         `now`: current time, s. Pending sends are tested only at intervals, because tests are expensive and nobody
-        waits for
-        their buffers. `awake`: time until which to keep polling.
+        waits for their buffers. `awake`: time until which to keep polling.
         """
         if self.outputs and (self.model_next or now >= self.next_progress):
             self.next_progress = now + SEND_PROGRESS_INTERVAL_S

@@ -1,8 +1,7 @@
 """Connection to another machine, on which an agent answers questions.
 
 The connection is a child process (ssh) whose input and output carry messages. Each message is a JSON object, which
-bytes
-may follow. Nothing listens on a port for it.
+bytes may follow. Nothing listens on a port for it.
 """
 
 from __future__ import annotations
@@ -294,8 +293,7 @@ def read_message(
 
     `patience`: seconds of silence, before or inside the message, after which none comes. The stream must then be an
     unbuffered file. `until`: time of `time.monotonic` by which the message has to be complete. Lengths are compared
-    with
-    the limits before memory is allocated.
+    with the limits before memory is allocated.
     """
     head = _exactly(stream, _LENGTHS.size, patience, until)
     text, data = _LENGTHS.unpack(head)

@@ -93,8 +93,7 @@ class Site(ABC):
         """Start `ranks` ranks and return at once (`Pool.await_ready` waits).
 
         Raises `ClusterError` if that is impossible. Before anything starts, the hosts are checked and get everything
-        that
-        runs need.
+        that runs need.
         """
 
     @abstractmethod

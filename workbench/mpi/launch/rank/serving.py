@@ -141,8 +141,8 @@ def run_master(
     """Run a task on rank 0. Its results are in the run folder. Return whether the ranks can take another run.
 
     `joined`: called with the rank's state before the start. `pool`: see `make_rank_run`. If the ranks cannot take
-    another
-    run, the pool is asked to end before the run's end is visible. `errors`: errors of the other hosts' clocks, s.
+    another run, the pool is asked to end before the run's end is visible. `errors`: errors of the other hosts' clocks,
+    s.
     """
     state, error, rank_run, change = "finished", None, None, None
     began = time.monotonic()

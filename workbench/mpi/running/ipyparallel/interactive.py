@@ -48,10 +48,9 @@ def interactive(workers: int, client: Any = None, progress: bool = True) -> Inte
     workers
         Max number of workers of a run. One more engine is the master.
     client
-        Existing engines: an ipyparallel Client, or a Cluster that has been started. All its engines have to be ranks of
-        one MPI world of at least workers + 1, with rank 0 on this machine. They keep running at the end. The security
-        of
-        their connections is up to the user. By default, new engines are started.
+        Existing engines: an ipyparallel Client, or a Cluster that has been started. All its engines have to be ranks
+        of one MPI world of at least workers + 1, with rank 0 on this machine. They keep running at the end. The
+        security of their connections is up to the user. By default, new engines are started.
     progress
         Show a progress bar during the start, which takes some seconds.
 
@@ -137,8 +136,7 @@ class Interactive:
         """Start a run on the engines and return at once. Options as in `workbench.start` with engine = "mpi".
 
         Runs wait for earlier runs, and for other calls to the engines. Raises `SettingError` for an experiment that
-        does
-        not fit, `ClusterError` if the engines can no longer run experiments.
+        does not fit, `ClusterError` if the engines can no longer run experiments.
         """
         if not isinstance(experiment, Experiment):
             raise SettingError(f"experiment = {experiment!r:.60}: give a wb.Experiment")

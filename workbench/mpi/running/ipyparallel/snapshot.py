@@ -41,8 +41,7 @@ class RankSnapshot:
         Round of the newest gradient, or -1 before the first.
     gradient, model
         For a worker: its coded gradient, shape (p,), and the model at which it was computed, shape (p,). For the
-        master:
-        the newest committed gradient, and the model after it.
+        master: the newest committed gradient, and the model after it.
     ledger
         Record of the run: counts per round, events, rejected messages.
     """
