@@ -69,11 +69,8 @@ class Pbs(BatchCluster):
         """Return the lines for qsub. PBS Pro takes ``nodes=2:ppn=4`` as Torque does."""
         nodes = self.resources.replace("{nodes}", str(spec.nodes)).replace("{tasks}", str(spec.tasks))
         found = [f"-N {spec.name}", f"-l {nodes}", f"-l walltime={clock(seconds(self.time))}", "-r n"]
-        found += [
-            "-S /bin/bash",
-            "-j oe",
-            f"-o {spec.folder}/pbs.txt",
-        ]  # PBS writes this file when the job ends
+        # PBS writes the file of -o when the job ends.
+        found += ["-S /bin/bash", "-j oe", f"-o {spec.folder}/pbs.txt"]
         found += [f"-q {self.queue}"] if self.queue else []
         found += [f"-A {self.account}"] if self.account else []
         return [f"#PBS {line}" for line in (*found, *self.directives)]

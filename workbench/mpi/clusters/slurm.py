@@ -1,6 +1,6 @@
 """Clusters with Slurm's queue: its options, the answers of sbatch, squeue, sacct and scontrol.
 
-Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE_PATTERN CODES).
+Tried with Slurm 22.05. The fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
 """
 
 import os

@@ -63,10 +63,8 @@ class RankEngine:
         self.mailbox = Mailbox(setup, context, self.clock)
         self.computing = Computing(setup, self.learner, self.mailbox, self.clock)
         self.ledger.used = time.process_time()
-        self.begun = (
-            self.clock.now,
-            0.0,
-        )  # when the newest model was sent, and how far behind the node was, s
+        # Time at which the newest model was sent, and the node's delay behind its clock then, s.
+        self.begun = self.clock.now, 0.0
         # Slices of the explicit ring that came before their turn
         self.slices: dict[tuple[int, int], Any] = {}
         self.handlers: dict[type, Callable[[Any], Any]] = {

@@ -38,7 +38,7 @@ BOOT_CODE = (
 {LOWEST_PATH_CODE}
 import hashlib, importlib, json, os, shutil, stat, struct, sys, tarfile, tempfile, io
 o = os.fdopen(os.dup(1), "wb")
-os.dup2(2, 1)  # what anybody prints is no word of ours
+os.dup2(2, 1)  # printed text must not mix with the messages
 words = json.loads(i.readline().decode())
 if words.get("cache"):
     os.environ["XDG_CACHE_HOME"] = words["cache"]
@@ -63,7 +63,7 @@ try:
         tarfile.open(fileobj=io.BytesIO(archive)).extractall(aside)
         try:
             os.rename(aside, place)
-        except OSError:  # somebody was faster
+        except OSError:  # another process was faster
             shutil.rmtree(aside)
     os.environ["PYTHONPATH"] = os.pathsep.join([place] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(":")
     sys.path.insert(0, place)
@@ -100,7 +100,7 @@ def packed() -> Package:
 
 
 def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
-    """Return files by name as a tar archive. Equal content gives equal bytes, whoever owns the files."""
+    """Return files by name as a tar archive. Equal content gives equal bytes, for any owner of the files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in files.items():

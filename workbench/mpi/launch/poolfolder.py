@@ -187,7 +187,7 @@ def segments_left() -> list[Path]:
 def kept_in(place: Path) -> dict[str, str]:
     """Create a folder for everything that MPI leaves when it is killed. Return the variables for mpiexec.
 
-    Ranks share memory through files (16 MB each, hardly used), and mpiexec has a folder of its own. Empty if there is
+    Ranks share memory through files (16 MB each, hardly used), and mpiexec has its own folder. Empty if there is
     no such file system.
     """
     try:

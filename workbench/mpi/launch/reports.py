@@ -81,9 +81,7 @@ def unreached(host: str, answer: str, known_hosts: str | None = None) -> Finding
     if "on this machine's PATH" in text:
         return Finding(host, "connection", text, "the program that connects, on the PATH here")
     if "[Errno" in text:
-        return Finding(
-            host, "files", text, "a cache folder that can be written, see shared or XDG_CACHE_HOME there"
-        )
+        return Finding(host, "files", text, "a writable cache folder, see shared or XDG_CACHE_HOME there")
     if "verification failed" in text or "host key" in text.lower():
         return Finding(host, "host key", text, f"its key in {known_hosts or '~/.ssh/known_hosts'}")
     if "Permission denied" in text:

@@ -43,7 +43,7 @@ def put_together(
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
     timeline = _after(rows, ledgers.timeline(zero, ended["committers"]), first, ended.get("offset"))
-    # In an all-reduce, workers may be ahead of the master, who only watches
+    # In an all-reduce, workers may be ahead of the master, which only watches
     k = min(len(timeline.times), len(rows))
     learnt = learn_again(e, problem, folder, k, losses, progress)
     columns = columns_of(timeline, learnt, k)
@@ -83,7 +83,7 @@ def _facts(
 ) -> dict[str, Any]:
     """Return the facts of a real run that its folder stores besides the tables.
 
-    `computed`: tasks of earlier stretches.
+    `computed`: number of computations in earlier stretches.
     """
     done = max(computed + sum(ledgers.count("computed", len(columns["round"]))), 1)
     return {

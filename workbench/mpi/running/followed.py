@@ -1,6 +1,6 @@
 """Real runs that are followed through their run folder: rows and losses during the run, the trace at its end.
 
-Losses are evaluated here and not at the master. They are evaluated only when somebody asks for them, and in a limited
+Losses are evaluated here and not at the master. They are evaluated only when their values are read, and in a limited
 share of the time, so that they do not slow down the measured run. Missing losses are evaluated at the end.
 """
 
@@ -47,7 +47,7 @@ LOSS_TIME_SHARE = 0.1  # max share of the time for losses during a run
 
 
 class FollowedRun(Run):
-    """Run on real processes that is followed through its folder, whoever started it."""
+    """Run on real processes that is followed through its folder. Any process may have started it."""
 
     lock: Lock | None = None  # lock of the run folder, or None for a mere follower
     trust = False  # whether code and cluster of a foreign folder are trusted
@@ -186,7 +186,7 @@ class FollowedRun(Run):
                 self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
-        """Evaluate the loss after the newest round, if somebody asked for it and the time budget allows it."""
+        """Evaluate the loss after the newest round, if its value was read before and the time budget allows it."""
         if self._problem is None or not self._asked:
             return
         newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1

@@ -317,7 +317,7 @@ class Login(Site):
         hours = sum(job.used * job.nodes for job in found) / 3600
         rows = tuple(row for job in found for row in self._rows(job, ranks.get(job.number, 0)))
         cost = None if price is None else hours * price
-        return Status(rows, hours, cost, "" if rows else "no job of the workbench is there")
+        return Status(rows, hours, cost, "" if rows else "the workbench has no job there")
 
     def _rows(self, job: Job, ranks: int) -> list[HostState]:
         """Return the lines of `workbench cluster status` for a job: one per node."""

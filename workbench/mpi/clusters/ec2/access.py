@@ -7,9 +7,9 @@ Four key pairs are made here for each cluster, and deleted with it:
 * The head, and all workers together, identify themselves with host keys made here.
 
 The host keys travel as user data, so that even the first connection can be checked strictly. Reading keys from EC2's
-console output takes minutes per machine, sometimes fails, and depends on the image. The drawback: whoever may read the
-account's user data can read these host keys, which are valid until the cluster ends. A matching host key also proves
-that a machine has executed its user data, which sets the time of its end.
+console output takes minutes per machine, sometimes fails, and depends on the image. The drawback: a user who may read
+the account's user data can read these host keys, which are valid until the cluster ends. A matching host key also
+proves that a machine has executed its user data, which sets the time of its end.
 """
 
 import os

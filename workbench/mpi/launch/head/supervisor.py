@@ -130,7 +130,7 @@ class Supervisor:
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
-            # compile modules once, and not in every rank
+            # compile modules once, instead of in every rank
             if self.settings["ranks"] > MIN_SLACK_RANKS and not forked:
                 subprocess.run([sys.executable, "-P", "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)

@@ -38,7 +38,7 @@ CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between polls
 WAKEABLE_POLL_INTERVAL_S = 2.5e-1  # s between polls of a rank that is woken for control messages
 MASTER_WAKEABLE_POLL_INTERVAL_S = 2e-2  # s between polls of the master, which also writes its record
 POLL_INTERVAL_S = 0.25  # s between checks for dead ranks
-# every so many checks, zombies count as dead as well
+# number of checks, of which the last also counts zombies as dead
 LOOKS_PER_CLOSE_LOOK = 4
 GOODBYE_PAUSE_S = 2e-2  # s between polls of a rank that is woken for goodbyes
 # s for goodbyes and for ledgers, and s added to both for each rank

@@ -199,7 +199,7 @@ class Interactive:
                 raise RunCancelled
             if not self.client.outstanding:
                 return
-            run.note = "waiting for the engines, which are busy with code of yours"
+            run.note = "waiting for the engines, which are busy with your code"
             time.sleep(POLL_INTERVAL_S)
         raise ClusterError(why)
 
