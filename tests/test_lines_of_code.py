@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools import lines_of_code
 
 MAX_LINES = 31_900  # of code, of the package
-MAX_CORE_LINES = 13_250
+MAX_CORE_LINES = 13_400
 
 
 LONG_CLASSES = {"Experiment": 253}  # the longest that they may be; what is split leaves the list

@@ -34,11 +34,11 @@ class Half(UMW):
         rule = at_least(len(node.children))
         return (parent_program if node.rank == MASTER else child_program)(node, rule, summed)
 
-class Naps(Exponential):
+class Pauses(Exponential):
     """Sleeps a while, whatever the load."""
-    kind: Literal["naps"] = "naps"
+    kind: Literal["pauses"] = "pauses"
 
-class Bowl:
+class Quadratic:
     """Least squares by hand."""
     l2, truth = 0.0, None
 
@@ -68,9 +68,9 @@ class Bowl:
     def smoothness(self, slices=None):
         return float(np.linalg.eigvalsh(self.X.T @ self.X / self.samples).max())
 
-class BowlArgs(ProblemArgs):
-    """A bowl."""
-    name: ClassVar[str] = "bowl"
+class QuadraticArgs(ProblemArgs):
+    """A quadratic problem."""
+    name: ClassVar[str] = "quadratic"
     columns: int = setting(4, "columns", ge=1, le=9)
 
     def count(self):
@@ -80,7 +80,7 @@ class BowlArgs(ProblemArgs):
         return self.columns
 
     def build(self, plan):
-        return Bowl(self.columns)
+        return Quadratic(self.columns)
 
 class Slowly(GradientDescent):
     """Half of every step."""
@@ -104,7 +104,7 @@ run(CELL)
 """
 
 CHECKS = """
-for own in ("Half", "naps", "bowl", "slowly"):
+for own in ("Half", "pauses", "quadratic", "slowly"):
     checked = wb.check(own, examples=5)
     assert checked.ok, checked
 """
@@ -118,7 +118,8 @@ def until(true):
         time.sleep(0.02)
 
 cluster, folder = {cluster!r}, {folder!r}
-names = {{"scheme": "Half", "delays": {{"kind": "naps", "mean": 2e-3}}, "problem": "bowl", "optimiser": "slowly"}}
+names = {{"scheme": "Half", "delays": {{"kind": "pauses", "mean": 2e-3}}}}
+names |= {{"problem": "quadratic", "optimiser": "slowly"}}
 e = wb.Experiment(workers=4, rounds=300, **names)
 mine = wb.start(e, engine="mpi", cluster=cluster, folder=folder, checkpoint_every=0.05)
 until(lambda: len(mine.rows()["round"]) >= 5 or mine.wait(0))
@@ -145,7 +146,7 @@ assert len(whole.rounds) == 300
 sim = wb.run(e)
 np.testing.assert_allclose(whole.model, sim.model, rtol=1e-9)
 kept = {{path.name for path in Path(folder).glob("own-*")}}
-assert kept == {{"own-Half.py", "own-Naps.py", "own-BowlArgs.py", "own-Slowly.py"}}, kept
+assert kept == {{"own-Half.py", "own-Pauses.py", "own-QuadraticArgs.py", "own-Slowly.py"}}, kept
 for path in Path(folder).rglob("*"):
     assert not path.is_file() or b"cloudpickle" not in path.read_bytes(), path
 

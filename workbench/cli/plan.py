@@ -72,8 +72,9 @@ def profile(
 @option(
     "--target",
     type=float,
-    help="Training loss to reach.  [default: the loss of an exact scheme after these rounds]",
+    help="Value of the metric to reach.  [default: that of an exact scheme after these rounds]",
 )
+@option("--metric", default="loss", show_default=True, help="The target's metric, such as test_accuracy.")
 @option(
     "--tolerance", type=float, default=0.02, show_default=True,
     help="Without --target: share of the loss decrease that may be missing.",
@@ -97,9 +98,9 @@ def profile(
 @option("-o", "--output", type=_FILE, help="SPEC file to write for the best choice, .yaml or .json.")
 @TRUST
 def plan(
-    profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, tolerance: float,
-    schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None, replay: bool, seed: int,
-    picture: Path | None, output: Path | None, trust: bool,
+    profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
+    tolerance: float, schemes: tuple[str, ...], effort: float | None, machines: Literal["same", "new"] | None,
+    replay: bool, seed: int, picture: Path | None, output: Path | None, trust: bool,
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
@@ -116,8 +117,8 @@ def plan(
     given = {name: value for name, value in wanted.items() if value is not None}
     known = ClusterProfile.load(profile, trust=trust)
     advice = choose(
-        known, **{**asked(spec, trust), **given}, target=target, tolerance=tolerance, schemes=schemes or None,
-        machines=machines, replay=replay, seed=seed, progress=True,
+        known, **{**asked(spec, trust), **given}, target=target, metric=metric, tolerance=tolerance,
+        schemes=schemes or None, machines=machines, replay=replay, seed=seed, progress=True,
     )  # fmt: skip
     for line in table(advice):
         click.echo(line)
@@ -130,7 +131,7 @@ def plan(
 
 
 def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """Return problem, optimiser, workers and rounds of a SPEC. Scheme, delays and link are left to the planner.
+    """Return problem, optimiser, workers, rounds and batch of a SPEC. The planner chooses scheme, delays and link.
 
     A SPEC written by `Experiment.write` has every field, so gd without parameters counts as not chosen.
     """
@@ -139,7 +140,8 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
     e = Experiment.read(spec, trust)
     if isinstance(e, Description):
         raise e.error
-    names = ("problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds")
+    names = ["problem", "problem_args", "optimiser", "optimiser_args", "workers", "rounds"]
+    names += ["batch", "evaluate_every"]
     given = {name: getattr(e, name) for name in names if name in e.model_fields_set}
     if not e.optimiser_args and e.optimiser == Experiment.model_fields["optimiser"].default:
         given.pop("optimiser", None)

@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from workbench.core.contract.protocol import (
     ABS_TOL,
     MODEL,
@@ -58,6 +60,10 @@ class RankEngine:
         self.transport, self.learner, self.ledger = context.transport, context.learner, context.ledger
         # Answers that the program took, in order: round, rank, number
         self.answers: list[tuple[int, int, int]] = []
+        # number of each worker's answers that the program took, if workers count their own steps
+        self.steps = np.zeros(0, dtype=np.int64)
+        if setup.scheme.self_paced:
+            self.steps = np.array([setup.step_of(worker) for worker in range(1, setup.plan.ranks)])
         self.emulated = setup.emulate == "all"
         self.clock = NodeClock(self.emulated, setup.first)
         self.mailbox = Mailbox(setup, context, self.clock)
@@ -81,7 +87,7 @@ class RankEngine:
         # Created here, so that its preparations do not slow down the first round
         self.program = self._program()
         if self.computing.times is not None and self.rank > 0:
-            self.computing.times.draw(setup.first)
+            self.computing.times.draw(setup.step_of(self.rank))
 
     def _program(self) -> Program:
         setup, learner = self.setup, self.learner
@@ -96,7 +102,8 @@ class RankEngine:
             constant=learner.constant,
             l2=learner.l2,
             first=setup.first,
-            batched=learner.sampler is not None,
+            sampler=learner.sampler,
+            step=setup.step_of(self.rank),
         )
         return program_of(setup.scheme, node, setup.faults)
 
@@ -147,6 +154,8 @@ class RankEngine:
             clock.reach_round(message.round)
         if message.kind not in (MODEL, PEER_LOST):
             self.answers.append((message.round, message.src, message.number))
+            if len(self.steps):
+                self.steps[message.src - 1] += 1
         clock.advance(through)
         return message
 

@@ -35,8 +35,14 @@ class Setup:
     emulate: Emulate = "all"
     decode_rate: float | None = None
     first: int = 0  # first round
+    # First step of each worker, if workers count their own steps. Empty: steps are rounds.
+    steps: Sequence[int] = ()
     record: bool = True  # whether to record events
     faults: Sequence[Fault] = ()
+
+    def step_of(self, rank: int) -> int:
+        """Return the step that a worker begins with."""
+        return self.steps[rank - 1] if 0 < rank <= len(self.steps) else self.first
 
 
 class NodeClock:

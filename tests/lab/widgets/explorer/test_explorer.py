@@ -100,11 +100,11 @@ def test_explorer_figures_of_the_chosen_scheme(explorer: Explorer) -> None:
 
 def test_explorer_click_on_a_worker_shows_its_data(explorer: Explorer) -> None:
     click(explorer.preview.picture, trace="nodes", about=7)
-    assert explorer.preview.part.label == "CR: what rank 7 computes"
+    assert explorer.preview.detail.label == "CR: what rank 7 computes"
     click(explorer.preview.picture, trace="data held", y=2)
-    assert explorer.preview.part.label == "CR: what rank 2 computes"
+    assert explorer.preview.detail.label == "CR: what rank 2 computes"
     click(explorer.preview.picture, trace="nodes", about=0)
-    assert explorer.preview.part.layout.display == "none"
+    assert explorer.preview.detail.layout.display == "none"
 
 
 def test_explorer_phase_diagram_can_be_clicked(explorer: Explorer) -> None:
@@ -235,7 +235,7 @@ def test_explorer_opens_a_round(explorer: Explorer) -> None:
     assert str(len(found.rank)) in figure(round.decoding)["layout"]["title"]["subtitle"]["text"]
     click(round.player, y=2, trace="computes")
     assert round.form.values["node"] == "2"
-    assert round.held.label == "CR: what rank 2 computes"
+    assert round.placement.label == "CR: what rank 2 computes"
     assert round.decoding.label == "CR: decode weights of rank 2 in round 5"
     click(round.player, y=9, trace="computes")
     assert round.decoding.layout.display == "none"

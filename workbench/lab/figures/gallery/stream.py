@@ -60,8 +60,7 @@ def stream(
     share = table.late[there].sum() / max(table.asked[there].sum(), 1)
     start, many = table.first + begin, "s" * (len(shown) > 1)
     about = f"round{many} {span(start, start + len(shown) - 1)} · {share:.1%} of the answers"
-    height = int(np.clip(260 + 8 * table.workers, 410, 930))
-    figure = new_figure(theme, title, f"{about} late", height)
+    figure = new_figure(theme, title, f"{about} late", int(np.clip(260 + 8 * table.workers, 410, 930)))
     figure.set_subplots(
         rows=1, cols=3, shared_yaxes=True, column_widths=[0.76, 0.12, 0.12], horizontal_spacing=0.035
     )
@@ -84,9 +83,9 @@ def stream(
         axis = {"title_text": name, "tickformat": ".0%", "rangemode": "tozero", "nticks": 3}
         figure.update_xaxes(**axis, row=1, col=column)
     figure.update_xaxes(title_text="round", showgrid=False, row=1, col=1)
-    figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False)
-    figure.update_yaxes(dtick=1 if table.workers <= MAX_NUMBERED_ROWS else None)
+    dtick = 1 if table.workers <= MAX_NUMBERED_ROWS else None
+    figure.update_yaxes(range=[table.workers + 0.5, 0.5], showgrid=False, dtick=dtick)
     figure.update_xaxes(dtick=1 if len(shown) <= MAX_NUMBERED_ROWS else None, row=1, col=1)
     figure.update_yaxes(title_text="worker", row=1, col=1)
-    legend = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
-    return figure.update_layout(legend=legend, bargap=0.15, margin={"t": 126})  # below the subtitle
+    figure.update_layout(legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}, bargap=0.15)
+    return figure.update_layout(margin={"t": 126})  # below the subtitle
