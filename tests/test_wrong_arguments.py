@@ -105,7 +105,7 @@ def test_functions_refuse_what_is_not_a_path(
 @given(st.none() | st.booleans() | st.integers() | st.floats() | st.lists(st.integers()))
 def test_functions_refuse_paths_of_any_wrong_kind(value: Any) -> None:
     for name in ("load", "runs", "attach", "read", "write"):
-        with pytest.raises(wb.SettingError, match="is no path"):
+        with pytest.raises(wb.SettingError, match="is not a path"):
             CALLS[name](value)
     with pytest.raises(wb.SettingError, match=r"^cluster = "):
         load_cluster(value)
@@ -206,8 +206,8 @@ def test_experiment_and_sweep_refuse_recursive_values(levels: int, list_: bool) 
         (lambda: wb.batch.sweep({}, fresh="no"), "fresh = 'no': is neither true nor false"),
         (lambda: wb.batch.sweep({}, only=5), "only = 5: give names of runs, in quotes"),
         (lambda: wb.batch.sweep({}, only=[5]), "only = [5]: give names of runs"),
-        (lambda: wb.batch.sweep({}, notebook=5), "notebook = 5: is no path"),
-        (lambda: wb.batch.sweep(5), "sweep = 5: is no path"),
+        (lambda: wb.batch.sweep({}, notebook=5), "notebook = 5: is not a path"),
+        (lambda: wb.batch.sweep(5), "sweep = 5: is not a path"),
         (
             lambda: wb.batch.Sweep(base={"seed": True}, seeds=2).items(),
             "base.seed = True: is not a whole number",
