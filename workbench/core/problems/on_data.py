@@ -1,4 +1,4 @@
-"""What problems on a data set share: which data, how many of them, and how they are prepared."""
+"""Base of problems on a data set: its name, its size and its preparation."""
 
 import re
 from typing import Annotated, Any, ClassVar
@@ -9,12 +9,12 @@ from workbench.core.problems.base import ProblemArgs
 from workbench.core.problems.data import DataError, DataSet, catalogue, load
 
 MAX_SAMPLES, MAX_FEATURES = 10**12, 10**8
-# The usual problem of a task.
+# Usual problem of each task.
 PROBLEM_OF_TASK = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
 
 
 class OnData(ProblemArgs):
-    """Shared by all problems on a data set.
+    """Base of all problems on a data set.
 
     >>> from workbench import problems
     >>> issubclass(problems.get("logistic"), OnData)
@@ -22,9 +22,7 @@ class OnData(ProblemArgs):
     """
 
     task: ClassVar[str] = ""
-    data: str = setting(
-        "synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours"
-    )
+    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file")
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
@@ -40,20 +38,20 @@ class OnData(ProblemArgs):
     data_seed: int = setting(0, "seed of the synthetic data and of the rows' shuffling", ge=0)
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
+        """Return the task that the data are prepared for."""
         return self.task
 
     def prepared(self) -> DataSet | None:
-        """The data, prepared once and mapped into memory."""
+        """Return the data, prepared once and mapped into memory."""
         return self.open()
 
     def identity(self) -> tuple[Any, ...]:
-        """The data's content, where they are the workbench's, and what is the user's own."""
+        """Return the hash of the prepared data, and the user-defined functions and classes."""
         prepared = self.prepared()
         return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
-        """Prepare the data once and map them into memory; raises `DataError`."""
+        """Prepare the data once and map them into memory. Raise `DataError`."""
         same = ("samples", "features", "intercept", "scale", "target")
         choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
@@ -62,7 +60,7 @@ class OnData(ProblemArgs):
             raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
-        """(samples, columns, classes) where the arguments and the catalogue tell, else None."""
+        """Return (samples, columns, classes) if they follow from the arguments and the catalogue, else None."""
         info = catalogue().get(self.data)
         samples = self.samples or (info.samples if info else None)
         features = self.features or (info.features if info else None)
@@ -74,22 +72,22 @@ class OnData(ProblemArgs):
         return samples, features + self.intercept, info.classes if info else 0
 
     def count(self) -> int:
-        """Number of samples d."""
+        """Return the number of samples d."""
         known = self.known()
         return known[0] if known else len(self.open().y)
 
     def declared_samples(self) -> int | None:
-        """Number of samples, of data that the arguments and the catalogue tell enough of."""
+        """Return the number of samples if it follows from the arguments and the catalogue, else None."""
         return self.count() if self.known() else None
 
     def size(self, plan: Plan | None) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         known = self.known()
         return known[1] if known else self.open().X.shape[1]
 
 
 def _named_as_fields(message: str, task: str, problem: str) -> str:
-    """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
+    """Replace names of data arguments and tasks in a message by those of an experiment's fields and problems."""
     if message.startswith("task: "):
         message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
         for theirs, ours in {**PROBLEM_OF_TASK, task: problem}.items():
