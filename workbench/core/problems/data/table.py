@@ -1,4 +1,4 @@
-"""What a source delivers: rows on demand, block by block, with a checked target."""
+"""Tables of a source: rows on request, block by block, with a checked target."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ from .options import DataError, Options, unsuited
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-BLOCK_BYTES = 1 << 22  # fits in a processor's cache, so that memory stays small and the passes are quick
-MAX_CLASSES = 1000  # more distinct values than this are a quantity, not names
+# bytes of a block: it fits in a processor's cache, so that memory stays small and passes are fast
+BLOCK_BYTES = 1 << 22
+MAX_CLASSES = 1000  # max number of classes; more distinct values than this are a quantity
 
 
 @dataclass(frozen=True)
 class Raw:
-    """All rows and columns of a source, before the user's choices.
+    """All rows and columns of a source, before the choices of the user.
 
-    `take(rows, width)` returns these rows of the first `width` columns, dense and free to change. `lines`: of a file
-    in text, the line of each row.
+    `take(rows, width)` returns these rows of the first `width` columns as a dense array that the caller may change.
+    `lines`: line of each row in a text file.
     """
 
     take: Callable[[Indices, int], NDArray[Any]]
@@ -36,7 +37,7 @@ class Raw:
     lines: NDArray[np.int64] | None = None
 
     def place(self, row: int) -> str:
-        """Say where a row is in its file."""
+        """Return the place of a row in its file, as text."""
         return f"row {row} (counted from 0)" if self.lines is None else f"line {self.lines[row]}"
 
 
@@ -51,11 +52,11 @@ class Table:
     blocks: Callable[[], Iterator[tuple[Floats, Floats]]]
     truth: Floats | None = None
     names: Sequence[str] | None = None
-    trusted: bool = False  # known to be finite: nothing to look for
-    place: Callable[[Indices], str] | None = None  # of the first of some rows, in the source's file
+    trusted: bool = False  # known to be finite, so not searched for missing values
+    place: Callable[[Indices], str] | None = None  # place in the source's file of the first of some rows
 
     def column(self, index: int) -> str:
-        """Name a column the way its owner would."""
+        """Return a column as the user names it."""
         return repr(self.names[index]) if self.names else f"{index} (counted from 0)"
 
 
@@ -66,11 +67,11 @@ def block_slices(samples: int, features: int) -> Iterator[slice]:
 
 
 def select(raw: Raw, options: Options) -> Table:
-    """Shuffle the rows with the seed and keep as many rows and columns as were asked for."""
+    """Shuffle the rows with the seed, and take the requested number of rows and columns."""
     samples = _at_most("samples", options.samples, len(raw.target), options.source)
     features = _at_most("features", options.features, raw.features, options.source)
     target, classes = as_target(raw.target, options, raw.place)
-    # Sorted files would otherwise give parts that hold one class each.
+    # Without shuffling, parts of a sorted file would contain one class each.
     order = np.random.default_rng(options.seed).permutation(len(target))[:samples]
 
     def blocks() -> Iterator[tuple[Floats, Floats]]:
@@ -95,11 +96,11 @@ def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:
 def as_target(
     values: NDArray[Any], options: Options, place: Callable[[int], str] = "row {} (counted from 0)".format
 ) -> tuple[Floats, int]:
-    """Turn a target column into numbers that suit the task.
+    """Convert a target column to numbers that suit the task.
 
-    Gives y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression). Text is
-    compared as text, and whole numbers as such: no two classes become one. `place` says where a row is.
-    Raises `DataError` where a value is missing, or the values do not suit the task.
+    Returns y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression). Text is
+    compared as text, and whole numbers exactly, so that two classes never become one. `place` returns the place of a
+    row as text. Raises `DataError` if a value is missing, or the values do not suit the task.
     """
     if options.task == "regression":
         return _as_quantity(values, options, place), 0
@@ -143,7 +144,7 @@ def _float(value: Any) -> float | None:
 def _labels(
     values: NDArray[Any], options: Options, place: Callable[[int], str]
 ) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """Sort labels that are numbers (or text of a fixed length), each as it is; and say whether they are a quantity."""
+    """Return sorted labels (numbers or fixed-length text), the label of each row, and if they are a quantity."""
     _refuse_missing(missing(values), options, place)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
@@ -161,7 +162,7 @@ def _labels(
             raise DataError(f"source: the target of {options.source!r} in {place(row)} {why}")
     try:
         labels, codes = np.unique(values, return_inverse=True)
-    except TypeError:  # of kinds that have no common order
+    except TypeError:  # kinds without a common order
         labels, codes = np.unique(values.astype(str), return_inverse=True)
     if labels.dtype.kind == "O" and not all(isinstance(v, int | float | Decimal) for v in labels):
         return labels, codes, False
