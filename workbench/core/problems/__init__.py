@@ -56,7 +56,7 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
     """Build one problem per set of fields and content: a changed file is read again, a cell's new definition used."""
-    return args.build(None)  # problems on data ignore the plan
+    return args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
 
 
 def __dir__() -> list[str]:
