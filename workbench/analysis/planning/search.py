@@ -1,8 +1,8 @@
-"""Numbers that are chosen by trying: a scheme's settings by a run's time, an optimiser's by the loss that it leaves.
+"""Parameters chosen by trials: a scheme's by the time of a run, an optimiser's by the final loss.
 
-`search` is the search of sequential gradient coding's paper: every setting on the same delays, the soonest first.
-`tune` is what paper 1 does for SGD ("c1 and c2 were numerically optimized"), but for all schemes of a comparison and
-not only the rivals', so that none wins by a better step.
+`search` is the search in the paper on sequential gradient coding: every configuration on the same delays, the fastest
+first. `tune` does what paper 1 does for SGD ("c1 and c2 were numerically optimized"), but for all schemes of a
+comparison, not only for the baselines. So none wins by a better step.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from workbench.core.trace.learning import Commits, Progress, learn
 def search(
     experiment: Experiment, settings: Iterable[Mapping[str, Any]]
 ) -> list[tuple[float, dict[str, Any]]]:
-    """Seconds of a whole run with each of some settings of its scheme, least first; what does not fit is left out.
+    """Return the seconds of a whole run with each of some settings of its scheme, the least first.
 
-    Of those that take equally long, the one with the least load comes first.
+    Settings that do not fit are left out.
 
-    All meet the experiment's own stragglers: those of its seed, or those that were recorded. Its scheme's other
-    parameters stay. As in Krishnan et al. 2023, Appendix, where the delays are those of some rounds without a code.
-    No data is touched.
+    Of settings with equal times, the one with the least load comes first.
+
+    All settings get the experiment's own stragglers: those of its seed, or recorded ones. The scheme's other
+    parameters do not change. Follows Krishnan et al. 2023, Appendix, where the delays are those of some rounds
+    without a code. No data are read.
 
     >>> from workbench.core.schemes.sequential import SRSGC
     >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "p_slow": 0.1})
@@ -48,7 +50,7 @@ def search(
     Raises
     ------
     SettingError
-        None of the settings fits.
+            None of the settings fits.
     """
     found, refused = [], None
     for args in settings:
@@ -66,10 +68,10 @@ def search(
 def tune(experiments: Sequence[Experiment], progress: bool = False) -> list[Experiment]:
     """Choose every optimiser's parameters: least final loss on the experiment's own stragglers.
 
-    First from the optimiser's grid, then from what is near the best of it: a grid that is coarse beside what schemes
-    differ by would decide which of them wins. The candidates of experiments on the same data are followed in the same
-    passes over it; exact schemes share theirs. `progress`: show a bar once it takes over a second. Returns the
-    experiments with the best numbers written out.
+    The search first uses the optimiser's grid, then values near the best one. With a coarse grid alone, the grid
+    would decide which scheme wins. Candidates of experiments on the same data share the passes over it, and exact
+    schemes share their candidates. `progress`: show a bar if it takes over a second. Returns the experiments with the
+    best parameters filled in.
 
     >>> from workbench.core.presets.codedreduce import baselines
     >>> tuned = tune(baselines(3, 2, 1, rounds=20))
@@ -100,7 +102,7 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 
 
 def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimiser]:
-    """Steps around 1 / smoothness, and, where gradients are of older models, as much smaller as those stand."""
+    """Return steps around 1 / smoothness; if gradients are of older models, also as small as those tolerate."""
     found: list[Optimiser] = [*optimiser.candidates(smoothness)]
     if lag := e.plan.versions - 1:
         found += optimiser.candidates(smoothness / delayed_step(lag))
@@ -108,7 +110,7 @@ def _grid(optimiser: Optimiser, smoothness: float, e: Experiment) -> list[Optimi
 
 
 def _run(e: Experiment) -> Commits:
-    """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
+    """Return the commits of every round. An exact scheme commits full gradients, mostly at the round's own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan)
@@ -123,9 +125,9 @@ def _best(
     tried: Mapping[int, Sequence[Optimiser]],
     progress: Progress,
 ) -> dict[int, Optimiser]:
-    """Of each experiment the optimiser that leaves the least loss; those that none leaves a finite one are left out."""
+    """Return the optimiser with the least final loss of each experiment, without those that have no finite loss."""
     pairs = [(i, optimiser) for i, optimisers in tried.items() for optimiser in optimisers]
     learnt = learn(problem, [replace(runs[i], optimiser=optimiser) for i, optimiser in pairs], progress)
     ends = [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
     finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
-    return {i: optimiser for _, i, optimiser in finite}  # the last of an experiment's stays
+    return {i: optimiser for _, i, optimiser in finite}  # the last entry of an experiment remains

@@ -9,7 +9,7 @@ __all__ = ["Scheme", "get", "names"]
 
 
 def names() -> list[str]:
-    """Names of all schemes, as users write them.
+    """Return the names of all schemes, as users write them.
 
     >>> "CR" in names()
     True

@@ -80,7 +80,7 @@ class DSGD(MiniBatches):
 
     @property
     def is_exact(self) -> bool:
-        """Return True without mini-batches, as the gradients of the whole shards then add up to the full gradient."""
+        """Whether there are no mini-batches; the gradients of the whole shards then add up to the full gradient."""
         return self.worker_batch is None
 
     def program(self, node: Node) -> Program:

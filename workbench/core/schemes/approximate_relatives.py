@@ -78,7 +78,7 @@ class SGC(Shuffled):
             )
 
     def build_code(self, workers: int) -> GradientCode:
-        """Every part on s workers with the coefficient 1/(s (1-p)), so that the sum is right on average."""
+        """Return every part on s workers with the coefficient 1/(s (1-p)), so that the sum is unbiased."""
         p = self.straggling
         if p is None:
             p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0

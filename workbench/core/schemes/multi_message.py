@@ -156,7 +156,7 @@ class GCMMC(MultiMessageScheme):
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """Return the orders, as a tuple in both cases."""
+        """Orders, as a tuple in both cases."""
         return (self.order,) if isinstance(self.order, int) else self.order
 
     def check(self, workers: int) -> None:

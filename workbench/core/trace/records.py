@@ -53,9 +53,7 @@ WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
 EVENTS_PER_BATCH = 20_000  # max number of events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
 MAX_WRITE_DELAY_S = 0.02  # s; max time until finished rounds are written together, ...
-LONG_MODEL_BYTES = (
-    2**14
-)  # bytes; longer models are written at once, as writing many together takes milliseconds
+LONG_MODEL_BYTES = 2**14  # bytes; longer models are written at once, as many take milliseconds
 
 
 class RunRecorder:
