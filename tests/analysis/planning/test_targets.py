@@ -149,6 +149,28 @@ def test_reduced_samples_keep_the_times_of_workers() -> None:
     np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
 
 
+def test_reduced_samples_keep_the_batch_and_its_times() -> None:
+    many = {"samples": 2400, "features": 20}
+    e = experiment("SGD", {"stragglers": 2}, problem_args=many, rounds=5, batch=60)
+    for samples in (240, 600, 30):
+        few = reduced(e, samples)
+        assert (few.shape()[0], few.batch) == (samples, min(60, samples))
+        np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
+    assert shortened(e, rounds=100, effort=1.0).shape()[0] == 4 * 60
+
+
+@pytest.mark.parametrize("scheme", ["ASGD", "SGD", "AdaptiveK"])
+def test_trials_with_batches_count_the_rounds_of_runs(scheme: str) -> None:
+    """Each seed has batches of its own; rounds are those until a loss that is evaluated is at the target."""
+    e = experiment(scheme, batch=60, evaluate_every=2, rounds=60)
+    aim = reference(e, 30, None, 0.25, MAX_NUMBERS)
+    need = Trials(aim, aim.times).need(seeds(e, 3), aim.times)
+    step = need.optimiser.model_dump(exclude_unset=True)
+    for seed, rounds in zip(range(3), need.rounds, strict=True):
+        loss = wb.run(e.replace(seed=seed, optimiser_args=step, rounds=aim.longest)).columns["loss"]
+        assert rounds == np.argmax(loss <= aim.loss) + 1
+
+
 def test_shortened_limits_the_cost_of_many_samples() -> None:
     e = experiment(problem_args={"samples": 10_000, "features": 100})
     few = shortened(e, rounds=100, effort=1e7)
@@ -163,3 +185,25 @@ def test_reference_reports_a_step_that_is_too_large() -> None:
     wild = experiment(problem="least_squares", optimiser_args={"step": 1e9})
     with pytest.raises(SettingError, match=r"^optimiser_args = .*smaller"):
         reference(wild, 200, None, 0.0, MAX_NUMBERS, tuned=False)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "test_accuracy", "test_loss"])
+@pytest.mark.parametrize("scheme", ["SGD", "D-SGD"])
+def test_need_to_a_metric_is_that_of_the_run(metric: str, scheme: str) -> None:
+    """The same number of rounds as the run itself takes to the value, at the step that was chosen for it."""
+    args = {**SPEC["problem_args"], "test": 0.25}
+    plain = experiment(problem_args=args)
+    aim = reference(plain, 30, None, 0.05, MAX_NUMBERS, metric=metric)
+    assert (aim.metric, aim.samples) == (metric, 180)
+    e = experiment(scheme, problem_args=args, rounds=aim.longest)
+    need = Trials(aim, aim.times).need([e])
+    if np.isnan(need.rounds).any():
+        return
+    trace = wb.run(e.replace(optimiser_args={"step": need.optimiser.step}))
+    there = trace.columns[metric] <= aim.loss if metric == "test_loss" else trace.columns[metric] >= aim.loss
+    assert need.rounds.tolist() == [np.flatnonzero(there)[0] + 1]
+
+
+def test_reference_of_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"metric = 'test_auc': no such name; .* accuracy"):
+        reference(experiment(), 10, None, 0.1, MAX_NUMBERS, metric="test_auc")

@@ -29,7 +29,7 @@ _ROWS_PER_WRITE = 500
 
 def file_of() -> Path:
     """Return the file of the cache; other versions of the package use other files, as their rows may differ."""
-    name = hashlib.sha256(f"{__version__} 4".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
 

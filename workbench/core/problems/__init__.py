@@ -49,14 +49,15 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
     """
     identity = args.identity()
     if not identity:
-        return args.build(plan)
+        return args.tested(args.build(plan))
     return _shared(args, (*identity, *map(digest_of, args.model_args().values())))
 
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
     """Build one problem per set of fields and content: a changed file is read again, a cell's new definition used."""
-    return args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
+    problem = args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
+    return args.tested(problem)
 
 
 def __dir__() -> list[str]:

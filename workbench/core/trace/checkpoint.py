@@ -21,13 +21,15 @@ from workbench.core.trace.layout import CHECKPOINT
 class Checkpoint:
     """Number of finished rounds, model and optimiser state after them, and fields of the start of the run.
 
-    Older checkpoints lack the fields of the start.
+    Older checkpoints lack the fields of the start. `steps`: steps of each worker in these rounds; empty if workers do
+    not count steps.
     """
 
     rounds: int
     model: Array
     state: State
     begun: dict[str, str]
+    steps: tuple[int, ...] = ()
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -40,7 +42,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
     state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
     begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
-    return Checkpoint(int(held["round"]), held["model"], state, begun)
+    steps = tuple(held["steps"].astype(np.int64).ravel().tolist()) if "steps" in held else ()
+    return Checkpoint(int(held["round"]), held["model"], state, begun, steps)
 
 
 def sum_of(held: Mapping[str, Any]) -> str:

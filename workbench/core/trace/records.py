@@ -81,6 +81,7 @@ class RunRecorder:
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
         self.round = first  # number of finished rounds
+        self.steps: NDArray[np.int64] | None = None  # steps of each worker in these rounds, see `Node.step`
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
         """Add a finished round. Raise `RunError` if it cannot be written."""
@@ -141,8 +142,9 @@ class RunRecorder:
         states = {f"state_{name}": value for name, value in state.items()}
         begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
-        # the checksum is first, as a damaged list of contents may end early
-        return to_bytes({"sum": sum_of(held), **held})
+        if self.steps is not None and len(self.steps):
+            held["steps"] = self.steps
+        return to_bytes({"sum": sum_of(held), **held})  # first, as a damaged list may end early
 
     def stop_wanted(self) -> bool:
         """Return whether the end of the run was requested."""

@@ -25,6 +25,7 @@ from workbench.core.engine.timeline import EVENT_COLUMNS
 from workbench.core.experiment import Description, Experiment
 from workbench.core.trace import definitions
 from workbench.core.trace.layout import EVENTS, FILES, LEDGERS, MODEL, ROUNDS, RUN, SPEC, ledgers_path
+from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.trust import runnable, sign_code
 
 if TYPE_CHECKING:
@@ -96,13 +97,16 @@ class Trace:
         return self.experiment.scheme
 
     def time_to(self, target: float, metric: str = "loss") -> float:
-        """Return the seconds until the metric first is at or below the target, or NaN if it never is."""
+        """Return the seconds until the metric first is at the target, or NaN if it never is.
+
+        At the target means at or below it; for accuracy and AUC, at or above. With mini-batches, the mean of the last
+        five evaluated values is compared.
+        """
         check_kind("target", target, float)
         if metric not in self.columns:
             raise SettingError(f"metric = {metric!r}: this trace has {', '.join(self.columns)}")
-        values = np.asarray(self.columns[metric])
-        hits = np.flatnonzero(values <= target)
-        return float(self.columns["time"][hits[0]]) if len(hits) else float("nan")
+        first = first_reached(self.columns[metric], target, metric, self.experiment.batch)
+        return float("nan") if first is None else float(self.columns["time"][first])
 
     def save(self, folder: str | Path) -> Path:
         """Write the run folder atomically. Raise `SettingError` if one of that name exists.

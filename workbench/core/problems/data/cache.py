@@ -73,6 +73,8 @@ def folder_for(options: Options, identity: str) -> Path:
     # The identity stands for the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
     del choices["target"]  # the identity contains it, if there is a choice
+    if isinstance(options.test, str | None):
+        del choices["test"]  # in the identity as well; without held-out samples, keys do not change
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 
