@@ -1,9 +1,8 @@
 """The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
-Each scheme provides the parameters that are worth trying (`Scheme.candidates`) and its round times
-(`Scheme.round_times`). Nothing here depends on a particular scheme. A choice's time is that of a round times the
-number of rounds to a loss. All exact schemes need equally many rounds. The rounds of inexact schemes come from a
-simulation, at separate steps (`workbench.analysis.planning.targets`).
+A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
+Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
+schemes need equally many rounds. Those of inexact ones are simulated, at separate steps (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -203,10 +202,7 @@ class _Search:
     # ------------------------------------------------------------ candidates
 
     def candidates(self, names: Sequence[str] | None, chosen: bool) -> list[Candidate]:
-        """Return all candidates that fit, each with a forecast.
-
-        Unless `chosen`, each scheme uses its own optimiser.
-        """
+        """Return candidates that fit, each with a forecast; unless `chosen`, each scheme uses its own optimiser."""
         wanted = [
             (name, list(known.get(name).candidates(self.base.workers))) for name in names or known.names()
         ]
@@ -232,8 +228,7 @@ class _Search:
     ) -> tuple[Target, list[Candidate]]:
         """Return the target, the exact candidates with their step, and the others that are worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
-        # with its own optimiser it visits other models, whether or not it commits the full gradient
-        for c in found:
+        for c in found:  # with its own optimiser, even an exact scheme visits other models
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and leaves_step_open(self.base)
@@ -259,8 +254,7 @@ class _Search:
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
         """Return some configurations of every scheme, with the trials to make of them.
 
-        All schemes have the same share of the effort, so the result of one does not depend on the other schemes in
-        the list.
+        All schemes have the same share of the effort, so the result of one does not depend on other schemes.
         """
         chosen = []
         for scheme, every in by_scheme(others).items():
@@ -431,8 +425,7 @@ def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
 def _wins(found: Sequence[Candidate]) -> list[float]:
     """Return the share of resamples in which each candidate is the fastest, over those that all have.
 
-    Candidates that are equally good count for the one that is ranked first, so that similar ones do not split the
-    share.
+    Of equally good candidates, the one that is ranked first counts, so that similar ones do not split the share.
     """
     times = np.array(
         [

@@ -30,7 +30,7 @@ from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, Progress, learn
 
 REFINEMENTS = 4  # passes of `tune`: one over the grids, the others near the best
-REFINED = 4  # optimisers near the best of its grid that are tried for an experiment, where no budget is given
+REFINED = 4  # optimisers near the best of the grid that an experiment tries, without a given budget
 
 
 def search(
@@ -80,18 +80,18 @@ def tune(
     """Choose each optimiser's step, and its schedule: least final loss on the experiment's own stragglers.
 
     First every step of the optimiser's grid is tried with every schedule, then steps near the best, as long as they
-    are better and the budget lasts. With a coarse grid alone, luck would decide which of two similar schemes wins. The
+    are better and the budget lasts. A coarse grid alone would decide by chance which of two similar schemes wins. The
     candidates of experiments on the same data share the passes over it, and exact schemes share their results.
 
     Parameters
     ----------
     experiments
-        What is compared.
+        Experiments to compare.
     progress
-        Show a bar once it takes over a second.
+        Show a bar if it takes over a second.
     budget
-        Optimisers that are tried for each experiment, at most: the same number for every scheme. Each costs a run.
-        None: as many as the largest grid among the experiments has, and 4 near the best.
+        Max number of optimisers to try for each experiment, the same for every scheme. Each costs a run.
+        None: the size of the largest grid among the experiments, and 4 near the best.
     schedules
         Schedules to choose from: kinds such as "cosine", or their fields. Empty: each experiment's own.
 
@@ -134,7 +134,7 @@ def tune(
 
 
 def _schedules(given: Any) -> list[Schedule]:
-    """Return the schedules that are chosen from; raises `SettingError`."""
+    """Return the schedules to choose from. Raise `SettingError` for an invalid one."""
     alone = isinstance(given, str | Mapping | Schedule) or not isinstance(given, Iterable)
     found = []
     for each in [given] if alone else given:
@@ -202,7 +202,7 @@ def _refined(
 
 
 def _key(optimiser: Optimiser) -> str:
-    """Return an optimiser's numbers as text, which equal steps share whatever their last digits are."""
+    """Return an optimiser's parameters as text, rounded, so that equal steps give equal text."""
     numbers = optimiser.model_dump(mode="json").items()
     return repr([(name, f"{x:.9g}" if isinstance(x, float) else x) for name, x in numbers])
 
@@ -218,7 +218,7 @@ def _run(e: Experiment) -> Commits:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights
-    # Only the last loss is wanted.
+    # Only the last loss is used.
     return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds)
 
 

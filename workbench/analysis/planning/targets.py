@@ -147,7 +147,7 @@ def centre(e: Experiment, aim: Target) -> float | None:
 
 
 def leaves_step_open(e: Experiment) -> bool:
-    """Does the experiment leave its optimiser's step to be chosen?
+    """Return whether the step of the experiment's optimiser is not given, so that it can be chosen.
 
     >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
     True
@@ -182,12 +182,12 @@ def _exact(
 
 
 def _values(learnt: Learnt, metric: str) -> list[float]:
-    """A metric after every round."""
+    """Return the values of a metric after every round."""
     return learnt.loss if metric == "loss" else learnt.metrics[metric]
 
 
 def _interval(e: Experiment) -> int:
-    """Rounds from one evaluation to the next: with mini-batches as in a run, so that the same values are compared."""
+    """Return the rounds between evaluations; with mini-batches as in a run, so that the same values are compared."""
     return 1 if e.batch is None else e.evaluation_interval
 
 
@@ -239,7 +239,7 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
 
 
 def _gone_through(e: Experiment, samples: int) -> float:
-    """Samples that a round goes through: with mini-batches, one of these and a share of an evaluation."""
+    """Return the samples computed per round; with mini-batches, one of these and a share of an evaluation."""
     return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 

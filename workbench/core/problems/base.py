@@ -62,7 +62,7 @@ class ProblemArgs(Family):
         return self.count()
 
     def fewer(self, samples: int) -> Self:
-        """Return arguments with so many training samples, about."""
+        """Return arguments with about this number of training samples."""
         return self.replace(samples=samples)
 
     @abstractmethod

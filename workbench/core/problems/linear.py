@@ -241,7 +241,7 @@ class Logistic(LinearProblem):
         return loss.sum(axis=-1), probability - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
 
     def scores(self, model: Array) -> Array:
-        """How much each sample looks like class 1, (samples,)."""
+        """Return the score of class 1 for each sample, (samples,)."""
         return self._scores(self.X, model)
 
 
@@ -273,7 +273,7 @@ class Softmax(LinearProblem):
         return np.asarray(X.T @ slope).ravel()
 
     def scores(self, model: Array) -> Array | None:
-        """Of two classes: how much each sample looks like class 1, (samples,)."""
+        """Return the score of class 1 over class 0 for each sample, (samples,), if there are two classes."""
         return self._scores(self.X, model) @ np.array([-1.0, 1.0]) if self.columns == 2 else None
 
 

@@ -31,7 +31,7 @@ class OnData(ProblemArgs):
     )
     samples: Annotated[int | None, at_most(MAX_SAMPLES)] = setting(
         None,
-        "samples used, those held out by number or share among them; empty = all, 1000 of the synthetic",
+        "samples used, including those held out by number or share; empty = all, 1000 of the synthetic",
         "samples",
         ge=1,
     )
@@ -42,12 +42,12 @@ class OnData(ProblemArgs):
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
     data_seed: int = setting(
-        0, "seed of the synthetic data, of the rows' shuffling and of what is held out", ge=0
+        0, "seed of the synthetic data, of the rows' shuffling and of the held-out samples", ge=0
     )
     test: float | str | None = setting(
         None,
-        "samples held out for test_loss, test_accuracy and (of two classes) test_auc: a share such as 0.2, a number of"
-        " samples, either drawn class by class, or the path of a file with the same columns; empty = none",
+        "samples held out for test_loss, test_accuracy and (for two classes) test_auc: a share such as 0.2, or a number"
+        " of samples, which are drawn by class, or the path of a file with the same columns; empty = none",
     )
     _held_out: bool = PrivateAttr(False)
 
@@ -62,15 +62,15 @@ class OnData(ProblemArgs):
         return test
 
     def tested(self, problem: Problem) -> Problem:
-        """Return a problem that was built of these arguments with the metrics of held-out samples, if there are any."""
+        """Return the problem of these arguments with the metrics of held-out samples, if there are any."""
         if self.test is None:
             return problem
         same = self.replace(l2=0.0)
         same._held_out = True
-        return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # nobody looks at the plan
+        return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # the plan is not used
 
     def fewer(self, samples: int) -> Self:
-        """Return arguments with so many training samples, about: what is held out shrinks by as much."""
+        """Return arguments with about this number of training samples, and as many fewer held-out ones."""
         if self.test is None or isinstance(self.test, str):
             return self.replace(samples=samples)
         whole = self.count() if self.test >= 1 else 1.0
@@ -113,7 +113,7 @@ class OnData(ProblemArgs):
         return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
 
     def _learnt_from(self, samples: int) -> int:
-        """How many of some samples are not held out."""
+        """Return the number of samples that are not held out."""
         if self.test is None or isinstance(self.test, str):
             return samples
         try:

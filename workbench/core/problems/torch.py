@@ -169,7 +169,7 @@ class Network:
         return Evaluation(loss / self.samples + penalty, gradient if request.gradient else None, metrics)
 
     def scores(self, model: Array) -> Array | None:
-        """Of two classes: how much each sample looks like the second, (samples,)."""
+        """Return the score of the second class over the first for each sample, (samples,), for two classes."""
         found = []
         with self.lock, all_digits(self.torch), self.torch.no_grad():
             self._put(model)
@@ -427,7 +427,7 @@ class TorchArgs(OnData):
     @model_validator(mode="after")
     def _own_data(self) -> Self:
         others = {"data", "target", "features", "intercept", "scale", "targets"}
-        others |= {"data_seed"} if self.test is None else set()  # which draws what is held out
+        others |= {"data_seed"} if self.test is None else set()  # seed of the held-out samples
         if self.dataset is not None and isinstance(self.test, str):
             why = "dataset brings its own samples; take a share of them, such as 0.2"
             raise SettingError(f"test = {self.test!r}: {why}")

@@ -1,8 +1,7 @@
 """Files that rank 0 writes into the run folder during a run, so that others can follow and resume it.
 
 They are one row of numbers per round (see LIVE_COLUMNS), the model after each round, and every few seconds a
-checkpoint with model, optimiser state and round, which is replaced atomically. How the run ended is written last. See
-`layout` for the names.
+checkpoint with model, optimiser state and round. How the run ended is written last. See `layout` for the names.
 """
 
 import os

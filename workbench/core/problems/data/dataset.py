@@ -130,7 +130,7 @@ def _size(field: str, wanted: int | None, default: int | None) -> int | None:
 
 
 def _test(value: object) -> float | str | None:
-    """Check what is held out, as far as that can be done without data."""
+    """Check the option `test`, as far as possible without data."""
     if value is None or isinstance(value, str):
         return value
     check_test(value)
@@ -201,7 +201,7 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
 
 @contextmanager
 def _of_test() -> Iterator[None]:
-    """Name the field of held-out samples in what is said of their file."""
+    """Name the field `test` in errors about its file."""
     try:
         yield
     except DataError as error:
@@ -209,7 +209,7 @@ def _of_test() -> Iterator[None]:
 
 
 def _with_test(raw: Raw, read_test: Callable[[], Raw], options: Options) -> Table:
-    """Read the held-out samples; a sparse file ends with the last column that occurs, so others follow as zeros."""
+    """Read the held-out samples. A sparse file ends with its last used column, so others are added as zeros."""
     with _of_test():
         test = read_test()
     narrow, take = test.features, test.take

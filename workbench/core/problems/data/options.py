@@ -39,11 +39,11 @@ class Options:
     scale: bool
     seed: int
     target: str | None = None
-    test: float | str | None = None  # held out: a share, a number of samples, or the path of a file
+    test: float | str | None = None  # held-out samples: a share, a number, or the path of a file
 
 
 def check_test(test: object) -> None:
-    """Refuse what cannot be held out, of whatever data."""
+    """Raise `DataError` for an option `test` that no data can satisfy."""
     number = isinstance(test, int | float | np.number) and not isinstance(test, bool)
     if not number or not 0 < test < np.inf or test == 1 or (test > 1 and test != int(test)):  # type: ignore[operator,call-overload]
         why = "take a share between 0 and 1, such as 0.2, a number of samples from 2 on, or a file's path"
@@ -51,7 +51,7 @@ def check_test(test: object) -> None:
 
 
 def held_out_count(test: float, samples: int) -> int:
-    """Return how many of some samples are held out; raises `DataError` where none is, or all are.
+    """Return how many samples are held out. Raise `DataError` if it would be none or all.
 
     `test`: a share between 0 and 1, or a whole number from 2 on.
 

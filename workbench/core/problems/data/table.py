@@ -62,7 +62,7 @@ class Table:
         return repr(self.names[index]) if self.names else f"{index} (counted from 0)"
 
     def split(self, held_out: NDArray[np.bool_]) -> "Table":
-        """Return the table of the other rows, with those held out as its `test`; (samples,)."""
+        """Return the table without the held-out rows, which become its `test`. `held_out`: (samples,)."""
 
         def part(wanted: NDArray[np.bool_]) -> Table:
             rows = np.flatnonzero(wanted)
@@ -125,7 +125,7 @@ def _table(raw: Raw, options: Options, order: Indices, features: int, target: Fl
 
 
 def check_columns(raw: Raw, test: Raw, options: Options) -> None:
-    """Refuse held-out samples whose columns are not those that are learnt from."""
+    """Raise `DataError` if the columns of held-out samples differ from those of the training samples."""
     file, there = f"test: {options.test!r} has", raw.names or test.names or ()
     if test.features != raw.features:
         why = f"{test.features} columns besides the target and {options.source!r} has {raw.features}"
@@ -137,7 +137,7 @@ def check_columns(raw: Raw, test: Raw, options: Options) -> None:
 
 
 def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
-    """Turn the targets of both into numbers together, so that a class has one number."""
+    """Convert the targets of both to numbers together, so that a class has one number."""
     known = len(raw.target)
     both = [np.asarray(part.target) for part in (raw, test)]
     kinds = {part.dtype.kind for part in both}
@@ -159,11 +159,11 @@ def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
 def held_out(
     y: Any, classes: int, count: int, seed: int, place: Callable[[Indices], str] | None = None
 ) -> NDArray[np.bool_]:
-    """Draw which samples are held out, (samples,): of each class its share, within one sample.
+    """Draw the held-out samples, (samples,), stratified by class: each share is exact within one sample.
 
-    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes of which a share would leave none are
-    served first. Raises `DataError` where a class has one sample only, or would have none to learn from. Also where one
-    of two classes would have none among those held out.
+    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes that a share would leave empty are
+    drawn first. Raises `DataError` if a class has only one sample, or would have none for training. Also if one of two
+    classes would have no held-out sample.
 
     >>> held_out(np.array([0, 1, 1, 0, 1, 1]), 2, 3, seed=0).sum()
     np.int64(3)
