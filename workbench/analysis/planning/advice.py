@@ -87,7 +87,7 @@ class RunnerUp(NamedTuple):
     """Result that another choice may be faster, because the measurement of the cluster is too small."""
 
     rival: str  # the choice that is most likely to be faster
-    quicker: float  # share of the first choice's time that is saved in one of 20 clusters as the measurement allows
+    quicker: float  # share of the first choice's time that it saves in at least one of 20 possible clusters
     # factor by which a larger measurement would decide which is faster, to 2 %, in two of three cases
     times: float
     safe: str  # choice that is least behind the best in 19 of 20 clusters
@@ -100,7 +100,7 @@ class RunnerUp(NamedTuple):
         very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
             f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} behind the best."
         )
 
@@ -229,7 +229,7 @@ def _plain(value: Any) -> str:
 def _made_of(choice: Choice) -> str:
     """Return the parts of a round's time as text, the largest first, as in the figure.
 
-    If a round waits only for the fastest workers, stragglers shorten it. Then they are no share of it.
+    If a round waits only for the fastest workers, stragglers shorten it. Then they are not a share of it.
     """
     whole = sum(max(cost, 0.0) for cost in choice.parts.values())
     if whole <= 0:

@@ -88,7 +88,7 @@ def profile(
     >>> profile(rounds=0)
     Traceback (most recent call last):
     ...
-    workbench.core.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
+    workbench.core.base.settings.SettingError: rounds = 0: too few for an estimate; take 8 or more
     """
     state = clusters.load(cluster).status()
     count = (DEFAULT_WORKERS if like is None else like.workers) if workers is None else workers
@@ -136,7 +136,7 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
     Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
     """
     if rounds < 8:
-        raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
+        raise SettingError(f"rounds = {rounds}: too few for an estimate; take 8 or more")
     if like is not None and like.problem == "unit":
         raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
     base: dict[str, Any] = {

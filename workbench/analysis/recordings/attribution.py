@@ -36,7 +36,7 @@ STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # shares of the level: cost, lateness in all 
 CLIP_DEVIATIONS = 5.0  # usual deviations at which lateness is clipped, so that single odd steps do not decide
 MIN_REFERENCE_WORKERS = 6  # min number of other workers for an estimate of autocorrelation
 MIN_P_SPREAD = 0.02  # p-value above which the spread of the numbers of late steps explains a late worker
-# max ratio of variances to what autocorrelation explains, up to which workers count as equal
+# workers are unequal if a variance exceeds what autocorrelation explains by more than this factor
 UNLIKE_VARIANCE_RATIO = 4.0
 MEAN_ORDER_GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
 MAX_P_OWN_VARIATION = 0.05  # p-value above which a worker's own variation explains its lateness

@@ -61,7 +61,7 @@ MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
-    WAITING: "waiting for a processor that somebody else keeps busy",
+    WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
 }  # other causes are described by their name
 FIX_TEXTS = {  # mitigations of a cause
@@ -125,7 +125,7 @@ class Diagnosis:
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
         if not self.culprits:
-            yield "nobody stands out: what is late is late by chance, now here, now there"
+            yield "no worker stands out: lateness is by chance, and changes between workers"
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
@@ -136,7 +136,7 @@ class Diagnosis:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.mitigations or ())
         if self.mitigations == ():
-            yield "there is nothing to gain from a code, or from leaving somebody out"
+            yield "a code, or leaving out a worker, would save nothing"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
@@ -350,7 +350,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     """Diagnose a run with the rounds of its scheme: times show which workers are slow, the scheme what that costs."""
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
-        raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
+        raise SettingError(f"run {trace.label!r}: has only one worker, which cannot be compared with others")
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
     late, transits, computing = run.late.astype(np.float64), run.transit.any(), run.computing
     level = FALSE_ALARM_LEVEL / (1 + run.late.any() + transits + (len(hosts) > 1))

@@ -19,7 +19,7 @@ from workbench.core.contract.delays import resampled
 from workbench.core.contract.links import Link
 from workbench.core.contract.scheme import Scheme
 
-SAMPLES_PER_WORKER = 1000  # samples of a worker in the uncoded scheme, which other schemes divide
+SAMPLES_PER_WORKER = 1000  # samples of each worker in the uncoded scheme, as a unit of load
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
 MIN_SAVED_SHARE = 0.01  # min saving that is reported, as a share of the time
 

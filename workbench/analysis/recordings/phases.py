@@ -52,7 +52,7 @@ class Phases:
         """Return the phases of one job. Raise `SettingError` for one worker, no complete step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:
-            why = "has one worker only; there is nobody to compare it with"
+            why = "has only one worker, which cannot be compared with others"
             raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
         if not np.all(first > 0):

@@ -130,10 +130,10 @@ class CnnArgs(OnData):
         """Open the data. Raise `SettingError` without PyTorch, or for data of another shape."""
         torch()  # before the data are prepared
         if self.intercept:
-            why = "the network has biases of its own; leave it out"
+            why = "the network contains biases; leave it out"
             raise SettingError(f"problem_args.intercept = True: {why}")
         data = self.open()
         if data.classes > CLASSES:
-            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most so many"
+            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most as many"
             raise SettingError(f"problem_args.data = {self.data!r}: {why}")
         return Cnn(data.X, data.y, self.l2, self.precision, self.device, self.init_seed)

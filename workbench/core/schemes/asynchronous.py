@@ -89,7 +89,7 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            # Who answered, or was refused, goes on.
+            # Workers that answered, or were refused, continue.
             if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)

@@ -1,4 +1,4 @@
-"""DropCompute: all workers compute micro-batches until a time limit; unfinished micro-batches are left out.
+"""DropCompute: all workers compute micro-batches up to a time limit; those not begun by then are left out.
 
 N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple
 and more robust distributed synchronous training via compute variance reduction", 2023, and its public program

@@ -63,7 +63,7 @@ def processor_of(trace: Trace) -> Array | None:
 
     They are meaningful only if computing is real: otherwise times are drawn, and spent sleeping. With a device, the
     processor's time is not that of the work. A user-defined problem without a device sets ``device = "cpu"``. Older
-    ledgers have the total of a rank, which is that of its computing only if it has no peers but the master.
+    ledgers have only the total of a rank. It is used if the rank exchanges messages with the master only.
     """
     e, folder = trace.experiment, trace.folder
     spec = e.problem_spec

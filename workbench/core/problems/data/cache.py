@@ -70,7 +70,7 @@ def stored(room: str, content: bytes, ending: str) -> Path:
 
 def folder_for(options: Options, identity: str) -> Path:
     """Name the folder of these options; `identity` changes whenever the source's content does."""
-    # The identity stands for the source: the same file under another path is the same data.
+    # The identity represents the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
     del choices["target"]  # the identity contains it, if there is a choice
     if isinstance(options.test, str | None):

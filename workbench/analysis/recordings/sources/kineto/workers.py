@@ -41,7 +41,7 @@ def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: 
 
 
 def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
-    """Return what is added to the steps of each worker's first, second, ... window: 0 unless their numbers repeat."""
+    """Return the offsets of step numbers for each worker's windows, in order: 0 unless step numbers repeat."""
     most = max(map(len, ours.values()))
     if all(len(numbers) == len(set(numbers)) for numbers in map(_numbers, ours.values())):
         return [0] * most
