@@ -82,7 +82,7 @@ def test_describe_refuses_a_name_without_letters(trace: wb.Trace, tmp_path: Path
     with pytest.raises(wb.SettingError, match="name = "):
         describe(folder, name="?", note="new")
     assert RunNotes.read(folder).note == ""
-    with pytest.raises(wb.SettingError, match="not there any more"):
+    with pytest.raises(wb.SettingError, match="no longer exists"):
         describe(tmp_path / "gone", note="x")
 
 
@@ -108,7 +108,7 @@ def test_delete_accepts_partial_runs_but_not_locked_ones(trace: wb.Trace, tmp_pa
     (folder / "run.json").unlink()
     lock = Lock(folder / ".lock")
     lock.take()
-    with pytest.raises(wb.SettingError, match="somebody works on this run"):
+    with pytest.raises(wb.SettingError, match="this run is in use"):
         delete(folder)
     lock.release()
     delete(folder)
