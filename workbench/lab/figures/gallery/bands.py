@@ -16,7 +16,7 @@ from workbench.lab.figures.labels import axis, result, setting, upper
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
-# beyond them, ratios say more than differences: logarithmic axis
+# Spread beyond which ratios matter more than differences: logarithmic axis.
 _MAX_LINEAR_RATIO, _MAX_LINEAR_RATIO_TIME = 20.0, 6.0
 _TIMES = ("time", "round_time", "time_to")
 
@@ -39,7 +39,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     x = _abscissa(summary, by) if x is None else x
     if x not in by:
         raise unknown_name("x", x, by)
-    # Schemes side by side keep their looks: one line, of one point, each.
+    # Schemes side by side keep their styles: one line of one point each.
     curves = list(_curves(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for curve in curves for value in curve.x)
     of = str(summary.attrs["of"])
