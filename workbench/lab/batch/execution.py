@@ -153,9 +153,7 @@ def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
         for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
             if output.output_type == "error":  # papermill lets sys.exit(0) pass
                 raise RunError(_exit(output))
-        raise RunError(
-            "the notebook came to its end, but there is no run folder: it does not save to `folder`"
-        )
+        raise RunError("the notebook has ended without a run folder: it does not save to `folder`")
     if Experiment.read(spec).model_dump(mode="json") != item.experiment.model_dump(mode="json"):
         raise SettingError("the notebook ran another experiment than it was asked for; see trace/spec.json")
 

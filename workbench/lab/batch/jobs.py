@@ -99,7 +99,7 @@ def _value(name: str, value: Any) -> Any:
         try:
             return parse(value)
         except YAMLError:
-            raise SettingError(f"{name} = {value!r:.60}: is no YAML, such as {{stragglers: 2}}") from None
+            raise SettingError(f"{name} = {value!r:.60}: is not YAML, such as {{stragglers: 2}}") from None
     return value
 
 

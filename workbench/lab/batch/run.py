@@ -105,19 +105,18 @@ def sweep(
     """Run every experiment of a sweep that is not done yet, each in its own notebook.
 
     - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to resume it.
-    - `folder`: where the runs go, one folder each; default: runs/ and the file's name.
-    - `jobs`: how many run at a time.
-    - `only`: names of runs, or the digits at their ends; the others are left alone.
+    - `folder`: folder of the run folders; default: runs/ and the file's name.
+    - `jobs`: number of runs at a time.
+    - `only`: names of runs, or the digits at their ends; the others are not run.
     - `timeout`: seconds that one cell may take.
-    - `fresh`: start every kernel anew, instead of forking it from one that has imported everything (Linux only).
+    - `fresh`: start every kernel instead of forking it from a preloaded one (Linux only).
     - `progress`: show a bar.
     - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
-    - `pictures`: put a PNG beside every figure once all runs are over: some seconds, and one more a run.
-    - `trust`: run the code that an earlier sweep's folder names which somebody else has written, or altered; asked for
-      once.
+    - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
+    - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
 
-    Raises `SettingError`: something in the plan cannot run, or too few files may be open, and nothing has been started;
-    KeyboardInterrupt: what was done stays, what ran is marked, and the summary is printed.
+    Raises `SettingError`: something in the plan cannot run, or too few files may be open; nothing has been started.
+    KeyboardInterrupt: finished runs are kept, runs under way are marked, and the summary is printed.
 
     >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
     Traceback (most recent call last):
@@ -418,7 +417,7 @@ def _done(folder: Path, item: Item) -> bool:
 def _work(
     executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
 ) -> dict[str, Status]:
-    """Run items, so many at a time; on Ctrl-C end those that run, mark them, and report the state."""
+    """Run items, a limited number at a time; on Ctrl-C end those that run, mark them, and report the state."""
     from papermill.iorw import local_file_io_cwd
 
     if not todo:

@@ -48,14 +48,16 @@ def named(traces: Sequence[Trace]) -> list[Series]:
 def check_traces(traces: Sequence[Trace]) -> None:
     """Raise `SettingError` unless these are a nonempty list of traces."""
     if not isinstance(traces, Collection) or getattr(traces, "ndim", 1) == 0:
-        why = "is no list of traces; give what wb.run and wb.compare return"
+        why = "is not a list of traces; give what wb.run and wb.compare return"
         raise SettingError(f"traces = {short(traces)}: {why}")
     if not len(traces):
         why = "is empty; give at least one Trace, as wb.run and wb.compare return them"
         raise SettingError(f"traces = []: {why}")
     for i, trace in enumerate(traces):
         if not isinstance(trace, Trace):
-            raise SettingError(f"traces[{i}] = {type(trace).__name__}: is no Trace; give what wb.run returns")
+            raise SettingError(
+                f"traces[{i}] = {type(trace).__name__}: is not a Trace; give what wb.run returns"
+            )
         if not len(trace.columns["time"]):
             why = f"the run of {trace.label} finished no round; draw one with rounds"
             raise SettingError(f"traces[{i}]: {why}")

@@ -193,7 +193,7 @@ class Round:
 def events_of(trace: Trace, round: int) -> Round:
     """Return the events of a round; raises `SettingError` when the trace has no such round or stored no events."""
     if not isinstance(trace, Trace):
-        raise SettingError(f"trace = {type(trace).__name__}: is no Trace; give what wb.run returns")
+        raise SettingError(f"trace = {type(trace).__name__}: is not a Trace; give what wb.run returns")
     count = len(trace.columns["time"])
     if not count:
         raise SettingError(f"round = {short(round)}: the run of {trace.label} finished no round")

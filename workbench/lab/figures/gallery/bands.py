@@ -27,7 +27,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     `summary`: what `wb.runs(folder).mean(of, by=[...])` returns. `x`: one of its groups' columns; default:
     the last one with numbers. Texts give points with error bars. `theme`: "light" or "dark".
 
-    Raises `SettingError`: the table is no such summary or is empty, or x is none of its groups' columns.
+    Raises `SettingError`: the table is not such a summary or is empty, or x is not a column of its groups.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"rate": [1, 2], "n": 5, "never": 0, "mean": [3.0, 2.0], "low": [2.5, 1], "high": [4, 3]})
@@ -62,7 +62,7 @@ def _groups(summary: pd.DataFrame) -> list[str]:
     by = list(summary.attrs.get("by", []))
     if not by or "of" not in summary.attrs or not {"mean", "low", "high", *by} <= set(summary):
         why = "give what wb.runs(folder).mean(of, by=[...]) returns"
-        raise SettingError(f"summary: is no table of means by a setting or more; {why}")
+        raise SettingError(f"summary: is not a table of means by one or more settings; {why}")
     if not len(summary):
         raise SettingError("summary: is empty; no run is done yet")
     return by

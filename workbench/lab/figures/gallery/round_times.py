@@ -90,7 +90,7 @@ def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
     runs = [runs] if isinstance(runs, (Trace, Forecast)) else runs
     if not isinstance(runs, Collection):
-        raise SettingError(f"runs = {short(runs)}: is no list; give at least one Trace or Forecast")
+        raise SettingError(f"runs = {short(runs)}: is not a list; give at least one Trace or Forecast")
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
