@@ -1,4 +1,4 @@
-"""Paper 3: what does not fit together in it, each with the computation that shows it."""
+"""Paper 3: its inconsistencies, each with the computation that shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUPED = {name: int(value) for name, value in PUBLISHED["G-CADA"].items() if na
 
 
 def find(setting: Setting) -> Result:
-    """Compute every one of them."""
+    """Compute all of them."""
     return Result(misprints=[_groups(), _class_zero(), _age()], seed=None)
 
 
@@ -45,7 +45,7 @@ def _class_zero() -> Misprint:
 
 
 def _age() -> Misprint:
-    never = [1e-6]  # moves too little to break the rule: only its age counts
+    never = [1e-6]  # moves too little to break the rule: only the age of the gradient counts
     found = theory.cada_selected(never, c=2.0, max_age=10)
     return Misprint(
         "Sections III and IV, tau > D or tau >= D",
@@ -56,5 +56,5 @@ def _age() -> Misprint:
     )
 
 
-PLACE = (3, 4)  # paper, and place in its chapter of the book
+PLACE = (3, 4)  # paper, and position in its chapter of the book
 ENTRIES = (Entry("cada-misprints", "Misprints of the CADA paper", find),)
