@@ -37,7 +37,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ),
         (
             {"engine": "mpi", "folder": 3},
-            "folder = 3: is no path; give the name of a file or folder, in quotes",
+            "folder = 3: is not a path; give the name of a file or folder, in quotes",
         ),
         ({"engine": "mpi", "events": "no"}, "events = 'no': is neither true nor false"),
         ({"engine": "mpi", "gradients": None}, "gradients = None: is neither true nor false"),
@@ -96,7 +96,7 @@ def test_functions_refuse_what_is_not_a_path(
     monkeypatch.chdir(tmp_path)
     for path in NO_PATHS:
         with pytest.raises(
-            wb.SettingError, match=r"^(folder|path) = .*(is no path; give the|take at most 255)"
+            wb.SettingError, match=r"^(folder|path) = .*(is not a path; give the|take at most 255)"
         ):
             CALLS[name](path)
     assert list(tmp_path.iterdir()) == []
@@ -105,7 +105,7 @@ def test_functions_refuse_what_is_not_a_path(
 @given(st.none() | st.booleans() | st.integers() | st.floats() | st.lists(st.integers()))
 def test_functions_refuse_paths_of_any_wrong_kind(value: Any) -> None:
     for name in ("load", "runs", "attach", "read", "write"):
-        with pytest.raises(wb.SettingError, match="is no path"):
+        with pytest.raises(wb.SettingError, match="is not a path"):
             CALLS[name](value)
     with pytest.raises(wb.SettingError, match=r"^cluster = "):
         load_cluster(value)
@@ -166,17 +166,17 @@ def test_experiment_and_sweep_refuse_recursive_values(levels: int, list_: bool) 
         (lambda: wb.batch.Sweep({}), "Sweep({}): has no field's name"),
         (lambda: E.replace(5), "replace(5): has no field's name; write replace(name=value)"),
         (lambda: wb.run(E).same(5), "other = 5: give a wb.Trace"),
-        (lambda: wb.quickstart.keep(5, "kept"), "traces = 5: is no list of traces; give what wb.run"),
+        (lambda: wb.quickstart.keep(5, "kept"), "traces = 5: is not a list of traces; give what wb.run"),
         (lambda: wb.quickstart.keep([5], "kept"), "traces[0] = int: is no Trace"),
-        (lambda: wb.quickstart.summary(5), "traces = 5: is no list of traces"),
+        (lambda: wb.quickstart.summary(5), "traces = 5: is not a list of traces"),
         (lambda: wb.quickstart.summary([]), "traces = []: is empty"),
-        (lambda: wb.quickstart.story(5), "traces = 5: is no list of traces"),
+        (lambda: wb.quickstart.story(5), "traces = 5: is not a list of traces"),
         (lambda: wb.quickstart.story([5]), "traces[0] = int: is no Trace"),
         (lambda: wb.tune(5), "experiment = 5: give a wb.Experiment"),
         (lambda: wb.tune(E, progress="x"), "progress = 'x': is neither true nor false"),
         (lambda: wb.explore([E, 5]), "experiment = 5: give a wb.Experiment"),
         (lambda: wb.watch([5]), "runs = [5]: give what wb.start returns"),
-        (lambda: wb.figures.convergence(5), "traces = 5: is no list of traces"),
+        (lambda: wb.figures.convergence(5), "traces = 5: is not a list of traces"),
         (lambda: wb.figures.convergence([wb.run(E)], target="a"), "target = 'a': is not a number"),
         (lambda: wb.figures.convergence([wb.run(E)], theme=["dark"]), "theme = ['dark']: no such name"),
         (lambda: wb.figures.convergence([wb.run(E)], metric=["loss"]), "metric = ['loss']: no such name"),
@@ -185,7 +185,7 @@ def test_experiment_and_sweep_refuse_recursive_values(levels: int, list_: bool) 
             "metric = ['loss']: no such name",
         ),
         (lambda: wb.figures.convergence([wb.run(E)], x=["time"]), "x = ['time']: no such name"),
-        (lambda: wb.figures.round_times(5), "runs = 5: is no list"),
+        (lambda: wb.figures.round_times(5), "runs = 5: is not a list"),
         (
             lambda: wb.figures.save(5, "a.html"),
             "figure = 5: is none; give what a function of wb.figures returns",
@@ -198,8 +198,8 @@ def test_experiment_and_sweep_refuse_recursive_values(levels: int, list_: bool) 
         (lambda: wb.batch.sweep({}, fresh="no"), "fresh = 'no': is neither true nor false"),
         (lambda: wb.batch.sweep({}, only=5), "only = 5: give names of runs, in quotes"),
         (lambda: wb.batch.sweep({}, only=[5]), "only = [5]: give names of runs"),
-        (lambda: wb.batch.sweep({}, notebook=5), "notebook = 5: is no path"),
-        (lambda: wb.batch.sweep(5), "sweep = 5: is no path"),
+        (lambda: wb.batch.sweep({}, notebook=5), "notebook = 5: is not a path"),
+        (lambda: wb.batch.sweep(5), "sweep = 5: is not a path"),
         (
             lambda: wb.batch.Sweep(base={"seed": True}, seeds=2).items(),
             "base.seed = True: is not a whole number",

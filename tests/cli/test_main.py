@@ -232,7 +232,7 @@ def test_run_command_prints_a_nan_loss_in_words(
     texts = ["--set", "problem=least_squares", "--set", "optimiser_args.step=1e300"]
     assert call(monkeypatch, "run", *SMALL, *texts) == 0
     text = capsys.readouterr().out
-    assert "the loss is not finite any more" in text
+    assert "the loss is no longer finite" in text
     assert not re.search(r"\b(inf|nan)\b", text)
 
 

@@ -110,7 +110,7 @@ def test_experiment_is_frozen() -> None:
         ({"delays": {}}, ["delays", "kind"]),
         ({"delays": "pareto"}, ["delays = 'pareto'", "fields and values"]),
         ({"scheme_args": 5}, ["scheme_args = 5", "fields and values"]),
-        ({"faults": {"worker": 1}}, ["faults = {'worker': 1}", "is no list"]),
+        ({"faults": {"worker": 1}}, ["faults = {'worker': 1}", "is not a list"]),
         ({"rounds": "3"}, ["rounds = '3'", "write 3 without quotes"]),
         ({"rounds": 3.0}, ["rounds = 3.0", "write 3"]),
         ({"link": {"bandwidth": 0}}, ["link.bandwidth = 0", "take a number above 0"]),

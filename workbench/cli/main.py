@@ -77,7 +77,7 @@ class Commands(click.Group):
             return None
         command = loaded(point)
         if not isinstance(command, click.Command):
-            why = f"{point.name} = {point.value} of {GROUP} is no command of click's"
+            why = f"{point.name} = {point.value} of {GROUP} is not a command of click's"
             raise SettingError(f"{owner(point)}: {why}")
         return command
 

@@ -169,7 +169,7 @@ def echo(trace: Trace) -> None:
         return
     time, loss = (float(trace.columns[name][-1]) for name in ("time", "loss"))
     kind = "measured" if trace.info.get("measured") else "simulated"
-    reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is not finite any more"
+    reached = f"loss {loss:.6g}" if math.isfinite(loss) else "the loss is no longer finite"
     click.echo(f"{e.scheme}: {k} rounds, {in_seconds(time)} ({kind}, {trace.engine}), {reached}")
     overrun = trace.info.get("overrun_share", 0.0)
     if overrun:

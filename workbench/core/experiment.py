@@ -99,7 +99,7 @@ class Experiment(Settings):
     faults: tuple[Faults, ...] = setting((), "what workers do wrong: die, pause, slow down, answer wrongly")
     adaptive: bool = setting(
         False,
-        "re-plan between rounds: go on with another scheme, or other numbers, once the measured times say so",
+        "re-plan between rounds: change to another scheme, or other parameters, if measured times favour it",
     )
 
     @field_validator("scheme_args", "problem_args", "optimiser_args")

@@ -64,7 +64,7 @@ class CodingOrNot(Knobs):
     choice_labels: ClassVar = {
         "law": {
             "bursts": "bursts: slow for a while",
-            "tail": "tail: random, anew each time",
+            "tail": "tail: random, new each time",
             "recorded": "recorded",
         },
         "view": {"winner": "who is first", "coding": "best code against the rest"},

@@ -139,7 +139,7 @@ EXERCISES: tuple[Exercise[WhoIsLate], ...] = (
         text=lambda k: (
             f"Most workers take one unit, one takes {(1 + k.factor) / 2:.5g}, another {k.factor:g}. Mending the quicker"
             " of these two alone gains nothing. What is the slower one’s cost a step in units, as a Shapley value: the"
-            " mean of its gain if it is mended first, and if it is mended second?"
+            " mean of its gain if it is fixed first, and if it is fixed second?"
         ),
         answer=first,
         hint=lambda _: (
@@ -149,7 +149,7 @@ EXERCISES: tuple[Exercise[WhoIsLate], ...] = (
             (lambda k: k.factor - 1, "That is what both together cost."),
             (
                 lambda k: (k.factor - 1) / 2,
-                "That is the gain if it is mended first. What is it if it comes second?",
+                "That is the gain if it is fixed first. What is it if it comes second?",
             ),
         ),
         why=lambda k: (

@@ -36,7 +36,7 @@ _HOW = (
     "--measure/--no-measure", default=True, help="Make the real runs on this machine (default), or not."
 )
 @click.option("--notebooks/--no-notebooks", default=True, help="With all: execute the papers' notebooks too.")
-@click.option("--fresh", is_flag=True, help="Compute anew what is kept.")
+@click.option("--fresh", is_flag=True, help="Compute cached entries again.")
 def reproduce(
     name: str | None, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool,
     measure: bool, notebooks: bool, fresh: bool,

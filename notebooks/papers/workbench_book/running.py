@@ -36,7 +36,7 @@ def find(
     folder
         The book's; finished entries are kept in it and used again while their inputs are the same.
     fresh
-        Compute anew what is kept.
+        Compute cached entries again.
     progress
         Show a bar with the time left.
 

@@ -138,10 +138,10 @@ def test_load_pickles_without_executing_code(tmp_path: Path) -> None:
 
 def test_load_refuses_other_pickles(tmp_path: Path) -> None:
     (tmp_path / "other.pkl").write_bytes(pickle.dumps({"loss": [1, 2]}))
-    with pytest.raises(SettingError, match="is no profile of Lambda workers"):
+    with pytest.raises(SettingError, match="is not a profile of Lambda workers"):
         wb.traces.load(tmp_path / "other.pkl")
     (tmp_path / "torn.pkl").write_bytes(profile(tmp_path / "whole.pkl").read_bytes()[:200])
-    with pytest.raises(SettingError, match="is no profile of Lambda workers"):
+    with pytest.raises(SettingError, match="is not a profile of Lambda workers"):
         wb.traces.load(tmp_path / "torn.pkl")
 
 

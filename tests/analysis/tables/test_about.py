@@ -82,7 +82,7 @@ def test_describe_refuses_a_name_without_letters(trace: wb.Trace, tmp_path: Path
     with pytest.raises(wb.SettingError, match="name = "):
         describe(folder, name="?", note="new")
     assert RunNotes.read(folder).note == ""
-    with pytest.raises(wb.SettingError, match="not there any more"):
+    with pytest.raises(wb.SettingError, match="no longer exists"):
         describe(tmp_path / "gone", note="x")
 
 

@@ -154,7 +154,7 @@ def test_read_yaml_refuses_files_without_fields(tmp_path: Path) -> None:
         read_yaml(file, "base:")
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(
-        SettingError, match=r"list\.yaml: is no text in UTF-8 \(invalid start byte at byte 0\)"
+        SettingError, match=r"list\.yaml: is not text in UTF-8 \(invalid start byte at byte 0\)"
     ):
         read_yaml(file, "base:")
 

@@ -154,7 +154,7 @@ def test_resume_refuses_a_changed_model(tmp_path: Path) -> None:
 def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path) -> None:
     run = stopped(experiment(table(tmp_path / "own.npy", 1.0)), tmp_path / "run")
     (run.home / records.CHECKPOINT).write_bytes(b"PK no archive")
-    with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \(.*\); run it anew"):
+    with pytest.raises(wb.SettingError, match=r"checkpoint.npz: is damaged \(.*\); run it again"):
         resume(run.home).result()
 
 

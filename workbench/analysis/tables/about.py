@@ -52,7 +52,7 @@ def describe(folder: Path, **fields: Any) -> RunNotes:
     RunNotes(name='First', note='good', tags=('tree',), when='', archived=True)
     """
     if not folder.is_dir():
-        raise SettingError(f"folder = {str(folder)!r}: is not there any more; read the table again")
+        raise SettingError(f"folder = {str(folder)!r}: no longer exists; read the table again")
     if "name" in fields:
         slug(fields["name"])
     made: dict[str, Any] = {k: v.strip() if isinstance(v, str) else v for k, v in fields.items()}
@@ -115,7 +115,7 @@ def delete(folder: Path) -> None:
         why = "belongs to a sweep, which would run it again; delete the sweep's folder"
         raise SettingError(f"run = {folder.name!r}: {why}")
     if not (folder.is_dir() and remains(folder, [path.name for path in folder.iterdir()])):
-        raise SettingError(f"folder = {str(folder)!r}: is no run folder any more; nothing was deleted")
+        raise SettingError(f"folder = {str(folder)!r}: is no longer a run folder; nothing was deleted")
     if taken(folder):
         raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")
     if folder.is_symlink():

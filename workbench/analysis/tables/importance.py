@@ -41,7 +41,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
 
     done = runs.done
     if of not in done or not pd.api.types.is_numeric_dtype(done[of]):
-        raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
+        raise SettingError(f"of = {of!r}: is not a numeric column of finished runs")
     done = done[np.isfinite(done[of].to_numpy(float))]
     if len(done) < 3:
         raise SettingError(f"of = {of!r}: {len(done)} runs have it, and three are needed to compare settings")

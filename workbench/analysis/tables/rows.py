@@ -148,7 +148,7 @@ def _status(place: Place) -> Status:
         advice = "wb.resume resumes it, wb.attach follows it where it runs elsewhere"
         return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {advice}")
     lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
-    return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it anew")
+    return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it again")
 
 
 def _of_sweep(home: Path) -> Status:
@@ -214,7 +214,7 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         if why := incomplete(e, run, len(rounds["time"])):
             return Row("damaged", why, chosen, follows, notes)
         if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
-            then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it anew"
+            then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it again"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)
         return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)

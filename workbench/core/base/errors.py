@@ -112,7 +112,7 @@ class Diverged(RunError):
     """The model is not finite any more: steps were too large."""
 
     def __init__(self, round: int) -> None:
-        super().__init__(f"round {round}: the model is not finite any more; take a smaller step")
+        super().__init__(f"round {round}: the model is no longer finite; take a smaller step")
         self.round = round
 
 

@@ -246,7 +246,7 @@ def write_sums(folder: Path, names: Iterable[str], more: Mapping[str, bytes] | N
     >>> check_sums(folder, ["model.npy"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    workbench.core.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it anew
+    workbench.core.base.settings.SettingError: ...model.npy is not what was written (see SHA256SUMS); run it again
     """
     hashes = {name: sha256(folder / name) for name in names}
     hashes |= {name: hashlib.sha256(content).hexdigest() for name, content in (more or {}).items()}
@@ -311,4 +311,4 @@ def unchanged(folder: Path, name: str) -> bool:
 
 
 def _damaged(folder: Path, name: str, what: str) -> SettingError:
-    return SettingError(f"folder = {str(folder)!r}: {name} {what}; run it anew")
+    return SettingError(f"folder = {str(folder)!r}: {name} {what}; run it again")

@@ -26,8 +26,8 @@ _BRANCHES = ("int", "float", "str", "bool", "tuple[int, ...]")  # pydantic's nam
 _RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 _NUMBERS = (*_RANGES, "finite_number", "float_type")  # what the field's range helps with
 _PLAIN_MESSAGES = {  # pydantic's words are a programmer's
-    "tuple_type": "is no list; write one in brackets",
-    "list_type": "is no list; write one in brackets",
+    "tuple_type": "is not a list; write one in brackets",
+    "list_type": "is not a list; write one in brackets",
     "dict_type": "must be fields and values, such as {name: value}",
     "model_attributes_type": "must be fields and values, such as {kind: constant}",
     "string_type": "must be text; put it in quotes",
@@ -197,7 +197,7 @@ def within(field: str) -> Iterator[None]:
 def path_of(value: object, field: str) -> Path:
     """Path that a user gave; raises `SettingError` for what no file or folder can be called."""
     if not isinstance(value, str | Path) or "\0" in str(value):
-        why = "is no path; give the name of a file or folder, in quotes"
+        why = "is not a path; give the name of a file or folder, in quotes"
         raise SettingError(f"{field} = {short(value)}: {why}")
     try:
         str(value).encode()

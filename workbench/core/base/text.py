@@ -186,7 +186,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise SettingError(f"{path}: is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise SettingError(f"{path}: is not text in UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 def read_yaml(path: str | Path, example: str) -> dict[str, Any]:

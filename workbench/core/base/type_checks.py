@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")  # YAML hands on 1e-3 and 2.0e4 as text
 MAX_WHOLE_FLOAT = 1e15  # beyond it a float is not written as a whole number
-NO_LIST = "is no list; write one, such as [1, 2]"
+NO_LIST = "is not a list; write one, such as [1, 2]"
 
 
 class TypeMismatch(NamedTuple):

@@ -60,7 +60,7 @@ class GC(Coded):
     )
     tolerance: float | None = setting(
         None,
-        "wait for 1 + tolerance times the fastest, then drop who is late or wait for all; empty = go on with enough",
+        "wait for 1 + tolerance times the fastest, then drop the others or wait for all; empty = wait for enough",
         ge=0,
     )
     least_digits: int = least_digits_field()

@@ -31,9 +31,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
     held = read_arrays(folder / CHECKPOINT)
     if "sum" in held and str(held.pop("sum")) != sum_of(held):
-        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it anew")
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it again")
     if missing := {"model", "round"} - set(held):
-        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it anew")
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it again")
     kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
     state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
     begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
@@ -56,4 +56,4 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except SettingError:
         raise
     except ValueError as error:
-        raise SettingError(f"{path}: is damaged ({error}); run it anew") from None
+        raise SettingError(f"{path}: is damaged ({error}); run it again") from None

@@ -416,7 +416,7 @@ def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
     for name, width in _widths(floats):
         kept = (folder / name).stat().st_size // (8 * width) if (folder / name).is_file() else 0
         if kept < rounds and (name != GRADIENTS or (folder / name).is_file()):
-            why = f"{name} has {kept} rounds, and the checkpoint was written after {rounds}; run it anew"
+            why = f"{name} has {kept} rounds, and the checkpoint was written after {rounds}; run it again"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
 
 

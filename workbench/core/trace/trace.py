@@ -209,7 +209,7 @@ def _read(read: Callable[[Path], Any], path: Path) -> Any:
     except SettingError:
         raise
     except Exception as error:  # Arrow and NumPy have many ways to say so
-        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it anew") from None
+        raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it again") from None
 
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:

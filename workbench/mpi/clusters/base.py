@@ -49,7 +49,7 @@ def host_name(text: str) -> str:
     if text.startswith("-"):
         raise ValueError(f"{text!r} begins with a hyphen; write the name or address of a host")
     if not _HOST.fullmatch(host) or (at and not _USER.fullmatch(user)):
-        raise ValueError(f"{text!r} is no name of a host; use letters, digits, dots and hyphens")
+        raise ValueError(f"{text!r} is not a name of a host; use letters, digits, dots and hyphens")
     return text
 
 

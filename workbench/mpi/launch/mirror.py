@@ -145,5 +145,5 @@ def _inside(home: Path, name: str) -> Path:
     if name not in (ROWS, *GROWING_FILES, *WHOLE_FILES, ENDED) and (
         path.parent != home / ARRIVALS or ".." in name
     ):
-        raise ValueError(f"{name!r} is no file of a run folder")
+        raise ValueError(f"{name!r} is not a file of a run folder")
     return path

@@ -48,7 +48,7 @@ def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
         private(place.parent)
         aside.mkdir()
     if Path(name).name != name:
-        raise ValueError(f"name = {name!r}: is no plain file name")
+        raise ValueError(f"name = {name!r}: is not a plain file name")
     with (aside / name).open("ab") as out:
         out.write(data)
     if not last:
@@ -63,5 +63,5 @@ def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
 
 def _place(key: str) -> Path:
     if Path(key).name != key:
-        raise ValueError(f"key = {key!r}: is no plain folder name")
+        raise ValueError(f"key = {key!r}: is not a plain folder name")
     return root() / "data" / key

@@ -169,7 +169,7 @@ class _Node:
                     self.run.time = max(self.run.time, effect.until)
                     return None
                 if src not in self.run.plan.children[self.rank]:
-                    raise self.damaged(max(gathered), f"name rank {src}, which is no child of its")
+                    raise self.damaged(max(gathered), f"name rank {src}, which is not its child")
                 return self.run.node(src).message(of, number)
             if effect.until is None:
                 raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")

@@ -95,7 +95,7 @@ def test_target_case_matters_only_if_ambiguous(tmp_path: Path) -> None:
         ("synthetic", "target: 'x' names a column, and 'synthetic' has its own target; leave it empty"),
         ("diabetes", "'diabetes' has its own target"),
         ("a.npy", "'a.npy' has no names of columns; leave it empty"),
-        ("churn.csv", r"target: 'x' is no column of 'churn.csv'; its columns are churned, x0, x1"),
+        ("churn.csv", r"target: 'x' is not a column of 'churn.csv'; its columns are churned, x0, x1"),
     ],
 )
 def test_target_that_is_not_a_column_gives_the_reason(
@@ -106,7 +106,7 @@ def test_target_that_is_not_a_column_gives_the_reason(
     churn(tmp_path)
     with pytest.raises(wb.DataError, match=says):
         load(name, "regression", target="x")
-    with pytest.raises(wb.DataError, match="target: 5 is no text"):
+    with pytest.raises(wb.DataError, match="target: 5 is not text"):
         load(name, "regression", target=5)  # type: ignore[arg-type]
 
 

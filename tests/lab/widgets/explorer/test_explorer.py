@@ -68,7 +68,7 @@ def test_explore_a_preset_by_name(tmp_path: Path) -> None:
     assert found.controls.preset.values["preset"] == "fig9c"
     with pytest.raises(wb.SettingError, match="preset = 'fig99'"):
         explore("fig99", tmp_path)
-    with pytest.raises(wb.SettingError, match="folder = 5: is no path"):
+    with pytest.raises(wb.SettingError, match="folder = 5: is not a path"):
         explore("fig9c", 5)  # type: ignore[arg-type]
 
 

@@ -324,7 +324,7 @@ def test_interactive_under_plain_mpiexec_ends_with_one_death(tmp_path: Path, mem
             assert isinstance(run.error, ClusterError)
             assert "died" in str(run.error)
             assert f"wb.resume({str(run.home)!r})" in str(run.error)
-            with pytest.raises(ClusterError, match="start their cluster anew"):
+            with pytest.raises(ClusterError, match="start their cluster again"):
                 engines.start(wb.Experiment(**GC))
     finally:
         cluster.stop_cluster_sync()
@@ -387,7 +387,7 @@ def test_interactive_run_ends_with_a_failing_part(engines: Interactive) -> None:
         assert is_alive(borrowed.places[0].pid)  # they are not ours to end, yet the run is over
         with pytest.raises(ClusterError, match="broke off"):
             done(attach(run.home))
-        with pytest.raises(ClusterError, match="start their cluster anew"):
+        with pytest.raises(ClusterError, match="start their cluster again"):
             borrowed.start(wb.Experiment(**{**GC, "workers": 2}))
 
 

@@ -58,7 +58,7 @@ def read(path: Path) -> pd.DataFrame:
     except SettingError:
         raise
     except Exception as error:  # of bytes that anybody may have written
-        raise SettingError(f"path = {str(path)!r}: is no profile of Lambda workers ({error})") from None
+        raise SettingError(f"path = {str(path)!r}: is not a profile of Lambda workers ({error})") from None
     return pd.DataFrame(rows, columns=["worker", "step", "seconds"])
 
 

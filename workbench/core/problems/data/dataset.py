@@ -146,7 +146,7 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
     """Say what the source's content is, without reading more than needed, and how to get its table."""
     source = options.source
     if options.target is not None and not isinstance(options.target, str):
-        raise DataError(f"target: {options.target!r} is no text; give the name of a column")
+        raise DataError(f"target: {options.target!r} is not text; give the name of a column")
     if options.target is not None and source in (SYNTHETIC.name, *BUNDLED):
         why = f"{options.target!r} names a column, and {source!r} has its own target; leave it empty"
         raise DataError(f"target: {why}")

@@ -136,7 +136,7 @@ name the one to learn: churned, x0
         several = " and ".join(repr(names[i]) for i in exact or fitting)
         raise DataError(f"target: {table!r} has the columns {several}; name the one to learn: {there}")
     if columns.target is not None:
-        raise DataError(f"target: {columns.target!r} is no column of {table!r}; its columns are {there}")
+        raise DataError(f"target: {columns.target!r} is not a column of {table!r}; its columns are {there}")
     usual = f"{', '.join(wanted[:-1])} or {wanted[-1]}"
     raise DataError(f"target: {table!r} has no column called {usual}; name the one to learn: {there}")
 

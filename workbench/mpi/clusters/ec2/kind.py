@@ -179,7 +179,7 @@ class Ec2(Ec2Settings):
         if not notes.workers:
             raise ClusterError(f"{self.name}: has no workers, only a head to make an image on")
         if time.time() > notes.deadline:
-            why = f"`workbench cluster up {self.name}` starts it anew"
+            why = f"`workbench cluster up {self.name}` starts it again"
             raise ClusterError(f"{self.name}: has ended itself after {notes.asked['hours']:g} h; {why}")
         return self._ssh(notes)
 

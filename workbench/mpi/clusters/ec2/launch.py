@@ -100,7 +100,7 @@ class Launch:
         counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
         gone = sum(p.count - counts[p.name] for p in self.order.groups if keep or counts[p.name])
         if gone:
-            why = "go on with fewer workers, or start anew (workbench cluster down, then up)"
+            why = "continue with fewer workers, or start again (workbench cluster down, then up)"
             raise ClusterError(f"{self.fleet!r}: {gone} of {self.order.count} are gone; {why}")
         return set(counts)
 

@@ -63,7 +63,7 @@ def read(folder: Path) -> Notes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start anew"
+        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start again"
         raise Damaged(f"{folder / _FILE}: {why}") from None
 
 

@@ -161,8 +161,8 @@ class Interactive:
             why = "the last run left something behind"
         if why is None:
             return None
-        anew = f"wb.interactive({self.workers}) opens new ones"
-        return f"engines: {why}; {'start their cluster anew' if self.borrowed else anew}"
+        how = f"wb.interactive({self.workers}) opens new ones"
+        return f"engines: {why}; {'start their cluster again' if self.borrowed else how}"
 
     def close(self) -> None:
         """Stop the run that is under way, and end the engines if they are our own. May be called again."""
