@@ -95,7 +95,7 @@ def main() -> None:
             before = [own(experiments[::2], at_once) for at_once in ways]
             whole = swept(plan, Path(root) / f"sweep-{fresh}", given.jobs, fresh)
             after = [own(experiments[1::2], at_once) for at_once in ways]
-            kind = "every kernel anew" if fresh else "kernels forked"
+            kind = "every kernel started" if fresh else "kernels forked"
             print(f"{len(experiments)} runs, -j {given.jobs}, {kind}: {whole.clock:.1f} s")
             for at_once, early, late in zip(ways, before, after, strict=True):
                 clock, used = (len(experiments) * sum(pair) / 2 for pair in zip(early, late, strict=True))

@@ -42,7 +42,7 @@ wb.watch(run)""",
 }
 # Moves a slider and waits until the plot is drawn again, and painted; milliseconds.
 SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
-  setTimeout(() => reject("the figure is not drawn anew"), 60_000);
+  setTimeout(() => reject("the figure is not drawn again"), 60_000);
   const before = plot.dataset.drawn, began = performance.now();
   const seen = new MutationObserver(() => {
     if (plot.dataset.drawn === before) return;

@@ -72,7 +72,7 @@ class CodingOrNot(Knobs):
 
     law: Literal["bursts", "tail", "recorded"] = setting("bursts", "how workers are held up")
     level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=len(RECORDED))
-    cost: int = setting(2, "row of the map, from below: messages free to dear", ge=1, le=len(COSTS))
+    cost: int = setting(2, "row of the map, from below: messages from free to expensive", ge=1, le=len(COSTS))
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:

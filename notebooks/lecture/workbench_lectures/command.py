@@ -47,7 +47,7 @@ TEMPLATES = Path(__file__).parent / "voila"
 def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | None) -> None:
     """Serve the lectures to browsers on this machine: figures, runs and exercises, no code.
 
-    Without a token, whoever else is logged in on this machine can open them too.
+    Without a token, other users of this machine can open them too.
     """
     folder = shipped("notebooks/lecture")
     if not folder.is_dir():

@@ -137,13 +137,13 @@ EXERCISES: tuple[Exercise[WhoIsLate], ...] = (
     Exercise(
         title="2. Two are late: who costs what?",
         text=lambda k: (
-            f"Most workers take one unit, one takes {(1 + k.factor) / 2:.5g}, another {k.factor:g}. Mending the quicker"
+            f"Most workers take one unit, one takes {(1 + k.factor) / 2:.5g}, another {k.factor:g}. Fixing the quicker"
             " of these two alone gains nothing. What is the slower one’s cost a step in units, as a Shapley value: the"
             " mean of its gain if it is fixed first, and if it is fixed second?"
         ),
         answer=first,
         hint=lambda _: (
-            "Mended first, a step still lasts as long as the other. Mended second, all that is left goes."
+            "Fixed first, a step still lasts as long as the other. Fixed second, all that is left goes."
         ),
         slips=(
             (lambda k: k.factor - 1, "That is what both together cost."),

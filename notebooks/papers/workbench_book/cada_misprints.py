@@ -25,7 +25,7 @@ def _groups() -> Misprint:
         f"communication {GROUPED['communication']}, computation {GROUPED['computation']}",
         f"their ratio is {ratio:.6g} = (M_G + 1)/M_G for M_G = {', '.join(map(str, fits))}; M_G = 4 would give"
         f" {theory.communication_ratio(4):g}. A selected group makes M_G + 1 messages: {uploads[4]:g} selections with"
-        f" M_G = 4 are no whole number, {uploads[3]:g} with M_G = 3 are",
+        f" M_G = 4 are not a whole number, {uploads[3]:g} with M_G = 3 are",
         "wb.theory.communication_ratio(3), 12292 / 9219, 12292 / (4 + 1)",
         fits == [3] and uploads[4] % 1 != 0 and uploads[3] % 1 == 0,
     )

@@ -99,12 +99,12 @@ def find_times(setting: Setting) -> Result:
         text=[
             "The figure's bars have no printed numbers, and the cluster's constants are not stated: these are table"
             " 3's, for the same data cut into n parts. The paper's two statements are judged one by one; whether the"
-            " code saves 23 % over m = 1 depends on how dear sending is compared with computing."
+            " code saves 23 % over m = 1 depends on the cost of sending over that of computing."
         ],
         columns=[],
         heads={"ours": "virtual clock, table 3's constants"},
         reasons={
-            "claims": "with table 3's constants; how dear sending is on the paper's cluster is not stated"
+            "claims": "with table 3's constants; the cost of sending on the paper's cluster is not stated"
         },
         specs=specs,
         measured=joint_note(parts),

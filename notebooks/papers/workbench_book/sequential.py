@@ -156,7 +156,7 @@ def _turn(races: dict[float, Found]) -> str:
 def _rule(races: dict[float, Found]) -> str:
     shares = [f"{found[FIRST][1].mean() / found['GC'][1].mean():.3g}" for found in races.values()]
     return (
-        "The rule itself costs GC: going on with the first N - S answers, as GC does elsewhere, it takes"
+        "The rule itself costs GC: continuing with the first N - S answers, as GC does elsewhere, it takes"
         f" {', '.join(shares)} of its time under the rule, in the order of the spells. The paper compares with GC"
         " under the rule."
     )

@@ -141,7 +141,7 @@ def graph_fits(field: str, degree: int, workers: int) -> None:
     """
     if not _fits(workers, degree):
         fits = [d for d in range(1, workers + 1) if _fits(workers, d)]
-        what = f"{workers} workers are no edges of a graph whose vertices have {degree} each"
+        what = f"{workers} workers are not edges of a graph whose vertices have {degree} each"
         raise SettingError(f"{field} = {degree}: {what}; take {nearest(degree, fits)}")
 
 

@@ -138,7 +138,7 @@ function controls(model, changed, alive) {
 /** State of each run, in a table that screen readers announce. */
 function statusTable(model, alive) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
-  const rows = []; // bars stay where they are: one that moves by itself would begin anew with every word
+  const rows = []; // bars are kept: a moving one would restart with every text
   const fill = () => {
     const status = model.get("status");
     status.forEach(({ name, state, note, share, begins }, i) => {

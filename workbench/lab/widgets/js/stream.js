@@ -256,8 +256,8 @@ function render({ model, el }) {
   el.setAttribute("role", "figure");
   el.append(bar, legend, canvas, read, status);
   const message = (content, buffers) => content.kind === "columns" && (table.take(content, buffers), draw());
-  const anew = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
-  const traits = { "msg:custom": message, "change:edition": anew, "change:shape": draw, "change:status": note };
+  const restart = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
+  const traits = { "msg:custom": message, "change:edition": restart, "change:shape": draw, "change:status": note };
   for (const name of ["label", "active"]) traits[`change:${name}`] = words;
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   const observer = new ResizeObserver(draw);

@@ -489,7 +489,7 @@ class Figure {
 
 const go = Object.fromEntries(["Scatter", "Bar", "Heatmap"].map((name) => [name, native((_, kw) => new Trace(name.toLowerCase(), kw))]));
 
-/** A figure as plotly.js takes it: arrays for arrays, null for what is no number, nothing for None. */
+/** A figure as plotly.js takes it: arrays for arrays, null for NaN and infinity, nothing for None. */
 function plain(value) {
   if (isArray(value)) return plain(value.tolist());
   if (Array.isArray(value)) return value.map(plain);
