@@ -432,6 +432,18 @@ def test_plan_lists_refused_candidates_with_the_reason() -> None:
     assert "encoded data" in {each.name: each.reason for each in logistic.refusals}["LCC"]
 
 
+def test_plan_with_batches_lists_what_refuses_them() -> None:
+    profile = measured(6, "straggle", 1e-4, 1e6)
+    advice = advise(profile, batch=60, schemes=["UMW", "GC", "DSAG", "LCC"])
+    reasons = {each.name: each.reason for each in advice.refusals}
+    assert {each.scheme for each in advice.choices} == {"UMW", "GC"}
+    assert "scheme_args.pieces = 4" in reasons["DSAG"]
+    assert "encodes the data" in reasons["LCC"]
+    loads = {each.scheme: each.load for each in advice.choices}
+    assert loads["UMW"] == pytest.approx(1 / 4 / 6)
+    assert engine_mean(advice.best.experiment, 200) == pytest.approx(advice.best.per_round, rel=0.15)
+
+
 def test_plan_refuses_fewer_samples_than_parts() -> None:
     with pytest.raises(SettingError, match=r"^schemes: none can be ranked .*take more samples"):
         advise(measured(12, "steady", 1e-4, 1e8), problem_args={"samples": 5, "features": 3}, schemes=["UMW"])

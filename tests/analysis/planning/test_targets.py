@@ -149,6 +149,28 @@ def test_reduced_samples_keep_the_times_of_workers() -> None:
     np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
 
 
+def test_reduced_samples_keep_the_batch_and_its_times() -> None:
+    many = {"samples": 2400, "features": 20}
+    e = experiment("SGD", {"stragglers": 2}, problem_args=many, rounds=5, batch=60)
+    for samples in (240, 600, 30):
+        few = reduced(e, samples)
+        assert (few.shape()[0], few.batch) == (samples, min(60, samples))
+        np.testing.assert_allclose(wb.forecast(few).seconds, wb.forecast(e).seconds)
+    assert shortened(e, rounds=100, effort=1.0).shape()[0] == 4 * 60
+
+
+@pytest.mark.parametrize("scheme", ["ASGD", "SGD", "AdaptiveK"])
+def test_trials_with_batches_count_the_rounds_of_runs(scheme: str) -> None:
+    """Each seed has batches of its own; rounds are those until a loss that is evaluated is at the target."""
+    e = experiment(scheme, batch=60, evaluate_every=2, rounds=60)
+    aim = reference(e, 30, None, 0.25, MAX_NUMBERS)
+    need = Trials(aim, aim.times).need(seeds(e, 3), aim.times)
+    step = need.optimiser.model_dump(exclude_unset=True)
+    for seed, rounds in zip(range(3), need.rounds, strict=True):
+        loss = wb.run(e.replace(seed=seed, optimiser_args=step, rounds=aim.longest)).columns["loss"]
+        assert rounds == np.argmax(loss <= aim.loss) + 1
+
+
 def test_shortened_limits_the_cost_of_many_samples() -> None:
     e = experiment(problem_args={"samples": 10_000, "features": 100})
     few = shortened(e, rounds=100, effort=1e7)

@@ -176,6 +176,26 @@ def test_batch_gradient_with_a_dead_worker_is_exact() -> None:
     np.testing.assert_allclose(wb.run(e).model, sgd_by_hand(e), rtol=1e-9, atol=1e-12)
 
 
+SLOW: dict[str, Any] = {
+    "kind": "changing",
+    "before": {"kind": "constant", "shift": 2e-4},
+    "after": {"kind": "constant", "shift": 2e-2},
+    "at": 5,
+    "worker": 3,
+}
+
+
+@pytest.mark.parametrize("engine", ["sim", pytest.param("mpi", marks=pytest.mark.mpi)])
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.usefixtures("cache")
+def test_batch_gradient_of_an_adaptive_run_is_exact(engine: str) -> None:
+    """A change of scheme leaves the batches as they are; what it moves and the times are of all samples held."""
+    e = experiment("UMW", workers=4, rounds=60, adaptive=True, delays=SLOW)
+    trace = wb.run(e, engine=engine)
+    assert trace.changes[0].after.startswith(("GC", "CR", "CEGC"))
+    np.testing.assert_allclose(trace.model, sgd_by_hand(e), rtol=1e-8, atol=1e-11)
+
+
 @pytest.mark.mpi
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.usefixtures("cache")
@@ -265,7 +285,6 @@ REFUSALS = [
     ({"scheme": "LCC", "problem": "least_squares"}, "batch = 60: LCC encodes the data"),
     ({"scheme": "D-SGD", "scheme_args": {"worker_batch": 3}}, "batch = 60: scheme_args.worker_batch = 3"),
     ({"problem": "unit", "problem_args": {}}, "batch = 60: the parameters of problem = 'unit'"),
-    ({"adaptive": True, "scheme": "GC"}, "adaptive = True: a run with mini-batches"),
     ({"evaluate_every": 0}, "evaluate_every = 0: take 1 or more"),
 ]
 

@@ -27,7 +27,7 @@ def test_lookahead_work_is_done_or_abandoned_by_the_next_model(ends: list[float]
     ahead = LookaheadWork(ledger)
     starts = [0.0, *sorted(ends)[:-1]]
     for start, end in zip(starts, sorted(ends), strict=True):
-        ahead.add(0, 10, start, end, overrun=True)
+        ahead.add(0, 10, 10, start, end, overrun=True)
     ahead.resolve(model)
     ahead.resolve(100.0)  # what is booked is booked
     counts = {name: ledger.counts[name][0] for name in NAMES}

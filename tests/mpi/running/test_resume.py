@@ -17,7 +17,10 @@ from tests.support.foreign_folders import forged
 from tests.support.sampled_cases import sampled_cases
 from tests.support.specs import quick
 from workbench.core.base.arrays import from_bytes, to_bytes
+from workbench.core.contract.problem import gradient_of_rows
 from workbench.core.trace import records
+from workbench.core.trace.checkpoint import read_checkpoint
+from workbench.core.trace.layout import GRADIENTS
 from workbench.mpi.launch.task import begun_with, check_begun
 from workbench.mpi.running.real import RealRun, attach, resume, start_real
 from workbench.mpi.running.replay import replay_arrivals
@@ -348,3 +351,79 @@ def test_resumed_run_invalidates_earlier_hashes(tmp_path: Path) -> None:
     assert (again.state, len(trace.rounds)) == ("finished", 400)
     assert wb.Trace.load(run.home).same(trace)
     replay_arrivals(run.home)
+
+
+BATCHES: dict[str, Any] = {
+    "workers": 3,
+    "batch": 60,
+    "problem": "logistic",
+    "problem_args": {"samples": 240, "features": 3},
+    "optimiser_args": {"step": 0.02},
+}
+
+
+def resumed(e: wb.Experiment, home: Path) -> tuple[wb.Trace, int, tuple[int, ...]]:
+    """Trace of a run that was stopped and resumed, when it was stopped, and the steps that its workers had gone."""
+    run = start_real(e, folder=home, gradients=True)
+    while len(run.rows()["round"]) < 5:
+        assert not run.wait(0.01), run
+    run.stop()
+    run.result()
+    last = read_checkpoint(home)
+    return resume(home).result(), last.rounds, last.steps
+
+
+@pytest.mark.parametrize("scheme", ["UMW", "GC", "LocalSGD"])
+def test_resume_continues_with_the_batches_of_its_rounds(scheme: str, tmp_path: Path) -> None:
+    e = wb.Experiment(scheme=scheme, rounds=150, delays=DELAYS, **BATCHES)
+    trace, stopped_at, _ = resumed(e, tmp_path / "run")
+    assert 5 <= stopped_at < 150
+    np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9, atol=1e-12)
+
+
+def test_resume_continues_with_the_batches_of_each_workers_steps(tmp_path: Path) -> None:
+    e = wb.Experiment(scheme="ASGD", scheme_args={"damping": 0.0}, rounds=150, delays=DELAYS, **BATCHES)
+    trace, stopped_at, steps = resumed(e, tmp_path / "run")
+    assert 5 <= sum(steps) == stopped_at < 150
+    plain, plan, gone = e.replace(batch=None).build_problem(), e.plan, dict.fromkeys(range(1, 4), 0)
+    models = [plain.start(), *records.read_models(tmp_path / "run", trace.model.size)]
+    gradients = np.fromfile(tmp_path / "run" / GRADIENTS).reshape(len(models) - 1, -1)
+    assert e.sampler is not None
+    answers = records.arrivals_of(tmp_path / "run", 0)
+    for (version, rank, _), gradient in zip(answers, gradients, strict=True):
+        (part,), batch = plan.work[rank].parts, e.sampler.rows(gone[rank])
+        own = batch[(batch >= plan.bounds[part]) & (batch < plan.bounds[part + 1])]
+        weights = np.full(len(own), plan.parts * plan.samples / len(batch))
+        wanted = gradient_of_rows(plain, own, weights, models[version])
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-9, atol=1e-9)
+        gone[rank] += 1
+    assert min(gone.values()) > e.sampler.batches_per_epoch
+
+
+def test_checkpoint_counts_the_answers_of_commits_only(tmp_path: Path) -> None:
+    e = wb.Experiment(scheme="FedBuff", scheme_args={"buffer": 2}, rounds=150, delays=DELAYS, **BATCHES)
+    trace, stopped_at, steps = resumed(e, tmp_path / "run")
+    assert (len(steps), sum(steps)) == (3, 2 * stopped_at)
+    assert sum(read_checkpoint(tmp_path / "run").steps) == 2 * len(trace.rounds)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "args"),
+    [
+        ("sgd", {"step": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "clip": 1.0}),
+        ("adam", {"rate": 0.01, "max_square": True}),
+        ("adamw", {"rate": 0.01}),
+    ],
+)
+def test_resumed_run_has_the_optimiser_state_of_an_undisturbed_one(
+    tmp_path: Path, optimiser: str, args: dict[str, Any]
+) -> None:
+    """Moments and velocity are in the checkpoint, and the schedule goes by the round: bit for bit."""
+    args |= {"schedule": {"kind": "cosine", "warmup": 20}}
+    e = experiment(table(tmp_path / "own.npy", 1.0), optimiser=optimiser, optimiser_args=args)
+    run = stopped(e, tmp_path / "run")
+    assert run.rows()["round"][-1] < 199
+    resumed = resume(run.home).result().columns["loss"]
+    undisturbed = wb.run(e, engine="mpi", folder=str(tmp_path / "whole")).columns["loss"]
+    np.testing.assert_array_equal(resumed, undisturbed)
+    np.testing.assert_allclose(wb.run(e).columns["loss"], undisturbed, rtol=1e-9)

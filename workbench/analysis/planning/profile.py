@@ -105,7 +105,7 @@ class ClusterProfile(Measurements):
         """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
         samples, floats = e.shape()
         scheme = e.built_scheme
-        load = max(float(scheme.loads(e.workers, samples).mean()), 1.0)
+        load = max(float(scheme.loads(e.workers, samples).mean()) * e.share, 1.0)
         few = forecast(self.placed(e, Task(load, floats, floats)).model_copy(update={"faults": ()}), 2)
         message = few.bytes / few.messages / BYTES_PER_FLOAT if few.messages else floats
         if not self.real:

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from workbench.analysis.planning.profile import scaled
-from workbench.core.base.settings import SettingError
+from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.types import Array
+from workbench.core.contract.batches import BatchSampler, key_of
 from workbench.core.contract.optimisers import Optimiser
 from workbench.core.contract.weights import VersionedWeights
 from workbench.core.engine.timeline import Timeline
@@ -33,7 +34,8 @@ from workbench.core.forecasting import forecast
 from workbench.core.problems.base import Problem, Request
 from workbench.core.running.simulated import timeline
 from workbench.core.theory.sequential import delayed_step
-from workbench.core.trace.learning import Commits, learn
+from workbench.core.trace.learning import Commits, Learnt, evaluated, learn
+from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_reached, rises, smoothed
 
 MAX_ROUNDS_RATIO = 3  # an inexact scheme may take so many times the rounds of an exact one
 USUAL_ROUNDS_RATIO = 1.5  # most of them take at most so many
@@ -50,12 +52,13 @@ OWN_STEPS = tuple(
 STEP_SEEDS = 2  # seeds on which a step is chosen
 MAX_MISSED_SHARE = 0.1  # share of the seeds that may miss the loss
 MAX_RETRIES = 3  # with smaller steps, where more do
+MIN_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
 REFERENCE_SCHEME = "UMW"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A loss to reach, and the rounds that an exact scheme takes to it, at its best step."""
+    """A loss, or another metric, to reach, and the rounds that an exact scheme takes to it, at its best step."""
 
     rounds: int
     longest: int = 0  # rounds after which no inexact scheme is followed any more
@@ -64,6 +67,7 @@ class Target:
     source: str = "theory: same models as every exact scheme"
     times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
     smoothness: float = 1.0  # of what was simulated on; the automatic step is its inverse
+    metric: str = "loss"  # which `loss` is a value of
 
 
 @dataclass(frozen=True)
@@ -78,41 +82,49 @@ class RoundsNeeded:
 
 
 def reference(
-    e: Experiment, rounds: int, wanted: float | None, tolerance: float, effort: float, tuned: bool = True
+    e: Experiment,
+    rounds: int,
+    wanted: float | None,
+    tolerance: float,
+    effort: float,
+    tuned: bool = True,
+    metric: str = "loss",
 ) -> Target:
-    """Follow exact schemes: which loss is the target, with which step and in how many rounds it is reached.
+    """Follow exact schemes: return the target, the step that reaches it, and in how many rounds.
 
-    `wanted`: the target itself; None: what is left of the way down after `rounds` rounds with the step that leaves
-    least, plus `tolerance` of it. `tuned`: choose the step; else the experiment's own is taken.
-    Raises `SettingError` for a target that is not reached in so many rounds.
+    `wanted`: the target itself; None: what the best step comes to in `rounds` rounds, less `tolerance` of the way.
+    `tuned`: choose the step; else the experiment's own is taken.
+    Raises `SettingError` for a metric that there is not, and a target that is not reached in so many rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
     problem = small.build_problem()
     smoothness = problem.smoothness()
-    first, losses = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds)
-    ends = losses[:, -1]
-    least = float(np.min(ends, where=np.isfinite(ends), initial=np.inf))
-    if not np.isfinite(least):
+    first, values = _exact(small, problem, EXACT_STEPS if tuned else (None,), smoothness, rounds, metric)
+    ends = values[:, -1][np.isfinite(values[:, -1])]
+    if not len(ends):
         raise SettingError(
             f"optimiser_args = {e.optimiser_args}: the loss is not finite with this step; take a smaller one"
         )
-    loss = least + tolerance * max(first - least, 0.0) if wanted is None else wanted
-    took = _first(losses, loss)
+    best = float(ends.max() if rises(metric) else ends.min())
+    way = max(best - first, 0.0) if rises(metric) else min(best - first, 0.0)
+    loss = best - tolerance * way if wanted is None else wanted
+    took = _first(values, loss, metric, e.batch)
     if np.isnan(took).all():
         raise SettingError(
-            f"target = {loss:g}: an exact scheme comes from {first:.4g} to {least:.4g} in {rounds} rounds;"
+            f"target = {loss:g}: an exact scheme comes from {first:.4g} to {best:.4g} in {rounds} rounds;"
             " take a target in between, or more rounds"
         )
-    best = int(np.nanargmin(took))
-    times = EXACT_STEPS[best] if tuned else None
+    place = int(np.nanargmin(took))
+    times = EXACT_STEPS[place] if tuned else None
     return Target(
-        rounds=int(took[best]),
-        longest=max(MAX_ROUNDS_RATIO * int(took[best]), rounds),
+        rounds=int(took[place]),
+        longest=max(MAX_ROUNDS_RATIO * int(took[place]), rounds),
         loss=float(loss),
         samples=small.shape()[0],
         times=times,
         smoothness=smoothness,
+        metric=metric,
     )
 
 
@@ -123,9 +135,22 @@ def centre(e: Experiment, aim: Target) -> float | None:
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
-    _, losses = _exact(small, small.build_problem(), EXACT_STEPS, aim.smoothness, aim.longest)
-    took = _first(losses, aim.loss)
+    problem = small.build_problem()
+    _, values = _exact(small, problem, EXACT_STEPS, aim.smoothness, aim.longest, aim.metric)
+    took = _first(values, aim.loss, aim.metric, e.batch)
     return None if np.isnan(took).all() else EXACT_STEPS[int(np.nanargmin(took))]
+
+
+def leaves_step_open(e: Experiment) -> bool:
+    """Does the experiment leave its optimiser's step to be chosen?
+
+    >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
+    True
+    >>> leaves_step_open(Experiment(optimiser="adam", optimiser_args={"rate": 0.1}))
+    False
+    """
+    own = e.build_optimiser()
+    return bool(own.scaled(1.0, 1.0).model_fields_set - own.model_fields_set)
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
@@ -134,44 +159,83 @@ def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Opt
 
 
 def _exact(
-    e: Experiment, problem: Problem, times: Sequence[float | None], smoothness: float, rounds: int
+    e: Experiment,
+    problem: Problem,
+    times: Sequence[float | None],
+    smoothness: float,
+    rounds: int,
+    metric: str,
 ) -> tuple[float, Array]:
-    """Loss before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
-    own = e.build_optimiser()
-    runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes) for k in times]
+    """A metric before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
+    own, every = e.build_optimiser(), _interval(e)
+    runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes, every) for k in times]
     learnt = learn(problem, runs)
-    return learnt[0].initial["loss"], np.array([run.loss for run in learnt])
+    first = learnt[0].initial
+    if metric not in first:
+        raise unknown_name("metric", metric, list(first))
+    return first[metric], np.array([_values(run, metric) for run in learnt])
 
 
-def _first(losses: Array, loss: float) -> Array:
-    """Rounds until each row comes to the loss, NaN where it does not."""
-    there = losses <= loss
-    return np.where(there.any(axis=1), there.argmax(axis=1) + 1.0, np.nan)
+def _values(learnt: Learnt, metric: str) -> list[float]:
+    """A metric after every round."""
+    return learnt.loss if metric == "loss" else learnt.metrics[metric]
+
+
+def _interval(e: Experiment) -> int:
+    """Rounds from one evaluation to the next: with mini-batches as in a run, so that the same values are compared."""
+    return 1 if e.batch is None else e.evaluation_interval
+
+
+def _first(values: Array, target: float, metric: str, batch: int | None) -> Array:
+    """Rounds until each row comes to the target, NaN where it does not."""
+    found = [first_reached(row, target, metric, batch) for row in values]
+    return np.array([np.nan if first is None else first + 1.0 for first in found])
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
-    """The same experiment on so few samples that so many rounds of them stay within the effort."""
+    """The same experiment on so few samples that so many rounds of them stay within the effort.
+
+    With mini-batches an epoch has some of them, all of one size, so that every part has samples in each.
+    """
     samples, floats = e.shape()
-    few = min(samples, max(int(effort / max(rounds * floats, 1)), 4 * e.workers))
-    return reduced(e, few)
+    few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
+    if e.batch is not None:
+        few = e.batch * max(few // e.batch, MIN_BATCHES)
+    return reduced(e, min(samples, few))
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """The same experiment on fewer samples, whose workers take as long as for all."""
+    """The same experiment on fewer samples, whose workers take as long as for all.
+
+    A mini-batch has as many as before.
+    """
     all_ = e.shape()[0]
     if samples == all_:
         return e
-    delays = scaled(e.delays, all_ / samples)
-    return e.replace(delays=delays, problem_args={**e.problem_args, "samples": samples})
+    args = e.problem_spec.fewer(samples)
+    fewer = {
+        name: getattr(args, name) for name in ("samples", "test") if getattr(args, name, None) is not None
+    }
+    count = args.count()
+    batch = e.batch and min(e.batch, count)
+    share = BatchSampler(count, batch, e.seed).share if batch else 1.0
+    delays = scaled(e.delays, all_ * e.share / (count * share))
+    return e.replace(delays=delays, batch=batch, problem_args={**e.problem_args, **fewer})
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
     """Numbers that simulating an experiment with so many steps goes through, about."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
-        each = scheme.loads(e.workers, samples).sum() * floats + e.workers * NUMBERS_PER_CALL
+        each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
+        each += e.workers * NUMBERS_PER_CALL
         return float(steps * rounds * scheme.epochs_per_round * each)
-    return float(rounds * (steps * samples * floats + e.workers * NUMBERS_PER_EVENT))
+    return float(rounds * (steps * _gone_through(e, samples) * floats + e.workers * NUMBERS_PER_EVENT))
+
+
+def _gone_through(e: Experiment, samples: int) -> float:
+    """Samples that a round goes through: with mini-batches, one of these and a share of an evaluation."""
+    return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
@@ -245,20 +309,20 @@ class Trials:
                 if not np.isnan(seconds).all():
                     break
         else:
-            tried, seconds = self._tried(small, self._soon)
+            tried, seconds = self._tried(small, self._soon(small[0]))
             if np.isnan(seconds).all():
                 tried, seconds = self._tried(small, self.aim.longest)
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
-    @property
-    def _soon(self) -> int:
-        """Rounds that are followed at first."""
-        return min(round(USUAL_ROUNDS_RATIO * self.aim.rounds), self.aim.longest)
+    def _soon(self, e: Experiment) -> int:
+        """Rounds that are followed at first: up to one after which the loss is evaluated in any case."""
+        every = e.evaluation_interval
+        return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
         """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
         timelines = [_timeline(e, longest) for e in small]
-        tried, rounds = self._steps(small[0], [c for c, _ in timelines])
+        tried, rounds = self._steps(small, [c for c, _ in timelines])
         ends = [
             [_end(timeline, r) for r, (_, timeline) in zip(row, timelines, strict=True)] for row in rounds
         ]
@@ -270,26 +334,39 @@ class Trials:
         Of one whose messages carry no numbers. NaN where it does not come there.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
-        for longest in (self._soon, self.aim.longest):
-            steps, rounds = self._steps(small[0], [_timeline(e, longest)[0] for e in small])
+        for longest in (self._soon(small[0]), self.aim.longest):
+            steps, rounds = self._steps(small, [_timeline(e, longest)[0] for e in small])
             if not np.isnan(rounds).any(axis=1).all():
                 break
         return steps, rounds
 
-    def _steps(self, e: Experiment, commits: Sequence[Coefficients]) -> tuple[list[float], Array]:
+    def _steps(
+        self, small: Sequence[Experiment], commits: Sequence[Coefficients]
+    ) -> tuple[list[float], Array]:
         assert self.centre is not None
+        e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
         if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
             tried += [k * delayed_step(lag) for k in tried]
-        return tried, self._reached(e, tried, commits)
+        return tried, self._reached(small, tried, commits)
 
     def _reached(
-        self, e: Experiment, steps: Sequence[float | None], commits: Sequence[Coefficients]
+        self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
     ) -> Array:
-        """Rounds to the target with each step on each of the commits, all in one pass over the data a round."""
-        runs = [Commits(self._optimiser(e, k), c.weights, e.plan.sizes) for k in steps for c in commits]
-        losses = np.array([run.loss for run in learn(e.build_problem(), runs)])
-        return _first(losses, self._loss).reshape(len(steps), len(commits))
+        """Return the rounds to the target with each step on each of the commits, all in one pass over the data a round.
+
+        Seeds with batches of their own share none.
+        """
+        found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
+        metric = self.aim.metric
+        for key, problem in {key_of(p): p for p in problems}.items():
+            members = [i for i, p in enumerate(problems) if key_of(p) == key]
+            tried = [(self._optimiser(small[i], k), small[i], commits[i]) for k in steps for i in members]
+            runs = [Commits(own, c.weights, e.plan.sizes, _interval(e)) for own, e, c in tried]
+            values = np.array([_values(run, metric) for run in learn(problem, runs)])
+            rounds = _first(values, self._loss, metric, small[members[0]].batch)
+            found[:, members] = rounds.reshape(len(steps), len(members))
+        return found
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
         """Rounds to the target and pace under every seed."""
@@ -297,27 +374,33 @@ class Trials:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
             return np.array([r for r, _ in found]), np.array(pace)
-        rounds = self._linear(small, times, self._soon)
+        soon = self._soon(small[0])
+        rounds = self._linear(small, times, soon)
         late = np.flatnonzero(np.isnan(rounds)).tolist()
-        if late and self.aim.longest > self._soon:
+        if late and self.aim.longest > soon:
             rounds[late] = self._linear([small[i] for i in late], times, self.aim.longest)
         return rounds, np.ones(len(small))
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
         """Rounds under every seed."""
-        return self._reached(small[0], [times], [_timeline(e, longest)[0] for e in small])[0]
+        return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
-        problem = e.build_problem()
+        problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
-        found = [float("nan")] * 2
+        found, values = [float("nan")] * 2, list[float]()
 
         def watch(timeline: Timeline) -> None:
-            (at,) = problem.evaluate([Request(numbers.models[-1], gradient=False)])
-            if at.loss <= self._loss:
+            if not evaluated(len(timeline.times) - 1, self.aim.longest, every):
+                return
+            model, test = numbers.models[-1], metric.startswith("test_")
+            (at,) = problem.evaluate([Request(model, gradient=False, test=test)])
+            values.append(at.loss if metric == "loss" else at.metrics[metric])
+            newest = smoothed(values[-SMOOTHED_EVALUATIONS:], e.batch)[-1]
+            if there := bool(at_target(newest, self._loss, metric)):
                 found[:] = float(len(timeline.times)), timeline.times[-1]
-            if at.loss <= self._loss or not np.isfinite(at.loss):
+            if there or not np.isfinite(at.loss):
                 raise _Over
 
         with np.errstate(over="ignore", invalid="ignore"), suppress(_Over):
@@ -331,7 +414,7 @@ class _Over(Exception):
 
 def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
     """What a scheme commits in so many rounds, and when."""
-    commits = Coefficients(e.plan)
+    commits = Coefficients(e.plan, e.sampler)
     return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.core.base.settings import SettingError
 from workbench.core.codes.quality import FLOAT64_DIGITS, lost
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import MASTER, Plan
 from workbench.core.contract.scheme import MIN_DIGITS, Scheme
 
@@ -100,16 +101,20 @@ def reason_fixed(scheme: Scheme, plan: Plan) -> str:
     return ""
 
 
-def configurations_of(current: Configuration, problem: str) -> list[Configuration]:
+def configurations_of(
+    current: Configuration, problem: str, sampler: BatchSampler | None = None
+) -> list[Configuration]:
     """What a run may change to, itself first: for an exact scheme every exact one, which makes the same steps.
 
     For another only the same scheme with other numbers of answers (or deadlines): what a step is worth stays
-    comparable.
+    comparable. `sampler`: of the run's mini-batches, which not every candidate can take.
     """
     found, several = [current], set[str]()
     for name, numbers in _candidates(current):
         candidate = Configuration(name, numbers, current.workers, current.samples)
         try:
+            if sampler is not None:
+                candidate.scheme.check_batch(candidate.plan, sampler)
             if _fits(candidate, current, problem) and candidate not in found:
                 found.append(candidate)
             if candidate.plan.answers > 1:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.core.base.errors import RunError
+from workbench.core.contract.batches import BatchSampler
 from workbench.core.contract.plan import Plan, Work
 
 Match = Mapping[str, int]
@@ -226,7 +227,9 @@ class Node:
     constant: Callable[[Work], Any] = _no_constant  # see `Quadratic`; known before the run
     l2: float = 0.0  # of the objective; the optimiser puts it in, unless a worker has a model of its own
     first: int = 0  # round to begin with: above 0 where a run is resumed
-    batched: bool = False  # gradients are those of a job's mini-batch, so programs say which job work is for
+    # Gradients are those of a job's mini-batch, which it says, so programs name the job that work is for; None: of all.
+    sampler: BatchSampler | None = None
+    step: int = 0  # to begin with, of a worker that counts its own: above 0 where a run is resumed
 
     @property
     def span(self) -> range:

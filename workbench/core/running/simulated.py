@@ -9,6 +9,7 @@ from workbench.core.base.bar import Bar
 from workbench.core.base.types import Array
 from workbench.core.base.user_code import with_fault
 from workbench.core.contract.adaptive import Change
+from workbench.core.contract.batches import key_of
 from workbench.core.engine.timeline import SchemeChanged, Timeline
 from workbench.core.engine.virtual.arithmetic import Coefficients, Numbers
 from workbench.core.engine.virtual.sim import SimSetup, simulate
@@ -174,7 +175,7 @@ class SimulatedRun(Run):
         model = problem.start() if self._model is None else self._model
         every = self.experiment.evaluation_interval
         if self._learnt is not None and 0 < k < rounds and not evaluated(k - 1, rounds, every):
-            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False)])[0])
+            self._learnt.amend(k - 1, problem.evaluate([Request(model, gradient=False, test=True)])[0])
         how = {"numeric": self.numeric, "events": self.events, **({} if k == rounds else {"stopped": True})}
         learnt = replace(self._learnt or Learnt(model), model=model)
         trace = assemble(self.experiment, self.timeline.until(k), learnt, **how)
@@ -209,7 +210,7 @@ class _Evaluating(Numbers):
         self.learnt = Learnt(self.models[0], self._evaluate(self.models[0]))
 
     def _evaluate(self, model: Array) -> Evaluation:
-        return self.problem.evaluate([Request(model, gradient=False)])[0]
+        return self.problem.evaluate([Request(model, gradient=False, test=True)])[0]
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
         """Update the model, then evaluate it."""
@@ -220,11 +221,6 @@ class _Evaluating(Numbers):
             due = evaluated(round, self.rounds, self.every)
             self.learnt.add(self._evaluate(self.models[-1]) if due else None)
         return answer
-
-
-def _key(problem: Problem) -> object:
-    """What problems have in common whose runs are learnt together."""
-    return getattr(problem, "key", id(problem))
 
 
 def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
@@ -244,8 +240,8 @@ def work(runs: Sequence[SimulatedRun], progress: bool = False) -> None:
                 else:
                     run.conclude(problem)
             bar.update(i + 1)
-    for key, problem in {_key(p): p for _, p, _ in ready}.items():
-        _learn_together(problem, [(r, c) for r, p, c in ready if _key(p) == key], progress)
+    for key, problem in {key_of(p): p for _, p, _ in ready}.items():
+        _learn_together(problem, [(r, c) for r, p, c in ready if key_of(p) == key], progress)
     for run in [r for r in runs if r.numeric]:  # these learn while they are simulated
         with failing(run):
             problem, e = run.prepare(), run.experiment

@@ -148,12 +148,12 @@ class FedBuff(Asynchronous):
 
 def _worker(node: Node) -> Program:
     """Compute at the newest model that is told; its j-th answer takes its j-th drawn time."""
-    job = node.first
+    job = node.step
     while True:
         model: Message = yield Recv({MODEL: 0}, latest=True)
         if model.round == node.rounds:
             return
-        batch = job if node.batched else None  # its own step's
+        batch = None if node.sampler is None else job  # its own step's
         value = yield Compute(node.work, model.value, model.round, {MODEL: node.rounds}, draw=job, job=batch)
         if value is not None:
             yield Send(node.parent, CODED, model.round, value, draw=job)

@@ -113,9 +113,13 @@ class DropCompute(Scheme):
             pieces = node.work.split(node.plan.sizes)
             return worker_program(node, lambda node, job: self._answer(node, job, pieces))
         n = node.plan.workers
-        gone_through = node.plan.sizes.reshape(n, self.micro_batches).cumsum(axis=1)
+
+        def combine(r: int, got: Answers) -> tuple[Any, float]:
+            sizes = node.plan.sizes if node.sampler is None else node.sampler.counts(r, node.plan.bounds)
+            return _mean(sizes.reshape(n, self.micro_batches).cumsum(axis=1), got)
+
         everybody = StopRule(lambda got, start, now: len({rank for rank, _ in got}) >= n)
-        return parent_program(node, everybody, lambda r, got: _mean(gone_through, got))
+        return parent_program(node, everybody, combine)
 
     def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
         """Micro-batch after micro-batch, then their sum; its number says how many there are in it."""

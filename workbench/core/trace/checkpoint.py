@@ -19,12 +19,16 @@ from workbench.core.trace.layout import CHECKPOINT
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say)."""
+    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say).
+
+    `steps`: of each worker, the steps that these rounds took; empty where workers count none of their own.
+    """
 
     rounds: int
     model: Array
     state: State
     begun: dict[str, str]
+    steps: tuple[int, ...] = ()
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -37,7 +41,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
     state = {name: v.item() if v.ndim == 0 else v for name, v in kept.items()}
     begun = {name[6:]: str(v) for name, v in held.items() if name.startswith("begun_")}
-    return Checkpoint(int(held["round"]), held["model"], state, begun)
+    steps = tuple(held["steps"].astype(np.int64).ravel().tolist()) if "steps" in held else ()
+    return Checkpoint(int(held["round"]), held["model"], state, begun, steps)
 
 
 def sum_of(held: Mapping[str, Any]) -> str:

@@ -84,6 +84,9 @@ class RunRecorder:
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
         self.round = first  # rounds that are done
+        self.steps: NDArray[np.int64] | None = (
+            None  # of each worker those that they are made of, see `Node.step`
+        )
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
         """One more round is done. Raises `RunError` where it cannot be written down."""
@@ -144,6 +147,8 @@ class RunRecorder:
         states = {f"state_{name}": value for name, value in state.items()}
         begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
+        if self.steps is not None and len(self.steps):
+            held["steps"] = self.steps
         return to_bytes({"sum": sum_of(held), **held})  # first: a damaged list of contents may end early
 
     def stop_wanted(self) -> bool:

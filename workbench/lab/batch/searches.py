@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, model_validator
 from workbench.core.base.intervals import band
 from workbench.core.base.settings import SettingError, Settings, setting
 from workbench.core.base.text import plain
+from workbench.core.trace.metrics import rises
 from workbench.lab.batch.sampling import Span, Spans
 
 MAX_REPEATED_DRAWS = 100  # draws in a row without a new setting; then everything has been tried
@@ -37,7 +38,7 @@ class Search(Settings):
     """Base of all searches."""
 
     of: str = setting("time", "the result that counts, a column of the table of runs")
-    target: float | None = setting(None, "of time_to and rounds_to: how low the metric must be")
+    target: float | None = setting(None, "of time_to and rounds_to: value of the metric to reach")
     metric: str = setting("loss", "the target's metric")
     seeds: int = setting(4, "runs of each setting at first, from the base's seed on", ge=2)
     budget: int = setting(200, "runs at most", ge=4)
@@ -92,6 +93,11 @@ class Crossing(Search):
         return Step(bisection.runs, text, bisection.numbers(), over)
 
     @property
+    def better(self) -> str:
+        """Word for the better of two results."""
+        return "higher" if rises(self.of) else "lower"
+
+    @property
     def names(self) -> tuple[str, str]:
         """Names of the two settings, by the values in which they differ."""
         one, other = self.sides
@@ -127,7 +133,7 @@ class _Bisection:
         self.level = 1 - (1 - search.confidence) / (looks * (2 + 2 * halvings))
 
     def sign(self, x: float) -> int:
-        """Return which setting is lower at x: -1 the second, 1 the first, 0 undecided."""
+        """Return which setting is better at x: -1 the second, 1 the first, 0 undecided."""
         if x not in self.signs:
             self.signs[x] = self._decided(x)
         return self.signs[x]
@@ -164,7 +170,7 @@ class _Bisection:
                 " more rounds, or a target that all reach"
             )
         both = np.array(values, dtype=float).reshape(-1, 2)
-        return list(both[:, 1] - both[:, 0])
+        return list((both[:, 1] - both[:, 0]) * (-1.0 if rises(s.of) else 1.0))
 
     def answer(self) -> str:
         """Bisect; raises `_Missing` for runs that are needed first."""
@@ -189,7 +195,7 @@ class _Bisection:
         return None
 
     def bracket(self, left: int) -> tuple[float, float]:
-        """Return the last point where the left end's setting is lower, and the first where the other one is."""
+        """Return the last point where the left end's setting is better, and the first where the other one is."""
         a = max(x for x, sign in self.signs.items() if sign == left)
         b = min(x for x, sign in self.signs.items() if sign == -left and x > a)
         return a, b
@@ -216,9 +222,11 @@ class _Bisection:
     def _no_crossing(self, low: int, high: int) -> str:
         s, one = self.search, self._sides(low or high)[0]
         if 0 not in (low, high):
-            return f"{one} has the lower {s.of} at both ends, {self.at(s.span.low)} and {s.span.high:.4g}: no crossing"
+            ends = f"{self.at(s.span.low)} and {s.span.high:.4g}"
+            return f"{one} has the {s.better} {s.of} at both ends, {ends}: no crossing"
         where = [self.at(x) for x, sign in ((s.span.low, low), (s.span.high, high)) if sign == 0]
-        return f"who has the lower {s.of} at {' and '.join(where)} stays open after {s.most} seeds: no crossing is told"
+        open_ = f"at {' and '.join(where)} stays open after {s.most} seeds"
+        return f"who has the {s.better} {s.of} {open_}: no crossing is told"
 
     def _turned(self) -> int:
         """Return the sign at the left end if the right end has the opposite sign, else 0."""
@@ -230,7 +238,9 @@ class _Bisection:
         if not (left := self._turned()):
             return "nothing is known yet"
         (a, b), (one, other) = self.bracket(left), self._sides(left)
-        return f"{one} has the lower {self.search.of} up to {self.at(a)}, {other} from {b:.4g} on"
+        return (
+            f"{one} has the {self.search.better} {self.search.of} up to {self.at(a)}, {other} from {b:.4g} on"
+        )
 
     def numbers(self) -> dict[str, Any]:
         """Return the findings as numbers; the crossing is between low and high."""
@@ -264,8 +274,15 @@ class Optimum(Search):
     cases: tuple[Changes, ...] = setting(
         ({},), "changes that are tried with all parameters, such as schemes", min_length=1
     )
-    greatest: bool = setting(False, "look for the greatest mean instead")
+    greatest: bool | None = setting(
+        None, "look for the greatest mean; empty = where more is better, as of accuracy and AUC"
+    )
     sampler_seed: int = setting(0, "seed of the draws", ge=0)
+
+    @property
+    def rising(self) -> bool:
+        """Whether the greatest mean is searched for."""
+        return rises(self.of) if self.greatest is None else self.greatest
 
     def step(self, value: Values, first: int = 0) -> Step:
         """Replay all trials with the known results, until a result is missing."""
@@ -273,14 +290,12 @@ class Optimum(Search):
         samplers = optuna.samplers
         guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
         anywhere = samplers.RandomSampler(seed=self.sampler_seed)
-        study = optuna.create_study(direction="maximize" if self.greatest else "minimize")
+        study = optuna.create_study(direction="maximize" if self.rising else "minimize")
         runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
-        seen, repeated, worst = set[str](), 0, -math.inf if self.greatest else math.inf
+        seen, repeated, worst = set[str](), 0, -math.inf if self.rising else math.inf
         for _ in range(10 * self.budget):  # most draws may be invalid
-            study.sampler = (
-                anywhere if repeated else guided
-            )  # the guided sampler repeats the same few settings
+            study.sampler = anywhere if repeated else guided  # which repeats the same few settings
             trial = study.ask()
             changes = self._suggested(trial)
             repeated = repeated + 1 if repr(changes) in seen else 0
@@ -324,9 +339,9 @@ class Optimum(Search):
         if not tried:
             text = "no numbers fit together" if over else "nothing is known yet"
             return Step(runs, text, {}, over)
-        mean, interval, best = (max if self.greatest else min)(tried, key=lambda each: each[0])
+        mean, interval, best = (max if self.rising else min)(tried, key=lambda each: each[0])
         named = ", ".join(f"{k} = {f'{v:.4g}' if isinstance(v, float) else v}" for k, v in best.items())
-        which = "greatest" if self.greatest else "least"
+        which = "greatest" if self.rising else "least"
         text = f"{which} mean {self.of} {interval} at {named}, of {len(tried)} settings"
         return Step(runs, text, {"best": best, "mean": mean, "runs": len(runs)}, over)
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from workbench.core.contract.protocol import Compute, Match
-from workbench.core.engine.compute_times import ComputeTimes
+from workbench.core.engine.compute_times import ComputeTimes, loaded
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.lookahead import LookaheadWork, lookahead_ranks
 from workbench.mpi.engine.mailbox import Mailbox
@@ -49,18 +49,18 @@ class Computing:
             ledger.add("abandoned", effect.round)
             return None
         clock.advance(end)
-        ledger.computed(effect.round, samples, start, clock.now)
+        ledger.computed(effect.round, samples, loaded(effect), start, clock.now)
         return value
 
     def _look_ahead(self, work: LookaheadWork, effect: Compute, count: int, start: float, end: float) -> Any:
         """Compute, then continue as if the drawn time were over already."""
         value = self._compute_real(effect)
         if value is None:
-            work.add(effect.round, count, start, math.inf)
+            work.add(effect.round, count, loaded(effect), start, math.inf)
             return None
         overrun = time.monotonic() > end + OVERRUN_TOLERANCE_S
         self.clock.advance(end)
-        work.add(effect.round, count, start, self.clock.now, overrun)
+        work.add(effect.round, count, loaded(effect), start, self.clock.now, overrun)
         return value
 
     def resolve_lookahead(self, moment: float) -> None:

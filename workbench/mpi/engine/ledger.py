@@ -54,14 +54,14 @@ class Ledger:
             self.end = place + 1
         return place
 
-    def computed(self, round: int, samples: int, start: float, end: float) -> None:
-        """Some work was done."""
+    def computed(self, round: int, samples: int, load: int, start: float, end: float) -> None:
+        """Some work was done: `samples` of a mini-batch, or of all, of a share of the data that has `load`."""
         counts, place = self.counts, self._place(round, self.rounds - 1)
         self.handled += 1
         counts["computed"][place] += 1
         counts["samples"][place] += samples
         if self.done is not None:
-            self.done(round, end - start, samples)
+            self.done(round, end - start, load)
         if self.record:
             self.events.append((place, self.rank, "compute", start, start, end, -1, 0, 0))
 

@@ -35,20 +35,22 @@ class LookaheadWork:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        # round, samples, start, end; did it really take longer?
-        self.work: list[tuple[int, int, float, float, bool]] = []
+        # round, samples, load, start, end; did it really take longer?
+        self.work: list[tuple[int, int, int, float, float, bool]] = []
 
-    def add(self, round: int, samples: int, start: float, end: float, overrun: bool = False) -> None:
+    def add(
+        self, round: int, samples: int, load: int, start: float, end: float, overrun: bool = False
+    ) -> None:
         """Some work was done that takes from `start` to `end`; an end at infinity: it was given up halfway."""
-        self.work.append((round, samples, start, end, overrun))
+        self.work.append((round, samples, load, start, end, overrun))
 
     def resolve(self, moment: float) -> None:
         """A newer model was there at `moment`, or the run is over: book what was done, or begun, by then."""
-        for round, samples, start, end, overrun in self.work:
+        for round, samples, load, start, end, overrun in self.work:
             if start <= moment + ABS_TOL:
                 self.ledger.add("started", min(round, self.ledger.rounds - 1), samples)
                 if end <= moment + ABS_TOL:
-                    self.ledger.computed(round, samples, start, end)
+                    self.ledger.computed(round, samples, load, start, end)
                     self.ledger.add("overrun", round, overrun)
                 else:
                     self.ledger.add("abandoned", round)

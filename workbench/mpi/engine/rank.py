@@ -20,6 +20,8 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from workbench.core.contract.protocol import (
     ABS_TOL,
     MODEL,
@@ -57,6 +59,10 @@ class RankEngine:
         self.setup, self.context, self.rank = setup, context, context.rank
         self.transport, self.learner, self.ledger = context.transport, context.learner, context.ledger
         self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
+        # Of each worker how many answers the program took, where workers count steps of their own.
+        self.steps = np.zeros(0, dtype=np.int64)
+        if setup.scheme.self_paced:
+            self.steps = np.array([setup.step_of(worker) for worker in range(1, setup.plan.ranks)])
         self.emulated = setup.emulate == "all"
         self.clock = NodeClock(self.emulated, setup.first)
         self.mailbox = Mailbox(setup, context, self.clock)
@@ -80,7 +86,7 @@ class RankEngine:
         }
         self.program = self._program()  # what is made once must not fall into the first round
         if self.computing.times is not None and self.rank > 0:
-            self.computing.times.draw(setup.first)
+            self.computing.times.draw(setup.step_of(self.rank))
 
     def _program(self) -> Program:
         setup, learner = self.setup, self.learner
@@ -95,7 +101,8 @@ class RankEngine:
             constant=learner.constant,
             l2=learner.l2,
             first=setup.first,
-            batched=learner.sampler is not None,
+            sampler=learner.sampler,
+            step=setup.step_of(self.rank),
         )
         return program_of(setup.scheme, node, setup.faults)
 
@@ -146,6 +153,8 @@ class RankEngine:
             clock.reach_round(message.round)
         if message.kind not in (MODEL, PEER_LOST):
             self.answers.append((message.round, message.src, message.number))
+            if len(self.steps):
+                self.steps[message.src - 1] += 1
         clock.advance(through)
         return message
 

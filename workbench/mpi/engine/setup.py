@@ -35,8 +35,14 @@ class Setup:
     emulate: Emulate = "all"
     decode_rate: float | None = None
     first: int = 0  # round to begin with
+    # Of each worker the step to begin with, where workers count their own; empty: as many as rounds.
+    steps: Sequence[int] = ()
     record: bool = True  # keep events
     faults: Sequence[Fault] = ()
+
+    def step_of(self, rank: int) -> int:
+        """Return the step that a worker begins with."""
+        return self.steps[rank - 1] if 0 < rank <= len(self.steps) else self.first
 
 
 class NodeClock:

@@ -141,19 +141,19 @@ class RealRun(FollowedRun):
 
         `at_once`: the checkpoint is the end of a stretch, and what follows goes on with another scheme.
         """
-        done, model, state, begun = 0, None, None, None
+        done, model, state, begun, steps = 0, None, None, None, tuple[int, ...]()
         if (self.home / CHECKPOINT).is_file():
             check_whole(self.home, self.experiment, counted=False)
             last = read_checkpoint(self.home)
             check_begun(self.experiment, last.begun, fields)
-            done, model, state, begun = last.rounds, last.model, last.state, last.begun
+            done, model, state, begun, steps = last.rounds, last.model, last.state, last.begun, last.steps
         left = (ended(self.home) or {}).get("left") if at_once else None
         floats = self.experiment.build_problem().size
         records.reopen(self.home, done, floats)
         changes = records.note_change(self.home, done)
         offset = records.rewind(self.home, done, floats)
         names = ("emulate", "record", "gradients", "checkpoint_every", "patience")
-        options = {**{name: fields[name] for name in names}, "first": done, "offset": offset}
+        options = {**{name: fields[name] for name in names}, "first": done, "steps": steps, "offset": offset}
         e = self.experiment
         if changes:
             now = {name: changes[-1][name] for name in ("scheme", "scheme_args")}

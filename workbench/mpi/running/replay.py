@@ -114,7 +114,9 @@ class _Node:
         facts = (learner.smoothness, learner.constant, learner.l2)
         size, model = learner.problem.size, learner.start()
         # Time goes on only where a deadline passes.
-        node = Node(rank, run.plan, e.rounds, size, model, lambda: run.time, *facts, run.first)
+        node = Node(
+            rank, run.plan, e.rounds, size, model, lambda: run.time, *facts, run.first, learner.sampler
+        )
         wrong = [fault for fault in e.faults if fault.changes_answers]
         self.program: Generator[Any, Any, Any] = program_of(run.scheme, node, wrong)
         self.effect = self.program.send(None)

@@ -107,9 +107,8 @@ class _Simulation(Network):
         self.samples_of = arithmetic.samples_of
         model, clock = arithmetic.start(), lambda: self.now
         facts = (arithmetic.smoothness, arithmetic.constant, arithmetic.l2)
-        batched = arithmetic.sampler is not None
         nodes = [
-            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first, batched)
+            Node(r, plan, setup.rounds, setup.floats, model, clock, *facts, first, arithmetic.sampler)
             for r in range(plan.ranks)
         ]
         self.ranks = [RankState(program_of(scheme, node, setup.faults).send) for node in nodes]

@@ -12,7 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from workbench.core.base.errors import ClusterError, Deadlock, Diverged, RunError
 from workbench.core.contract.plan import MASTER, Plan
@@ -215,7 +217,8 @@ class RankRun:
         """
         if self.record is not None:
             self.progress = time.monotonic()
-            self.engine.mailbox.deferred.append(partial(self._write, round, residual, self.progress))
+            steps = self.engine.steps.copy()
+            self.engine.mailbox.deferred.append(partial(self._write, round, residual, self.progress, steps))
             if self.adaptation is not None and self.zero is not None:
                 elapsed, offset = self.progress - self.zero, self.record.offset
                 self.adaptation.committed(round, elapsed, offset, self._complete)
@@ -230,7 +233,9 @@ class RankRun:
         if self.arrivals is not None:
             self.arrived = record.answers.extend
 
-    def _write(self, round: int, residual: float, when: float) -> None:
+    def _write(
+        self, round: int, residual: float, when: float, steps: NDArray[np.int64] | None = None
+    ) -> None:
         assert self.record is not None
         assert self.zero is not None
         counts, learner = self.ledger.counts, self.learner
@@ -241,6 +246,7 @@ class RankRun:
             "dead": len(self.transport.dead),
         }
         row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
+        self.record.steps = steps
         self.record.add(row, learner.model, learner.gradient, learner.state)
         if not learner.finite:  # nobody could take it: the run would wait for answers in vain
             raise Diverged(round)
