@@ -158,9 +158,8 @@ def speed(repeat: int, rounds: int) -> None:
         )
 
 
-Where = Callable[
-    [wb.Experiment, int], wb.Experiment
-]  # an experiment and a seed -> the experiment on a cluster
+# an experiment and a seed -> the experiment on a cluster
+Where = Callable[[wb.Experiment, int], wb.Experiment]
 LEARNT: dict[str, Any] = {
     "problem": "logistic",
     "problem_args": {"data": "breast_cancer"},

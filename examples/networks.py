@@ -29,9 +29,8 @@ class DigitsNet(nn.Module):
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Conv2d(channels, 2 * channels, 3, padding=1),
-            nn.GroupNorm(
-                4, 2 * channels
-            ),  # not BatchNorm, whose result depends on the other samples of a batch
+            # not BatchNorm, whose result depends on the other samples of a batch
+            nn.GroupNorm(4, 2 * channels),
             nn.ReLU(),
             nn.Flatten(),
             nn.Dropout(dropout),

@@ -274,9 +274,8 @@ def build(output: Path, quick: bool) -> Path:
     source, html = output / "source", output / "html"
     assemble(source, executed, None if quick else book)
     sphinx(source, html)
-    pictures = Path(
-        "docs", "images"
-    )  # the README's light and dark images are HTML, in which Sphinx finds none
+    # the README's light and dark images are HTML, in which Sphinx finds none
+    pictures = Path("docs", "images")
     shutil.copytree(ROOT / pictures, html / pictures, dirs_exist_ok=True)
     if not quick:
         shutil.copy(book / BOOK, html)

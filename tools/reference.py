@@ -11,13 +11,8 @@ from typing import Any
 import workbench as wb
 from workbench.core.contract.delays import delay_models
 
-BASES = (
-    "DelayModel",
-    "Optimiser",
-    "Problem",
-    "ProblemArgs",
-    "Scheme",
-)  # documented on the pages of their contracts
+# documented on the pages of their contracts
+BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")
 
 
 @dataclass(frozen=True)
@@ -93,9 +88,8 @@ def _straight_line() -> tuple[str, ...]:
 
 
 def _problems() -> tuple[str, ...]:
-    own = _names(
-        "workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError")
-    )  # documented in wb
+    # documented in wb
+    own = _names("workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError"))
     return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
 
 

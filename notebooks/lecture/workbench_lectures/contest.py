@@ -48,11 +48,8 @@ from workbench.core.forecasting import forecast, settled
 from workbench.core.schemes.local_steps import LocalSteps
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
-WORKERS, ROUNDS, TOLERANCE = (
-    12,
-    60,
-    0.01,
-)  # the target: the loss after 60 exact rounds, and 1 % of the decrease
+# the target: the loss after 60 exact rounds, and 1 % of the decrease
+WORKERS, ROUNDS, TOLERANCE = (12, 60, 0.01)
 SAMPLES = 569
 SHARE = SAMPLES / WORKERS
 COSTS = (0.0, 0.02, 0.1, 0.5)  # time of one message, in units
@@ -402,9 +399,8 @@ def _table(traces: Path, column: str) -> pd.DataFrame:
         table = pd.read_csv(traces / "ec2_traces.csv")
         return table[table["experiment"] == table["experiment"].iloc[0]].drop(columns="experiment")
     source, _, which = column.partition(" ")
-    if (
-        source == "ByteDance"
-    ):  # four pipeline stages differ by design: each rank relative to its stage's median
+    # four pipeline stages differ by design: each rank relative to its stage's median
+    if source == "ByteDance":
         table = pd.read_parquet(traces / "traces" / f"bytedance_{which}.parquet")
         table = table[table["optype"].isin(["forward-compute", "backward-compute"])]
         steps = table.groupby(["stage", "rank", "step"])["duration"].sum().reset_index()

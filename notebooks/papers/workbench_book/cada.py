@@ -42,10 +42,8 @@ RUNS = (
     Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
     Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
 )
-STATED, MEANT = (
-    RUNS[3].label,
-    RUNS[4].label,
-)  # the text's setting, and the one that matches the ratio of the numbers
+# the text's setting, and the one that matches the ratio of the numbers
+STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 
 def experiments(setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:

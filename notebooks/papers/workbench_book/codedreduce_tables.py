@@ -25,11 +25,8 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # (4)
-A = {
-    (1, 2): (1.0, 2.0),
-    (0, 2): (1.0, 1.0),
-    (0, 1): (2.0, -1.0),
-}  # (4): weights of the two workers that answered
+# (4): weights of the two workers that answered
+A = {(1, 2): (1.0, 2.0), (0, 2): (1.0, 1.0), (0, 1): (2.0, -1.0)}
 SAMPLES = 15  # of the example: a part has 5, and a fifth of D^T(1,1) = 1/2 D1 u D2 has 2
 FIFTHS = {  # figure 7's coefficients of D^T(1,1), its five fifths in order
     "(1,1)": (1.0, 1.0, 0.0, 0.0, 0.0),

@@ -43,9 +43,8 @@ def find(setting: Setting) -> Result:
     metric = "test_accuracy" if "test_accuracy" in traces[0].columns else "accuracy"
     target = float(min(np.max(t.columns[metric]) for t in traces))
     needed = {t.label: int(np.argmax(np.asarray(t.columns[metric]) >= target)) + 1 for t in traces}
-    whole = (
-        used[0].rounds == preset[0].rounds
-    )  # trained as long as in the paper: numbers of rounds can be compared
+    # trained as long as in the paper: numbers of rounds can be compared
+    whole = used[0].rounds == preset[0].rounds
     lines = []
     for scheme, published in preset.published.items():
         ratio, error = over_cr(expected, scheme)

@@ -26,9 +26,8 @@ PUBLISHED = {"M-SGC": 916.0, "SR-SGC": 1019.0, "GC": 1095.0, "UMW": 1321.0}  # s
 FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough
 SCHEMES = {"M-SGC": "M-SGC", "SR-SGC": "SR-SGC", "GC": "GC", FIRST: "GC", "UMW": "UMW"}  # by label
 PATIENT = ("M-SGC", "SR-SGC", "GC")  # those under the wait rule
-Found = dict[
-    str, tuple[Experiment, Array]
-]  # by label: at its best parameters; seconds of whole runs, one per seed
+# by label: at its best parameters; seconds of whole runs, one per seed
+Found = dict[str, tuple[Experiment, Array]]
 
 
 def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -> Experiment:

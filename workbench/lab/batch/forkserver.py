@@ -47,9 +47,8 @@ def main() -> None:
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    signal.signal(
-        signal.SIGCHLD, lambda *_: None
-    )  # a handler of this process, so that the wake-up byte is written
+    # a handler of this process, so that the wake-up byte is written
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: dict[int, int] = {}
     _say(ready=True)
     try:

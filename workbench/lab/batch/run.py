@@ -423,9 +423,8 @@ def _work(
     if not todo:
         return {}
     write_script(executor.folder)
-    logging.getLogger("papermill").addHandler(
-        logging.NullHandler()
-    )  # its errors would be printed across the bar
+    # its errors would be printed across the bar
+    logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
     # Papermill changes the working folder while it reads and writes: this one restores it.
     with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:

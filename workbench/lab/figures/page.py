@@ -83,10 +83,8 @@ def _told(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
 
 
 def _is_page(renderers: str) -> bool:
-    from plotly.io.base_renderers import (
-        HtmlRenderer,
-        PlotlyRenderer,
-    )  # all scheme colours, most of which a kernel never shows
+    # imports all renderers, most of which a kernel never uses
+    from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
     names = [name for name in renderers.split("+") if name in pio.renderers]
     return any(isinstance(pio.renderers[name], (HtmlRenderer, PlotlyRenderer)) for name in names)

@@ -170,9 +170,8 @@ class Round:
     @cached_property
     def _asked(self) -> dict[int, float]:
         """Times since which live workers had something to compute; a scheme need not ask every worker."""
-        since = {
-            rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0
-        }  # models are not sent
+        # ranks without a parent get no models
+        since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}
         since |= self._moments(self.models, "to")
         return {rank: at for rank, at in since.items() if self.plan.loads[rank] and rank not in self.dead}
 

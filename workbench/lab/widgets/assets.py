@@ -68,7 +68,6 @@ def send_ahead() -> None:
     nbconvert, a script), nothing is sent, because it would remain in the notebook.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
-    if kernel is not None and "cellId" in kernel.get_parent().get(
-        "metadata", {}
-    ):  # pages name the cell that they run
+    # pages name the cell that they run
+    if kernel is not None and "cellId" in kernel.get_parent().get("metadata", {}):
         _Ahead()

@@ -81,9 +81,8 @@ def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
         return {"type": "linear", "rangemode": "tozero"}
     if high > MAX_EQUAL_RATIO * low:
         return {"type": "log", **log_ticks(low, high)}
-    ends = (
-        np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]
-    )  # otherwise rounding errors would fill the axis
+    # otherwise rounding errors would fill the axis
+    ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]
     return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
 
 

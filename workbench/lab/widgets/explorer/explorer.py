@@ -29,11 +29,8 @@ from workbench.lab.widgets.plots.plot import Stills
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
     "problem_args": {"data": "digits", "intercept": True, "l2": 1e-4},
-    "delays": {
-        "kind": "pareto",
-        "shift": 5e-4,
-        "shape": 1.3,
-    },  # a heavy tail, so that there are visible stragglers
+    # a heavy tail, so that there are visible stragglers
+    "delays": {"kind": "pareto", "shift": 5e-4, "shape": 1.3},
     "link": {"latency": 1e-3, "bandwidth": 1e6},
     "rounds": 100,
 }

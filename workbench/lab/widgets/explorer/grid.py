@@ -61,9 +61,8 @@ class Grid(ITable):
         self, table: pd.DataFrame, shown: Sequence[str], pinned: int = 0, marked: Sequence[int] = ()
     ) -> None:
         """Show columns of a table, the first ones pinned; other columns are sent only if the user's view needs them."""
-        placed = [
-            name for name in self.asked.get("columns", ()) if name in shown
-        ]  # in the order to which they were dragged
+        # in the order to which they were dragged
+        placed = [name for name in self.asked.get("columns", ()) if name in shown]
         used = [name for name in self.used if name in table]
         columns = list(dict.fromkeys([*shown[:pinned], *placed, *shown, *used]))
         hidden = [i for i, name in enumerate(columns) if name not in shown]
@@ -100,9 +99,8 @@ def _sent(table: pd.DataFrame) -> pd.DataFrame:
         column = found[name]
         if is_bool_dtype(column) or not is_numeric_dtype(column):
             found[name] = column.astype(object).where(column.notna(), "").astype(str)
-        elif (
-            is_float_dtype(column) or column.hasnans
-        ):  # converted to nullable numbers, they would be sorted as text
+        # converted to nullable numbers, they would be sorted as text
+        elif is_float_dtype(column) or column.hasnans:
             values = column.to_numpy(float, na_value=float("nan"))
             found[name] = [float(f"{x:.{SHOWN_DIGITS}g}") for x in values]
     return found

@@ -188,9 +188,8 @@ class RunsTable(RunsViews):
         self, rows: Sequence[Line], notes: Callable[[Line], dict[str, Any]], done: str = "written"
     ) -> None:
         for run_row in rows:
-            folder = Path(
-                run_row["folder"]
-            )  # a run of a sweep without a folder: its notes are in the folder above
+            # a run of a sweep without a folder: its notes are in the folder above
+            folder = Path(run_row["folder"])
             describe(folder if folder.is_dir() else folder.parent, **notes(run_row))
         self.again()
         more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""

@@ -159,9 +159,8 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        spared = (
-            0 if "window" in names else 1
-        )  # within several rounds all may be late, in a single one at least one is not
+        # within several rounds all may be late, in a single one at least one is not
+        spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
 

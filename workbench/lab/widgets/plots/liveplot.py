@@ -72,9 +72,8 @@ class LivePlot(Drawn):
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
     metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> label
-    rising = t.List(list(RISING_METRICS)).tag(
-        sync=True
-    )  # last words of metrics that increase as the model improves
+    # last words of metrics that increase as the model improves
+    rising = t.List(list(RISING_METRICS)).tag(sync=True)
     titles = t.Dict(dict(AXES)).tag(sync=True)
     styles = t.Dict().tag(sync=True)  # theme -> plotly layout
 

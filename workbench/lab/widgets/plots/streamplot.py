@@ -72,9 +72,8 @@ class StreamPlot(Drawn):
         with self._lock:
             self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
             self._whole = False  # whether it shows the run's own trace
-            self._ahead = (
-                -np.inf
-            )  # s by which the run's clock, at its newest event, is ahead of this kernel's
+            # s by which the run's clock, at its newest event, is ahead of this kernel's
+            self._ahead = -np.inf
             with self.hold_sync():
                 self.label = (
                     f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
