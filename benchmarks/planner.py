@@ -64,7 +64,7 @@ WARM = 4  # rounds
 
 
 def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Least squares on a device that takes 1 ms, half a millisecond per sample, and an exponential part of a fifth.
+    """Least squares on a device: 1 ms, 0.5 ms per sample, and an exponential part with a fifth of that mean.
 
     The loss of all the data, after the run, takes no device's time.
     """
@@ -169,9 +169,8 @@ LINK = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
 # Four exact schemes and four others; data-dependent ones would take minutes.
 COVERED = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC", "CRC", "BGC"]
 CHOICES, FRESH = 8, 20  # the best of every scheme, then the next; seeds of each
-BRUTE = (
-    240  # seeds of the regret: 40 told 12.9 % where 400 tell 8.8, as one run in ten takes ten times as long
-)
+# Seeds of the regret: one run in ten takes ten times as long, so 40 seeds gave 12.9 % where 400 give 8.8 %.
+BRUTE = 240
 GLANCE = 24  # seeds of every choice, whatever the planner expects of it
 FRONT = 1.3  # times the best of these: choices that the regret includes
 OTHERS = (

@@ -70,7 +70,9 @@ def test_coined_identifiers_are_reported(
     ]
 
 
-def test_repository_has_none_of_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repository_has_none_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(ROOT)
     main(PATHS)
     assert capsys.readouterr().out == ""

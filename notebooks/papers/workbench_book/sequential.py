@@ -20,7 +20,7 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS, SLOW, FACTOR = 16, 0.06, 10.0
-MU, WIDE = 0.2, 1.0  # the authors' scripts take 0.1 to 0.3, and 1
+MU, WIDE = 0.2, 1.0  # tolerances of the wait rule: the authors' scripts take 0.1 to 0.3, and 1
 SHORT, LONG = 1.25, 5.0  # rounds that a slow phase lasts on average
 PUBLISHED = {"M-SGC": 916.0, "SR-SGC": 1019.0, "GC": 1095.0, "UMW": 1321.0}  # s, on 256 Lambda workers
 FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough

@@ -101,7 +101,7 @@ def _show_style() -> None:
 def dark_style() -> str:
     """Return the style sheet that makes a light figure dark where the page is dark.
 
-    The kernel does not know the page's theme, which may change; JupyterLab and VS Code set it as an attribute.
+    The page's theme is not available in the kernel, and may change: JupyterLab and VS Code set it as an attribute.
 
     Only figures with text in our colour are changed, and only their elements with a colour of the light palette.
     """

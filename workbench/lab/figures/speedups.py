@@ -79,7 +79,7 @@ def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def seedless(trace: Trace) -> Trace:
-    """Return a trace that stands for all of its group, so that no seed is in its label."""
+    """Return a trace that represents all of its group, so that no seed is in its label."""
     return replace(trace, experiment=trace.experiment.replace(seed=0))
 
 

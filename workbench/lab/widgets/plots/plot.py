@@ -57,7 +57,7 @@ class Drawn(anywidget.AnyWidget):
 
 
 def low(figure: go.Figure, height: int) -> go.Figure:
-    """Limit a figure's height to so many pixels."""
+    """Limit a figure's height, in pixels."""
     height = min(height, figure.layout.height or height)
     return figure.update_layout(height=height, title_y=1 - 22 / height)
 
