@@ -273,7 +273,7 @@ def _belongs(family: str, e: Experiment) -> bool:
 
 
 def _held(e: Experiment) -> float:
-    """Return how many copies of the data the workers store; schemes that shuffle parts store all of it each."""
+    """Return how many copies of the data the workers store; parts of all rounds count for schemes that shuffle."""
     scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
     for r in range(plan.workers):
         held = scheme.round_plan(plan, r)

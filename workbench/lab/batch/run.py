@@ -331,7 +331,7 @@ def read_folder(path: Path) -> Sweep:
 
 
 def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the code that a sweep's folder may run, or None if it names neither code nor a foreign cluster.
+    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
 
     Raises `SettingError` for code that is neither signed nor trusted.
     """

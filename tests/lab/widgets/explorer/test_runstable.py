@@ -109,7 +109,7 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     table.archived.value = True
     table.mark("cr")
     table.archive()
-    assert "brought back: cr" in table.note.value
+    assert "restored: cr" in table.note.value
     table.archived.value = False
     assert "cr" in set(table.grid.df["run"])
 

@@ -135,7 +135,7 @@ class RunsTable(RunsViews):
         """Archive the selected runs; archived ones are restored."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
-        self._write(rows, lambda _: {"archived": away}, "archived" if away else "brought back")
+        self._write(rows, lambda _: {"archived": away}, "archived" if away else "restored")
 
     @guarded
     def ask(self) -> None:
