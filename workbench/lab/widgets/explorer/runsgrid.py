@@ -61,7 +61,7 @@ class RunsGrid(Pane):
             description="Target", placeholder="0.1, or test_auc 0.9", continuous_update=False
         )
         self.target.tooltip = (
-            "adds time_to: when the loss, or a metric that is named before the number, was first at this"
+            "adds time_to: when the loss, or the metric named before the number, was first at this"
         )
         metric = "" if self.runs.metric == "loss" else f"{self.runs.metric} "
         self.target.value = "" if self.runs.target is None else f"{metric}{self.runs.target}"
