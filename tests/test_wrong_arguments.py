@@ -33,7 +33,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ({"engine": ["sim"]}, "engine = ['sim']: no such name"),
         (
             {"folder": 3},
-            "folder = 3: means nothing to engine = 'sim'; leave it out, or take one of numeric, events",
+            "folder = 3: is not an option of engine = 'sim'; leave it out, or take one of numeric, events",
         ),
         (
             {"engine": "mpi", "folder": 3},
@@ -50,7 +50,7 @@ NO_PATHS: tuple[Any, ...] = (5, None, ["x"], 1.5, b"x", {"a": 1}, "a\0b", "x" * 
         ({"engine": "mpi", "emulate": 5}, "emulate = 5: take 'all', 'delays' or 'nothing'"),
         (
             {"engine": "mpi", "nonsense": 5},
-            "nonsense = 5: means nothing to engine = 'mpi'; leave it out, or take one of",
+            "nonsense = 5: is not an option of engine = 'mpi'; leave it out, or take one of",
         ),
     ],
 )
