@@ -290,7 +290,7 @@ def test_kineto_reads_a_folder_of_sampled_files(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
     (tmp_path / "about.json").write_text("{}")
-    refused(tmp_path, "is of no known kind")
+    refused(tmp_path, "is not of a known kind")
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5))), st.integers(0, 26), st.integers(0, 26))

@@ -249,5 +249,5 @@ def test_load_with_named_columns(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="lacks columns"):
         wb.traces.load(file)
     (tmp_path / "mine.txt").write_text("?")
-    with pytest.raises(SettingError, match="is of no known kind; say which"):
+    with pytest.raises(SettingError, match="is not of a known kind; give it"):
         wb.traces.load(tmp_path / "mine.txt")

@@ -108,7 +108,7 @@ def test_delete_accepts_partial_runs_but_not_locked_ones(trace: wb.Trace, tmp_pa
     (folder / "run.json").unlink()
     lock = Lock(folder / ".lock")
     lock.take()
-    with pytest.raises(wb.SettingError, match="somebody works on this run"):
+    with pytest.raises(wb.SettingError, match="this run is in use"):
         delete(folder)
     lock.release()
     delete(folder)

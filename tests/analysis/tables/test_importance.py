@@ -45,5 +45,5 @@ def test_importance_is_corrected_for_small_groups() -> None:
 def test_importance_refuses_too_few_runs() -> None:
     with pytest.raises(SettingError, match=r"of = 'time': 2 runs have it, and three are needed"):
         importance(table(2, 0, (1.0,)))
-    with pytest.raises(SettingError, match=r"of = 'delays.none': is not a numeric column"):
+    with pytest.raises(SettingError, match=r"of = 'delays.none': is not a column of numbers"):
         importance(table(9, 0, (1.0,)), "delays.none")

@@ -139,7 +139,7 @@ def test_ye_abbe_spare_load_shortens_the_weights() -> None:
             "load = 5: must be at least stragglers + reduction = 6 + 3 (Theorem 1 of Ye and Abbe 2018);"
             " take a sum of the two of at most 5",
         ),
-        ((8, 9, 1, 3), "load = 9: a worker holds some of the 8 parts; take 1 to 8, the nearest is 8"),
+        ((8, 9, 1, 3), "load = 9: a worker stores some of the 8 parts; take 1 to 8, the nearest is 8"),
         ((8, 3, 8, 1), "stragglers = 8: of 8 workers one must answer; take 0 to 7"),
         ((8, 3, 1, 0), "reduction = 0: a message is cut to a share of 1 to 1/8; take 1 to 8"),
         (

@@ -1,1 +1,1 @@
-"""What to use here: a cluster measured, schemes ranked on it."""
+"""Planning: measurement of a cluster, and ranking of schemes on it."""

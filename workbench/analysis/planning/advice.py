@@ -1,4 +1,4 @@
-"""What the planner answers: schemes and their parameters in order, what each round is made of, and why in words."""
+"""Result of the planner: a ranking of schemes and their parameters, the costs of their rounds, and an explanation."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from workbench.core.base.settings import unknown_name
 from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 
-COST_LABELS = {  # of a round's time, and what they are called in a sentence
+COST_LABELS = {  # names of the parts of a round's time, as sentences use them
     "computing": "computing",
     "stragglers": "waiting for stragglers",
     "latency": "latency, message after message",
     "transfers": "transfers through the busiest port",
 }
-MAX_EQUAL_RATIO = 1.02  # times as long: no difference
+MAX_EQUAL_RATIO = 1.02  # ratio of two times up to which they count as equal
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One scheme with its parameters, and what it is expected to take; times in s.
+    """Scheme with its parameters, and its expected times in s.
 
-    `seconds`: expected time to the target, over the clusters that the measurement allows. Nine in ten runs should lie
-    between `low` and `high`. `sure`: the share of the resampled predictions in which this choice is the quickest, or as
-    good (within 2 %) and ahead of the quickest in the order. The experiment has the optimiser and the step that the
-    choice was compared with, and as many rounds as 95 % of the seeds need at most; `rounds` is their mean. `parts`:
-    what a round is made of, empty where nobody asked.
+    `seconds`: expected time to the target, averaged over the clusters that the measurement allows. Nine in ten runs
+    should take between `low` and `high`. `sure`: share of the resampled predictions in which this choice is the
+    fastest, or within 2 % of the fastest and ranked before it. `experiment`: contains the optimiser and the step of
+    the comparison, and as many rounds as 95 % of the seeds need. `rounds`: mean number of rounds. `parts`: seconds of
+    a round by cause, empty if not computed.
     """
 
     experiment: Experiment
     per_round: float
     rounds: float
-    source: str  # of the rounds
+    source: str  # source of the number of rounds
     seconds: float
     low: float
     high: float
     sure: float
-    load: float  # largest share of the data that one worker goes through
+    load: float  # largest share of the data that one worker computes
     messages: float
     bytes: float
     exact: bool = True  # commits the full gradient, at the round's own model
@@ -56,60 +56,61 @@ class Choice:
 
     @property
     def marked(self) -> str:
-        """The name; that of an inexact scheme is marked."""
+        """Name, with a mark if the scheme is inexact."""
         return self.name if self.exact else f"{INEXACT_MARK} {self.name}"
 
     @property
     def name(self) -> str:
-        """The scheme and its parameters, as legends show them."""
+        """Scheme and its parameters, as legends show them."""
         return name_of(self.experiment)
 
     @property
     def scheme(self) -> str:
-        """The scheme's name."""
+        """Name of the scheme."""
         return self.experiment.scheme
 
     @property
     def dominant(self) -> str:
-        """The part that takes longest; empty where the parts are unknown."""
+        """Part that takes longest; empty if the parts are unknown."""
         return max(self.parts, key=lambda name: self.parts[name]) if self.parts else ""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A scheme, perhaps with its parameters, that is not ranked, and why."""
+    """Scheme, perhaps with its parameters, that is not ranked, and the reason."""
 
     name: str
     reason: str
 
 
 class RunnerUp(NamedTuple):
-    """Another choice may be the quicker one: so small a measurement of the cluster leaves that open."""
+    """Result that another choice may be faster, because the measurement of the cluster is too small."""
 
-    rival: str  # above all
-    quicker: float  # share of the first choice's time that is saved in one of 20 clusters as the measurement allows
-    times: float  # as large a measurement would tell which is quicker, to 2 %, in two of three cases
-    safe: str  # what is behind the best by least in one of 20 clusters
-    behind: float  # by which share of the best's time
-    lasting: bool = True  # do workers differ, or rounds only?
-    able: bool = True  # were as many workers measured as are planned for?
+    rival: str  # the choice that is most likely to be faster
+    quicker: float  # share of the first choice's time that it saves in at least one of 20 possible clusters
+    # factor by which a larger measurement would decide which is faster, to 2 %, in two of three cases
+    times: float
+    safe: str  # choice that is least behind the best in 19 of 20 clusters
+    behind: float  # time by which it is behind, as a share of the best's time
+    lasting: bool = True  # whether workers differ, or only rounds
+    able: bool = True  # whether at least as many workers were measured as are planned for
 
     def __str__(self) -> str:
         more = "workers" if self.lasting else "rounds"
         very = " or plan for these very ones (machines='same');" if self.lasting and self.able else ""
         return (
             f"On other {more} of the kind another choice, above all {self.rival}, may be up to {self.quicker:.0%}"
-            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to tell to 2 %;{very}"
+            f" quicker: measure about {max(self.times, 1.1):.2g} times as many to decide to 2 %;{very}"
             f" else take {self.safe}, in 19 of 20 cases at most {self.behind:.0%} behind the best."
         )
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Choices by expected time, the quickest first; `target`: in words; `loss`: it, None where rounds are counted.
+    """Choices by expected time, the fastest first. `target`: text; `loss`: its value, None for a number of rounds.
 
-    `doubt`: what a larger measurement would tell, None where this one is large enough. `str(advice)` is the advice in a
-    few sentences.
+    `doubt`: what a larger measurement would decide, None if this one is large enough. `str(advice)` is the advice in
+    a few sentences.
     """
 
     choices: tuple[Choice, ...]
@@ -121,30 +122,30 @@ class Advice:
 
     @property
     def best(self) -> Choice:
-        """The quickest."""
+        """Fastest choice."""
         return self.choices[0]
 
     @property
     def schemes(self) -> tuple[Choice, ...]:
-        """The quickest choice of every scheme, in order."""
+        """Fastest choice of every scheme, in order."""
         first: dict[str, Choice] = {}
         for choice in self.choices:
             first.setdefault(choice.scheme, choice)
         return tuple(first.values())
 
     def sure(self, scheme: str) -> float:
-        """Share of the resampled predictions in which the scheme wins, whatever its parameters."""
+        """Return the share of the resampled predictions in which the scheme wins with any parameters."""
         return sum(choice.sure for choice in self.choices if choice.scheme == scheme)
 
     def beside(self, traces: Sequence[Trace]) -> pd.DataFrame:
-        """Predicted and measured rounds of runs of some choices: one row a run.
+        """Compare predicted and measured rounds of runs of some choices: one row per run.
 
-        Columns: name, predicted and measured (mean seconds a round, the first one left out), ratio of the two.
+        Columns: name, predicted and measured (mean seconds per round, without the first one), ratio of the two.
 
         Raises
         ------
         SettingError
-            A run whose scheme and parameters are no choice.
+                A run whose scheme and parameters are not one of the choices.
         """
         known = {choice.name: choice.per_round for choice in self.choices}
         rows = []
@@ -158,12 +159,12 @@ class Advice:
 
     @property
     def favourite(self) -> Choice:
-        """The choice that wins most often: another than the best where that is better on average only."""
+        """Choice that wins most often. It differs from the best if that is better only on average."""
         return max(self.choices, key=lambda choice: choice.sure)
 
     @property
     def headline(self) -> str:
-        """The first choice, whether it is only on average that it is the first, and whether that can be told."""
+        """One line: the first choice, whether it is first only on average, and whether that is certain."""
         if self.runner_up is not None:
             return f"Too close to call between {self.best.name} and {self.runner_up.rival}: measure more"
         how = "" if self.favourite is self.best else " on average"
@@ -171,7 +172,7 @@ class Advice:
 
     @property
     def why(self) -> str:
-        """Why the first is first, with numbers."""
+        """Reasons for the first choice, with numbers."""
         best, *others = self.schemes
         texts = [
             f"{self.headline}.",
@@ -194,7 +195,7 @@ class Advice:
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row a choice, by expected time.
+        """One row per choice, by expected time.
 
         Columns: scheme, settings, step (optimiser and step), exact, per_round, rounds, source, seconds, low, high,
         sure, load, messages, bytes, dominant.
@@ -208,7 +209,7 @@ class Advice:
 
 
 def name_of(e: Experiment) -> str:
-    """Scheme and parameters.
+    """Return the scheme and its parameters as text.
 
     >>> name_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))
     'GC stragglers 2'
@@ -217,7 +218,7 @@ def name_of(e: Experiment) -> str:
 
 
 def settings_of(e: Experiment) -> str:
-    """The scheme's parameters."""
+    """Return the parameters of the scheme as text."""
     return ", ".join(f"{name} {_plain(value)}" for name, value in e.scheme_args.items())
 
 
@@ -226,9 +227,9 @@ def _plain(value: Any) -> str:
 
 
 def _made_of(choice: Choice) -> str:
-    """Shares of what a round is long by, the largest first, as in the figure.
+    """Return the parts of a round's time as text, the largest first, as in the figure.
 
-    Stragglers shorten a round that waits for the quickest only: no share of it.
+    If a round waits only for the fastest workers, stragglers shorten it. Then they are not a share of it.
     """
     whole = sum(max(cost, 0.0) for cost in choice.parts.values())
     if whole <= 0:
@@ -242,7 +243,7 @@ def _made_of(choice: Choice) -> str:
 
 
 def _against(best: Choice, other: Choice) -> str:
-    """By how much the next scheme is behind, and what makes the difference."""
+    """Return by how much the next scheme is behind, and the cause of the difference."""
     ratio = other.seconds / best.seconds
     if ratio < MAX_EQUAL_RATIO:
         return f"{other.name} is as good, as far as the forecast can tell."

@@ -1,10 +1,10 @@
 """Fit delay models to measured times.
 
-Times of one task are an array (rounds, workers). A delay model is fitted in units of that task: with one sample
-standing for it, `delay_model.compute(draw, 1)` gives such times again. How well a delay model fits is judged by
-drawing from it what the engines draw, so nothing here repeats a delay model's formulas: by the Kolmogorov distance
-(where times may be off by MAX_FIT_ERROR, or no delay model with atoms could ever fit a measurement), by its tail, and
-by whether who was slow stays slow, alone or with all the others.
+Times of one task are an array (rounds, workers). A delay model is fitted in units of that task: one sample represents
+it, so `delay_model.compute(draw, 1)` gives such times. The fit is evaluated on draws that the engines would make, so
+no formula of a delay model is repeated here. There are three criteria. One is the Kolmogorov distance, where times
+may be off by MAX_FIT_ERROR. (Without that tolerance, no delay model with atoms could ever fit a measurement.) The
+others are the tail, and whether slow workers stay slow, separately or together.
 """
 
 from __future__ import annotations
@@ -28,45 +28,48 @@ from workbench.core.contract.delays import (
     resampled,
 )
 
-MAX_FIT_ERROR = 0.05  # share of a time by which a delay model may be off, in the Kolmogorov distance
-MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # beyond these a delay model does not fit
+MAX_FIT_ERROR = 0.05  # share of a time by which a delay model may be off in the Kolmogorov distance
+MAX_DISTANCE, MAX_CORRELATION_GAP, MAX_TAIL_RATIO = 0.1, 0.3, 1.5  # limits of a delay model that fits
 TAIL_QUANTILE = 0.99
-# times that rounds are drawn again for a median's error; the least it is taken for
+# number of bootstrap samples for a median's error, and the min error
 REDRAWS, MIN_RELATIVE_ERROR = 40, 1e-3
-MIN_SLOW_FACTOR = 1.3  # a slow state is at least so many times slower
-COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400  # to compare a delay model with
+MIN_SLOW_FACTOR = 1.3  # min ratio of the times in the slow and the fast state
+# rounds and workers that are drawn from a delay model to evaluate it
+COMPARED_ROUNDS, COMPARED_WORKERS = 60, 400
 _MISFIT_TEXTS = {
-    "lag": "slow workers stay slow for more or fewer rounds than it has it",
-    "far": "slow workers stay slow for more or fewer rounds than it has it",
+    "lag": "slow workers stay slow for more or fewer rounds than in the delay model",
+    "far": "slow workers stay slow for more or fewer rounds than in the delay model",
     "together": "workers are slow together",
 }
 Fit = Callable[[Array], Delays | None]
-# Of each load's delay model (None: recorded times are replayed), or of one for all.
+# Delay model of each load (None: recorded times are replayed), or one for all.
 Kinds = Sequence[str | None] | str
 
 
 class Correlations(NamedTuple):
-    """Correlations of the times' logarithms."""
+    """Correlations of the logarithms of times."""
 
     lag: float  # of a worker's times in successive rounds
-    far: float  # a third of the rounds apart: stays up where a worker is slow for good
-    together: float  # of two workers' times in one round: what holds one up holds up the others
+    far: float  # of times a third of the rounds apart: remains high if a worker is permanently slow
+    together: float  # of two workers' times in one round: high if something delays all workers
 
 
 class FittedModel(Settings):
-    """A delay model fitted to times of one task, and how well it fits; its one sample stands for the task."""
+    """Delay model fitted to times of one task, and the quality of the fit. One sample represents the task."""
 
     delays: Delays = setting(..., "the fitted model, in units of the measured task")
-    distance: float = setting(..., "Kolmogorov distance from the measured times, which may be off by 5 %")
+    distance: float = setting(..., "Kolmogorov distance from the measured times, with a tolerance of 5 %")
     tail: float = setting(..., "the delay model's 99 % quantile over the measured one")
     correlation_gap: float = setting(
-        ..., "by how much the delay model's correlations differ from the measured ones, at most"
+        ..., "largest difference between the delay model's correlations and the measured ones"
     )
-    worst_correlation: str = setting(..., "which of them does: lag, far or together, see `Correlations`")
+    worst_correlation: str = setting(
+        ..., "correlation with that difference: lag, far or together, see `Correlations`"
+    )
 
     @property
     def fits(self) -> bool:
-        """Is it good enough to forecast with?"""
+        """Whether the fit is good enough for forecasts."""
         return (
             self.distance <= MAX_DISTANCE
             and self.correlation_gap <= MAX_CORRELATION_GAP
@@ -75,7 +78,7 @@ class FittedModel(Settings):
 
     @property
     def complaint(self) -> str:
-        """Why it does not fit; empty where it does."""
+        """Reasons why it does not fit; empty if it does."""
         reasons = []
         if self.distance > MAX_DISTANCE:
             reasons.append(f"its Kolmogorov distance is {self.distance:.2f}")
@@ -90,12 +93,12 @@ class FittedModel(Settings):
 
 
 def fit_constant(times: Array) -> Constant:
-    """No spread: the mean."""
+    """Fit a constant: the mean."""
     return Constant(shift=float(times.mean()))
 
 
 def fit_shifted_exponential(times: Array) -> ShiftedExponential:
-    """By L-moments, which one odd time does not upset: mean = shift + 1/rate, mean difference = 1/rate.
+    """Fit by L-moments, which are robust to single outliers: mean = shift + 1/rate, mean difference = 1/rate.
 
     >>> fit_shifted_exponential(1.0 + np.random.default_rng(0).exponential(0.5, (500, 4))).shift.__round__(1)
     1.0
@@ -106,14 +109,14 @@ def fit_shifted_exponential(times: Array) -> ShiftedExponential:
 
 
 def fit_pareto(times: Array) -> Pareto:
-    """A Pareto variate's logarithm is a shifted exponential one."""
+    """Fit a shifted exponential to the logarithms, as the logarithm of a Pareto variate is one."""
     mean, half = l_moments(np.log(times))
     spread = min(max(2 * half, 1e-9), 0.999)
     return Pareto(shift=float(np.exp(mean - spread)), shape=1 / spread)
 
 
 def fit_heterogeneous(times: Array) -> Heterogeneous | None:
-    """Paper 4: slow workers straggle often, the others seldom; a mixture of two binomials over the workers."""
+    """Fit paper 4's model: slow workers straggle often, others seldom; a mixture of two binomials over the workers."""
     late = straggling(times)
     if late is None:
         return None
@@ -123,9 +126,10 @@ def fit_heterogeneous(times: Array) -> Heterogeneous | None:
 
 
 def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
-    """Transitions between a fast and a slow state, counted."""
+    """Fit by counting transitions between a fast and a slow state."""
     late = straggling(times)
-    if late is None or (late[1:] == late[:-1]).all():  # nobody ever turned: who is slow is so for good
+    # no worker changed its state, so slow workers are permanently slow
+    if late is None or (late[1:] == late[:-1]).all():
         return None
     enter, leave = ((turned + 0.5) / (turned + stayed + 1) for turned, stayed in _transitions(late, ends))
     shift, factor = _levels(times, late)
@@ -133,7 +137,7 @@ def fit_markov(times: Array, ends: Sequence[int] = ()) -> Markov | None:
 
 
 def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """How often a fast worker turns slow or does not, and a slow one fast; not from one measurement to the next."""
+    """Count transitions (to slow or not) of fast and of slow workers, but not from one measurement to the next."""
     within = np.setdiff1d(np.arange(1, len(late)), ends)
     changed, before = late[within] != late[within - 1], late[within - 1]
     turned, stayed = (
@@ -142,7 +146,7 @@ def _transitions(late: NDArray[np.bool_], ends: Sequence[int]) -> tuple[tuple[in
     return (turned[0], stayed[0]), (turned[1], stayed[1])
 
 
-FITS: dict[str, tuple[Fit, int]] = {  # kind -> how it is fitted, its number of parameters
+FITS: dict[str, tuple[Fit, int]] = {  # by kind: fit function, number of parameters
     "constant": (fit_constant, 1),
     "shifted_exponential": (fit_shifted_exponential, 2),
     "pareto": (fit_pareto, 2),
@@ -152,7 +156,7 @@ FITS: dict[str, tuple[Fit, int]] = {  # kind -> how it is fitted, its number of 
 
 
 def l_moments(values: Array) -> tuple[float, float]:
-    """Mean, and half the mean difference of two values.
+    """Return the mean, and half the mean difference of two values.
 
     >>> l_moments(np.array([1.0, 3.0]))
     (2.0, 1.0)
@@ -166,9 +170,9 @@ def l_moments(values: Array) -> tuple[float, float]:
 
 
 def straggling(times: Array) -> NDArray[np.bool_] | None:
-    """Which times belong to the slower of two levels, (rounds, workers): two means on a logarithmic scale.
+    """Return which times belong to the slower of two levels, (rounds, workers), by 2-means of the logarithms.
 
-    None where there are no two levels that are apart.
+    Returns None if there are not two separate levels.
     """
     ordered = np.sort(np.log(times), axis=None)
     n = len(ordered)
@@ -183,10 +187,10 @@ def straggling(times: Array) -> NDArray[np.bool_] | None:
 
 
 def slow_for_good(times: Array) -> Array | None:
-    """Probability that each worker is a slow one, in the words of `Heterogeneous`, (workers,); None: all may be alike.
+    """Return the probability that each worker is slow in the sense of `Heterogeneous`, (workers,), or None.
 
-    That some are slow takes evidence: two kinds are likelier than one by more than two numbers more make them (Bayes'
-    information criterion, over the workers).
+    None means that all workers may be equal. Two kinds need evidence: their likelihood must be larger by more than
+    the two additional parameters explain (Bayesian information criterion, over the workers).
 
     >>> slow_for_good(np.where(np.arange(4) == 2, 5.0, 1.0) + np.zeros((9, 1))).round(3).tolist()
     [0.0, 0.0, 1.0, 0.0]
@@ -202,13 +206,13 @@ def slow_for_good(times: Array) -> Array | None:
 
 
 def _levels(times: Array, late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Mean time of the fast state, and how many times longer the slow one takes."""
+    """Return the mean time of the fast state, and the ratio of the slow state's to it."""
     fast = float(times[~late].mean())
     return fast, float(times[late].mean()) / fast
 
 
 def _two_kinds(late: NDArray[np.int64], rounds: int, steps: int = 200) -> tuple[float, float, float]:
-    """Share of slow workers, how often they and the others straggle: maximum likelihood, by expectation steps."""
+    """Fit the share of slow workers and both straggling probabilities: maximum likelihood by EM steps."""
     share = late / rounds
     often, seldom = float(share.max()), float(share.min())
     slow = float(np.mean(share > (often + seldom) / 2))
@@ -223,22 +227,22 @@ def _two_kinds(late: NDArray[np.int64], rounds: int, steps: int = 200) -> tuple[
 
 
 def _posterior(late: NDArray[np.int64], rounds: int, slow: float, often: float, seldom: float) -> Array:
-    """Probability that each worker is a slow one."""
+    """Return the probability that each worker is a slow one."""
     off = _logs(late, rounds, 1 - slow, seldom) - _logs(late, rounds, slow, often)
     return np.asarray(1 / (1 + np.exp(np.clip(off, -700, 700))))
 
 
 def _logs(late: NDArray[np.int64], rounds: int, weight: float, chance: float) -> Array:
-    """Logarithm of how likely each worker is of a kind of that share, and late in so many rounds, (workers,)."""
+    """Return log-likelihoods, (workers,), that a worker is of a kind of that share and late in that many rounds."""
     p = np.clip(chance, 1e-9, 1 - 1e-9)
     return np.asarray(np.log(max(weight, 1e-12)) + late * np.log(p) + (rounds - late) * np.log1p(-p))
 
 
-# ---------------------------------------------------------------- how well a delay model fits
+# ---------------------------------------------------------------- quality of a fit
 
 
 def persistence(times: Array) -> Correlations:
-    """Correlations of the logarithms of times. All are 0 for independent rounds of equal workers."""
+    """Return correlations of the logarithms of times. All are 0 for independent rounds of equal workers."""
     off = np.log(times)
     off = off - off.mean()
     power = float(np.mean(off**2))
@@ -252,14 +256,14 @@ def persistence(times: Array) -> Correlations:
 
 
 def drawn(delay_model: Delays, rounds: int, workers: int, seed: int = 0) -> Array:
-    """Times of one sample as the engines draw them: (rounds, workers)."""
+    """Return times of one sample as the engines draw them, (rounds, workers), s."""
     stream = DelayStream(delay_model, seed, workers)
     ones = np.ones(workers)
     return np.stack([delay_model.compute(stream.draw(r), ones) for r in range(rounds)])
 
 
 def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float:
-    """Kolmogorov distance of two samples: how far their distributions are apart, where times may be off by `slack`.
+    """Return the Kolmogorov distance of two samples, where times may be off by `slack`.
 
     >>> distance(np.array([1.0, 1.0, 1.0, 2.0]), np.array([1.02]))
     0.25
@@ -268,7 +272,7 @@ def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float
     points = np.concatenate([a, b])
 
     def above(one: Array, other: Array) -> float:
-        """How far the distribution of `one` is above that of `other`, whose times are made `slack` shorter."""
+        """Return how far the distribution of `one` is above that of `other`, whose times are shortened by `slack`."""
         here = np.searchsorted(one, points, side="right") / len(one)
         there = np.searchsorted(other, points * (1 + slack), side="right") / len(other)
         return float(np.max(here - there, initial=0.0))
@@ -277,7 +281,7 @@ def distance(times: Array, others: Array, slack: float = MAX_FIT_ERROR) -> float
 
 
 def assess(times: Array, delay_model: Delays) -> FittedModel:
-    """Say how well a delay model, in units of the task, fits measured times."""
+    """Evaluate how well a delay model, in units of the task, fits measured times."""
     ours = drawn(delay_model, max(COMPARED_ROUNDS, len(times)), COMPARED_WORKERS)
     measured, fitted = persistence(times), persistence(ours[: len(times)])
     gaps = {name: abs(getattr(measured, name) - getattr(fitted, name)) for name in Correlations._fields}
@@ -291,9 +295,9 @@ def assess(times: Array, delay_model: Delays) -> FittedModel:
 
 
 def fitted_models(times: Array) -> list[FittedModel]:
-    """Every delay model fitted to times of one task, the best first; those that fit before those that do not.
+    """Fit every delay model to times of one task; return those that fit first, and the best fit first.
 
-    Raises `SettingError` for times that are no times.
+    Raises `SettingError` for an invalid table of times.
     """
     check_times(times)
     found = []
@@ -308,10 +312,10 @@ def fitted_models(times: Array) -> list[FittedModel]:
 
 
 def refit(times: Array, kind: str, ends: Sequence[int] = ()) -> Delays:
-    """The delay model of one kind, fitted anew; a constant where a two-state delay model finds no second state.
+    """Fit the delay model of one kind. A two-state model without a second state becomes a constant.
 
-    `ends`: rounds with which another measurement begins: who was slow before them says nothing.
-    Raises `SettingError` for a kind that cannot be fitted.
+    `ends`: rounds at which another measurement begins; transitions into them are ignored. Raises `SettingError` for a
+    kind that cannot be fitted.
     """
     if kind not in FITS:
         raise SettingError(f"kind = {kind!r}: cannot be fitted; take {', '.join(FITS)}")
@@ -326,13 +330,12 @@ def redrawn(
     ends: Sequence[int] = (),
     at: Sequence[float] | Array | None = None,
 ) -> Delays:
-    """The delay model of one kind that new workers may obey, as far as a few that were measured tell.
+    """Draw a delay model of one kind for new workers, as uncertain as the few measured workers leave it.
 
-    It is fitted to workers drawn again. Where some are slow for good, of whom drawing again would find none that was
-    not measured, their share is drawn from what is left open of it (Jeffreys' posterior of a binomial share); where
-    they are so for a while, the chances to turn slow and fast are, from how often that was seen, and the times of both
-    states are those of rounds drawn again. `at`: quantiles of
-    these posteriors to take, two of them; default: drawn.
+    The model is fitted to resampled workers. If some are permanently slow, resampling could never give a share that
+    was not measured. Their share is then drawn from Jeffreys' posterior of a binomial share. If workers are slow for
+    a while, the transition probabilities are drawn from the posteriors of their counts, and the times of both states
+    are those of resampled rounds. `at`: two quantiles of these posteriors to use; default: drawn.
 
     >>> rng = np.random.default_rng(0)
     >>> redrawn(np.ones((9, 4)), "constant", rng).shift
@@ -352,7 +355,7 @@ def redrawn(
     if isinstance(delay_model, Heterogeneous):
         seen = {"slow": (workers * delay_model.slow, workers * (1 - delay_model.slow))}
         update: dict[str, float] = {}
-    else:  # the order of the rounds, which counts there, says nothing of how long either state takes
+    else:  # the order of the rounds, which matters there, does not affect the times of the states
         rows = resampled(len(times), rng)
         both = 0 < late[rows].sum() < late.size
         update = dict(zip(("shift", "factor"), _levels(times[rows], late[rows]), strict=True)) if both else {}
@@ -364,7 +367,7 @@ def redrawn(
 def every_model(
     times: Sequence[Array], kinds: Kinds, fit: Callable[..., Delays] = refit
 ) -> tuple[Delays | None, ...]:
-    """Of each load's times over their median."""
+    """Fit each load's times, relative to their median."""
     relative = [t / np.median(t) for t in times]
     if isinstance(kinds, str):
         ends = np.cumsum([len(t) for t in times[:-1]]).tolist()
@@ -373,25 +376,25 @@ def every_model(
 
 
 def ordered(kinds: Kinds, times: Sequence[Array], again: Sequence[Array]) -> list[Array]:
-    """Times of rounds drawn again, but as they were where their order counts: cut, spells would be short."""
+    """Return the resampled times, or the original ones if order matters, as resampling would shorten slow spells."""
     each = [kinds] * len(times) if isinstance(kinds, str) else kinds
     return [t if kind == "markov" else a for kind, t, a in zip(each, times, again, strict=True)]
 
 
 def evenly(count: int, rng: np.random.Generator) -> Array:
-    """Pairs of quantiles, (count, 2), each evenly in any order: so few drawn freely would miss some part of a law."""
+    """Return pairs of quantiles, (count, 2), evenly spaced and permuted, so that few cover the distribution."""
     places = rng.permuted(np.tile(np.arange(count), (2, 1)), axis=1).T
     return np.asarray((places + 0.5) / max(count, 1))
 
 
 def check_times(times: Array) -> None:
-    """Refuse what is no table of times."""
+    """Raise `SettingError` for an invalid table of times."""
     if times.ndim != 2 or times.size < 2 or not np.all(np.isfinite(times)) or np.any(times <= 0):
         raise SettingError("times: give a table (rounds, workers) of finite seconds above 0")
 
 
 def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...], Kinds]:
-    """Laws of every load's times, the best first, and the kinds to take: one for all where it fits them all."""
+    """Return the delay models of every load, the best first, and the kinds to use: one for all if it fits all."""
     relative = [t / np.median(t) for t in times]
     for delay_model in fitted_models(np.concatenate(relative)):
         each = [assess(t, delay_model.delays) for t in relative]
@@ -402,9 +405,9 @@ def judged(times: Sequence[Array]) -> tuple[tuple[tuple[FittedModel, ...], ...],
 
 
 def errors_of(times: Sequence[Array]) -> Array:
-    """Relative standard errors of the loads' medians, over rounds that are drawn again, neighbours together.
+    """Return relative standard errors of the loads' medians, by block bootstrap over rounds.
 
-    So few rounds hardly tell one load's error: half of its square is that of all loads.
+    Few rounds hardly determine one load's error. So half of its square is that of all loads.
     """
     rng = np.random.default_rng(0)
     again = [[np.median(t[resampled(len(t), rng)]) for _ in range(REDRAWS)] for t in times]

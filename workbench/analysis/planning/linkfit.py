@@ -1,4 +1,4 @@
-"""Fit what work and messages cost: seconds of a load, latency and bandwidth of a link, time on a receiver's port."""
+"""Fits of the cost of work and messages: seconds per load, latency and bandwidth of a link, time on a port."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workbench.core.base.settings import Settings, setting
 from workbench.core.base.types import Array
 from workbench.core.contract.round_times import port_departures
 
-MAX_FIXED_RATIO = 1e4  # times as much as the samples: all of it
-EXACT_RELATIVE_ERROR = 1e-6  # relative error of times that are known
+MAX_FIXED_RATIO = 1e4  # max ratio of the fixed cost to that of the samples; it represents any larger ratio
+EXACT_RELATIVE_ERROR = 1e-6  # relative error of exact times
 
 # ---------------------------------------------------------------- the cost of work
 
@@ -23,17 +23,17 @@ EXACT_RELATIVE_ERROR = 1e-6  # relative error of times that are known
 class Work(Settings):
     """Typical seconds of a round's work on s samples with p parameters: fixed + per_number p + s (sample + cell p)."""
 
-    fixed: float = setting(0.0, "whatever the work: waking up, waiting for a core", "s", ge=0)
-    per_number: float = setting(0.0, "for each parameter of the model, whatever the samples", "s", ge=0)
-    per_sample: float = setting(0.0, "for each sample, whatever the model", "s/sample", ge=0)
+    fixed: float = setting(0.0, "for each task: waking up, waiting for a core", "s", ge=0)
+    per_number: float = setting(0.0, "for each parameter of the model", "s", ge=0)
+    per_sample: float = setting(0.0, "for each sample", "s/sample", ge=0)
     per_cell: float = setting(0.0, "for each parameter of each sample", "s/sample", ge=0)
 
     def seconds(self, samples: float, floats: float) -> float:
-        """Seconds for so much work."""
+        """Return the seconds for this amount of work."""
         return float(np.dot(_powers(samples, floats), list(vars(self).values())))
 
     def before(self, samples: float, floats: float) -> float:
-        """Return fixed cost over the cost of the samples; `MAX_FIXED_RATIO` where these cost nothing."""
+        """Return the fixed cost over the cost of the samples, or `MAX_FIXED_RATIO` if these cost nothing."""
         begin = self.seconds(0, floats)
         rest = self.seconds(samples, floats) - begin
         return min(begin / rest, MAX_FIXED_RATIO) if rest > 0 else MAX_FIXED_RATIO
@@ -49,12 +49,14 @@ def fit_work(
     seconds: Sequence[float] | Array,
     errors: Sequence[float] | Array = (EXACT_RELATIVE_ERROR,),
 ) -> tuple[Work, Array]:
-    """What work costs, from times of measured loads and model sizes, and each load's seconds less their luck.
+    """Fit the cost of work to times of measured loads and model sizes.
 
-    `errors`: relative standard errors of the times. Every choice of the terms is fitted by least squares of the
-    relative errors, nothing below 0, and they are averaged with the weights of Bayes' criterion (Kass and Raftery,
-    JASA 90, 1995): luck would else pass for a slope, which counts most where a model is smaller than all measured.
-    What times are off from the fit stays in so far as it is more than their errors explain (James and Stein).
+    Returns the cost, and each load's seconds without their sampling error.
+
+    `errors`: relative standard errors of the times. Every subset of the terms is fitted by least squares of the
+    relative errors, with nonnegative costs. The fits are averaged with the weights of Bayes' criterion (Kass and
+    Raftery, JASA 90, 1995). Otherwise sampling error would be fitted as a slope, which matters most for models
+    smaller than all measured ones. Residuals are kept as far as they exceed the errors (James and Stein).
 
     >>> loads = [(1, 5), (10, 5), (1, 50), (10, 50)]
     >>> fit_work(*zip(*loads), [2 + s * p * 0.1 for s, p in loads])[0]
@@ -77,7 +79,7 @@ def fit_work(
 
 
 class _Terms(NamedTuple):
-    """Some of the four costs, all above 0: what they leave, in squared standard errors."""
+    """Fit with some of the four costs, all above 0, and its residual, in squared standard errors."""
 
     costs: Array
     chi: float
@@ -85,7 +87,7 @@ class _Terms(NamedTuple):
 
 
 def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
-    """A fit for each choice of the columns; None where fewer do as well."""
+    """Yield a fit for each subset of the columns, or None if a smaller subset fits as well."""
     from scipy.optimize import nnls
 
     scale = rows.max(axis=0)
@@ -96,7 +98,7 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
         found, rest = nnls(rows[:, some] / scale[some], wanted)
         costs = np.zeros(rows.shape[1])
         costs[some] = found / scale[some]
-        small = found * 1e9 < np.max(wanted)  # of the largest relative time: rounding
+        small = found * 1e9 < np.max(wanted)  # rounding errors of the largest relative time
         yield None if small.any() else _Terms(costs, float(rest) ** 2, len(some))
 
 
@@ -104,22 +106,24 @@ def _subsets(rows: Array, wanted: Array) -> Iterator[_Terms | None]:
 
 
 class PortFit(Settings):
-    """A link, fitted: a message is at the port after the latency and occupies it for overhead + bytes / bandwidth."""
+    """Fitted link: a message reaches the port after the latency and occupies it for overhead + bytes / bandwidth."""
 
-    latency: float = setting(0.0, "time on the way before the port", "s", ge=0)
-    overhead: float = setting(0.0, "time on the port whatever the length", "s", ge=0)
-    bandwidth: float | None = setting(None, "bytes a second through the port; empty = too fast to see", gt=0)
+    latency: float = setting(0.0, "time on the way to the port", "s", ge=0)
+    overhead: float = setting(0.0, "time on the port, independent of the length", "s", ge=0)
+    bandwidth: float | None = setting(
+        None, "bytes per second through the port; empty = too fast to measure", gt=0
+    )
     residual: float = setting(0.0, "typical (median) error of a message's time", "s", ge=0)
-    downloads: bool = setting(True, "does the model's way down take time too?")
+    downloads: bool = setting(True, "whether sending the model down takes time as well")
 
     def transfer(self, bytes_: float) -> float:
-        """Seconds on the port."""
+        """Return the seconds on the port."""
         return self.overhead + (bytes_ / self.bandwidth if self.bandwidth else 0.0)
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages of one length to one port: when they left and when they were through; both (rounds, senders), s."""
+    """Messages of one length to one port: times of leaving and of passing the port; both (rounds, senders), s."""
 
     bytes: float
     sent: Array
@@ -127,16 +131,16 @@ class Messages:
 
 
 class _Line(NamedTuple):
-    """Seconds = start + bytes / rate."""
+    """Line with seconds = start + bytes / rate."""
 
     start: float
     rate: float | None
 
 
 def fit_line(bytes_: Array, seconds: Array) -> _Line:
-    """Line through times of messages of several lengths, both of one shape; outliers count little (soft L1).
+    """Fit a line to times of messages of several lengths, both of one shape, with a soft L1 loss.
 
-    Start and slope are 0 at least; a slope that explains less than a thousandth of the times is none.
+    Start and slope are at least 0. A slope that explains less than a thousandth of the times is set to 0.
     """
     from scipy.optimize import least_squares
 
@@ -155,11 +159,11 @@ def fit_line(bytes_: Array, seconds: Array) -> _Line:
 
 
 def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
-    """Latency, overhead and bandwidth with which a receiver's port would have taken the messages in when it did.
+    """Fit latency, overhead and bandwidth so that a port would receive the messages at the measured times.
 
-    What is compared is the very recursion of the forecast: the j-th of a round is through at the largest of
-    t_(i) + (j - i + 1) transfers. Absolute errors are summed, so single late messages do not matter. `near`: a fit
-    to much the same messages, to begin with.
+    The fit uses the recursion of the forecast: message j of a round has passed at the largest t_(i) + (j - i + 1)
+    transfers. Absolute errors are summed, so single late messages hardly matter. `near`: a fit to similar messages,
+    as the start of the search.
     """
     from scipy.optimize import minimize
 
@@ -189,9 +193,9 @@ def fit_port(found: Sequence[Messages], near: PortFit | None = None) -> PortFit:
 def _starts(
     found: Sequence[Messages], alone: Sequence[Array], longest: float, scale: float, near: PortFit | None
 ) -> list[list[float]]:
-    """Where a search may begin: near a fit, or at a line through the messages that found the port idle.
+    """Return starts of the search: near a fit, or at a line through the messages that found the port idle.
 
-    Of the line's start little or half is overhead.
+    A small share or half of the line's start is taken as overhead.
     """
     if near is not None:
         rest = longest / near.bandwidth if near.bandwidth else 1e-4 * scale
@@ -209,7 +213,7 @@ def _port_off(messages: Messages, latency: float, transfer: float) -> Array:
 
 
 def _unhindered(messages: Messages) -> Array:
-    """Times of the messages that found the port idle, as far as can be seen: each round's first, at least."""
+    """Return the times of messages that found the port idle: at least the first one of each round."""
     order = np.argsort(messages.sent, axis=1)
     sent = np.take_along_axis(messages.sent, order, axis=1)
     end = np.take_along_axis(messages.end, order, axis=1)
@@ -219,7 +223,7 @@ def _unhindered(messages: Messages) -> Array:
 
 
 def link_text(port: PortFit) -> str:
-    """Return the fitted link as text: latency, time a message, bandwidth; terms too small to see are left out."""
+    """Return the fitted link as text: latency, time per message, bandwidth. Negligible terms are left out."""
     rate = "" if port.bandwidth is None else f", {port.bandwidth / 1e6:.3g} MB/s"
     each = f" + {quantity_of(port.overhead)} a message" if port.overhead > 0.01 * port.latency else ""
     return f"{quantity_of(port.latency)}{each}{rate}"

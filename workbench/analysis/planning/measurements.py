@@ -1,4 +1,4 @@
-"""Measurements of a cluster: hosts, recorded times, what was fitted to them, and the file that holds them."""
+"""Measurements of a cluster: hosts, recorded times, fits to them, and their file."""
 
 from __future__ import annotations
 
@@ -32,40 +32,42 @@ FORMAT_VERSION = 1
 
 
 class Host(Settings):
-    """One machine of a cluster, as it was found."""
+    """One machine of a cluster, as it was measured."""
 
-    name: str = setting(..., "its name, as its ranks gave it")
+    name: str = setting(..., "name, as reported by its ranks")
     ranks: int = setting(..., "workers that ran on it", ge=0)
-    who: tuple[int, ...] | None = setting(None, "their ranks, from 1; empty = after those of the host before")
-    cores: int | None = setting(None, "its cores, where known", ge=1)
-    free: float | None = setting(None, "its free memory before the ranks came, where known", "GiB", ge=0)
+    who: tuple[int, ...] | None = setting(
+        None, "ranks of its workers, from 1; empty = those after the ranks of the host before"
+    )
+    cores: int | None = setting(None, "number of cores, if known", ge=1)
+    free: float | None = setting(None, "free memory before the ranks were started, if known", "GiB", ge=0)
 
     @property
     def crowded(self) -> bool:
-        """Do its workers have to share cores?"""
+        """Whether its workers have to share cores."""
         return self.cores is not None and self.ranks > self.cores
 
 
 class Recorded(Settings):
-    """One load and one model size: how long every worker took in every round, and what messages took."""
+    """One load and one model size: times of every worker in every round, and of messages."""
 
     samples: float = setting(..., "samples of a worker's task", gt=0)
     floats: int = setting(..., "parameters of the model", ge=1)
     seconds: tuple[Row, ...] = setting(
         ...,
-        "from the end of the round before to a worker's answer, less the model's way down, as with a core of its own;"
-        " by round",
+        "from the end of the round before to a worker's answer, without the time to send the model, as on a dedicated"
+        " core; by round",
         "s",
     )
-    busy: float = setting(0.0, "share of a core that a worker takes while it is at work", ge=0)
-    computing: tuple[Row, ...] = setting(..., "quantiles of the bare computation, by worker", "s")
-    up: Row = setting(..., "quantiles of the way up, all workers", "s")
-    down: Row = setting(..., "quantiles of the way down, all workers", "s")
+    busy: float = setting(0.0, "share of a core that a worker uses while it works", ge=0)
+    computing: tuple[Row, ...] = setting(..., "quantiles of the computing time alone, by worker", "s")
+    up: Row = setting(..., "quantiles of the time of answers to the master, all workers", "s")
+    down: Row = setting(..., "quantiles of the time of models to the workers, all workers", "s")
     rounds: Row = setting(..., "duration of each round", "s")
 
     @cached_property
     def times(self) -> Array:
-        """`seconds` as an array (rounds, workers)."""
+        """Array of `seconds`, (rounds, workers)."""
         return np.array(self.seconds, dtype=float)
 
     @property
@@ -75,51 +77,56 @@ class Recorded(Settings):
 
     @property
     def bytes(self) -> int:
-        """Length of a message."""
+        """Bytes of a message."""
         return BYTES_PER_FLOAT * self.floats
 
 
 class Fitted(Settings):
-    """The numbers that forecasts need; a profile has them once as measured, and again for resampled rounds."""
+    """Parameters for forecasts; a profile has them as measured, and again for resampled rounds."""
 
     port: PortFit
     work: Work
-    typical: Row = setting(..., "typical time of a worker's task, its luck taken off, by measured load", "s")
-    decode_rate: float | None = setting(None, "speed of decoding; empty = too fast to see", "floats/s", gt=0)
-    delay_models: tuple[Delays | None, ...] = setting(
-        ..., "of a task over its median, by measured load; empty = none fits, recorded times are replayed"
+    typical: Row = setting(
+        ..., "typical time of a worker's task, without its sampling error, by measured load", "s"
     )
-    drawn: int | None = setting(None, "seed by which recorded rounds that are replayed are drawn again", ge=0)
+    decode_rate: float | None = setting(
+        None, "speed of decoding; empty = too fast to measure", "floats/s", gt=0
+    )
+    delay_models: tuple[Delays | None, ...] = setting(
+        ...,
+        "delay models of a task's time over its median, by load; empty = none fits, recorded times are replayed",
+    )
+    drawn: int | None = setting(None, "seed of the resampling of recorded rounds that are replayed", ge=0)
 
 
 class Measurements(Settings):
-    """A cluster as it was measured; `fitted`: the delay models of computing and of messages that forecasts take."""
+    """Measured cluster. `fitted`: the delay models of computing and of messages that forecasts use."""
 
     format: int = setting(
         FORMAT_VERSION, "version of this file's format", ge=FORMAT_VERSION, le=FORMAT_VERSION
     )
     cluster: str = setting(..., "name of the cluster")
-    workers: int = setting(..., "workers that were measured, all at once", ge=1)
-    hosts: tuple[Host, ...] = setting(..., "where they ran")
+    workers: int = setting(..., "workers that were measured at the same time", ge=1)
+    hosts: tuple[Host, ...] = setting(..., "hosts on which they ran")
     one_clock: bool = setting(
-        ..., "do all hosts share a clock? If not, ways up and down cannot be told apart"
+        ..., "whether all hosts share a clock; if not, times up and down cannot be separated"
     )
-    date: str = setting(..., "when, in UTC")
+    date: str = setting(..., "date, in UTC")
     seed: int = setting(0, "seed of the resampling", ge=0)
-    versions: dict[str, str] = setting({}, "of Python and of the libraries")
-    problem: str = setting(..., "what the workers computed")
-    recorded: tuple[Recorded, ...] = setting(..., "what was measured, by load and model size", min_length=1)
+    versions: dict[str, str] = setting({}, "versions of Python and of the libraries")
+    problem: str = setting(..., "problem that the workers computed")
+    recorded: tuple[Recorded, ...] = setting(..., "measurements, by load and model size", min_length=1)
     delay_models: tuple[tuple[FittedModel, ...], ...] = setting(
         ..., "every delay model fitted to each load's times, the best first"
     )
     fitted: Fitted
-    resampled: tuple[Fitted, ...] = setting((), "the same fits to rounds that were drawn again")
-    same_machines: bool = setting(False, "are workers the very ones that were measured, each in its place?")
+    resampled: tuple[Fitted, ...] = setting((), "the same fits to resampled rounds")
+    same_machines: bool = setting(False, "whether workers are the measured ones, each in its place")
 
     @model_validator(mode="before")
     @classmethod
     def _older(cls, fields: Any) -> Any:
-        """Read what earlier versions wrote: other names, and links, which nothing ever used."""
+        """Read files of earlier versions: other names, and unused links."""
         if not isinstance(fields, dict):
             return fields
         names = {"very": "same_machines", "laws": "delay_models"}
@@ -133,19 +140,19 @@ class Measurements(Settings):
         return self
 
     def nearest(self, samples: float, floats: int) -> int:
-        """Place of the measured load and model size that is most like these."""
+        """Return the place of the measured load and model size that is closest to these."""
         return int(np.argmin(self._distances(samples, floats)))
 
     def _distances(self, samples: float, floats: int) -> Array:
-        """How far each measured task is from this one: squares of the logarithms of the ratios."""
+        """Return the distance of each measured task from this one: squares of the logarithms of the ratios."""
         there = np.log([[each.samples, each.floats] for each in self.recorded])
         return np.asarray(np.sum((there - np.log([samples, floats])) ** 2, axis=1))
 
     def replay(self, place: int, per_sample: float | None = None, drawn: int | None = None) -> Replay:
-        """Recorded times of one measured load, scaled to that many typical seconds a sample (default: as recorded).
+        """Return a replay of one load's times, scaled to `per_sample` typical seconds (default: as recorded).
 
-        All workers begin at the same round, so what held all of them up at once does so again. `drawn`: the seed by
-        which rounds are drawn again; then each run takes blocks of them, as a fresh one goes through others.
+        All workers begin at the same round, so what delayed all of them together does so again. `drawn`: seed of the
+        resampling of rounds. Then each run takes blocks of rounds, as a fresh run would see others.
         """
         here = self.recorded[place]
         scale = here.typical / here.samples if per_sample is None else per_sample
@@ -163,18 +170,18 @@ class Measurements(Settings):
 
     @property
     def real(self) -> bool:
-        """Was it measured on machines?"""
+        """Whether it was measured on machines."""
         return any(host.cores is not None for host in self.hosts)
 
     def host_of_each(self) -> NDArray[np.int64]:
-        """Place in `hosts` of the one on which each worker was measured, (workers,)."""
+        """Return the place in `hosts` of each worker's host, (workers,)."""
         found = np.repeat(np.arange(len(self.hosts)), [host.ranks for host in self.hosts])
         for place, host in enumerate(self.hosts):
             found[np.array(host.who or (), dtype=int) - 1] = place
         return found
 
     def slow_for_good(self) -> Array | None:
-        """Probability that each worker is slow for good, (workers,); None where no fitted delay model has such ones."""
+        """Return the probability that each worker is permanently slow, (workers,); None without such a delay model."""
         mixed = [isinstance(delay_model, Heterogeneous) for delay_model in self.fitted.delay_models]
         if not any(mixed):
             return None
@@ -183,19 +190,19 @@ class Measurements(Settings):
 
     @property
     def main(self) -> int:
-        """Place of the longest task measured: what delay models are shown of."""
+        """Place of the longest measured task, which represents the delay models."""
         return int(np.argmax([each.typical for each in self.recorded]))
 
     def delay_model(self, place: int) -> FittedModel | None:
-        """The delay model of one load's times, None where recorded times are replayed."""
+        """Return the delay model of one load's times, None if recorded times are replayed."""
         best = self.delay_models[place][0]
         return best if best.fits else None
 
     def notes(self) -> list[str]:
-        """What a reader must know: shared cores, delay models that do not fit, clocks that differ."""
+        """Return notes for readers: shared cores, delay models that do not fit, clocks that differ."""
         found = [
             f"{host.ranks} workers on {host.cores} cores of {host.name}: their times include waiting for a core and"
-            " hold for this many workers only, and who is late goes on using cores"
+            " are valid for this many workers only, and late workers continue to use cores"
             for host in self.hosts
             if host.crowded
         ]
@@ -205,11 +212,11 @@ class Measurements(Settings):
                 f"no delay model fits the workers' times (of {best.delays.kind.replace('_', ' ')}, the nearest,"
                 f" {best.complaint}): recorded times are replayed"
             )
-        clocks = "the hosts' clocks differ: ways up and down are half of the round trip each"
+        clocks = "the hosts' clocks differ: times up and down are half of the round trip each"
         return found if self.one_clock else [*found, clocks]
 
     def table(self) -> Path:
-        """Recorded times over each load's median, as `Replay` reads them; written into the cache on first use."""
+        """Return the file of recorded times over each load's median, for `Replay`; write it on first use."""
         out = io.StringIO()
         out.write("recording,worker,step,seconds\n")
         for place, each in enumerate(self.recorded):
@@ -220,7 +227,7 @@ class Measurements(Settings):
     # ---------------------------------------------------------------- files
 
     def save(self, path: str | Path) -> Path:
-        """Write to a .json, .yaml or .yml file, whole or not at all. Raises `SettingError` for another name."""
+        """Write to a .json, .yaml or .yml file, atomically. Raise `SettingError` for another name."""
         file = path_of(path, "path")
         check_ending(file, (".json", ".yaml", ".yml"), "path")
         if not file.parent.is_dir():
@@ -237,9 +244,9 @@ class Measurements(Settings):
 
     @classmethod
     def load(cls, path: str | Path, *, trust: bool = False) -> Self:
-        """Read a profile; raises `SettingError` that names file, field and value.
+        """Read a profile. Raise `SettingError` that names file, field and value.
 
-        `trust`: run code that the file names, as in "mine.py:Naps"; otherwise such a file is refused.
+        `trust`: run code that the file names, as in "mine.py:Naps". Without it, such a file is refused.
         """
         check_kind("trust", trust, bool)
         file = path_of(path, "path")

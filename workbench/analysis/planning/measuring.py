@@ -1,7 +1,6 @@
-"""Measure a cluster: a short calibration by the very engine that runs experiments, and what its events say.
+"""Measurement of a cluster: a short calibration with the engine that runs experiments, evaluated from its events.
 
-The master and its workers go through some rounds of the uncoded scheme, with nothing emulated, for several loads and
-model sizes.
+The master and its workers run rounds of the uncoded scheme, without emulation, for several loads and model sizes.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters import Status
 from workbench.mpi.running.real import start_real
 
-WARM_UP_ROUNDS = 4  # first rounds, which are not counted
-DEFAULT_WORKERS = 12  # by default
-MODEL_SIZES = (64, 1024, 4096)  # model sizes of a calibration that is like nothing in particular
-SAMPLES_PER_WORKER = 64  # a worker's load, once and four times
-MAX_DATA_BYTES = 64e6  # bytes that the data of a calibration may take
-MAX_DATA_BYTES_LIKE = 512e6  # the same, where it is like an experiment
-OPTIMISER_ARGS = {"step": 1e-9}  # the model hardly moves
-# of the cores' time: so busy they count as full, as some idle while the master begins or ends a round
+WARM_UP_ROUNDS = 4  # number of first rounds that are not counted
+DEFAULT_WORKERS = 12  # default number of workers
+MODEL_SIZES = (64, 1024, 4096)  # numbers of parameters in a calibration without `like`
+SAMPLES_PER_WORKER = 64  # samples of a worker, and four times that
+MAX_DATA_BYTES = 64e6  # max bytes of the data of a calibration
+MAX_DATA_BYTES_LIKE = 512e6  # max bytes of the data of a calibration with `like`
+OPTIMISER_ARGS = {"step": 1e-9}  # the model hardly changes
+# min share of the cores' time that counts as full, as some cores idle while the master begins or ends a round
 FULL_CORE_SHARE = 0.6
-# When rounds ended, table of events, host of each rank, seconds of processors that a round takes.
+# Ends of rounds, table of events, host of each rank, processor seconds of a round.
 Outcome = tuple[Array, Any, list[str], float]
 Ran = Callable[[Experiment], Outcome]
 
@@ -60,36 +59,36 @@ def profile(
     seed: int = 0,
     progress: bool = False,
 ) -> ClusterProfile:
-    """Measure a cluster, and fit to it what forecasts need.
+    """Measure a cluster, and fit what forecasts need.
 
     Parameters
     ----------
     cluster
         A name or a .yaml file, as for `wb.run(..., engine="mpi", cluster=...)`.
     workers
-        How many take part; all at once, since they may be in one another's way. Default: those of `like`, else 12.
+        Number of workers, all at once, since they may slow each other down. Default: that of `like`, else 12.
     like
-        An experiment whose problem, loads and model size are measured; by default least squares of several sizes.
+        Experiment whose problem, loads and model size are measured. Default: least squares of several sizes.
     rounds
-        Rounds that are counted, for each load and model size.
+        Number of rounds that are counted, for each load and model size.
     resamples
-        How many times the fits are repeated on rounds that are drawn again: the uncertainty of every forecast.
+        How many times the fits are repeated on resampled rounds, for the uncertainty of every forecast.
     seed
-        Of the resampling.
+        Seed of the resampling.
     progress
         Show a bar.
 
     Raises
     ------
     SettingError
-        A value that does not fit; `ClusterError`: the cluster's processes cannot be had.
+        A value that does not fit. `ClusterError`: the cluster's processes are not available.
 
     Examples
     --------
     >>> profile(rounds=0)
     Traceback (most recent call last):
     ...
-    workbench.core.base.settings.SettingError: rounds = 0: too few to tell anything; take 8 or more
+    workbench.core.base.settings.SettingError: rounds = 0: too few for an estimate; take 8 or more
     """
     state = clusters.load(cluster).status()
     count = (DEFAULT_WORKERS if like is None else like.workers) if workers is None else workers
@@ -103,9 +102,9 @@ def profile(
 
 
 def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int = 0) -> ClusterProfile:
-    """Calibrate on the virtual clock, with the delays and the link of an experiment: what is known must come out.
+    """Calibrate on the virtual clock, with the known delays and link of an experiment, which the fits must recover.
 
-    One load is measured after the other, on the same workers: who is slow for good is so throughout, luck is not.
+    The loads are measured one after the other on the same workers, so permanently slow workers are slow in all loads.
 
     >>> truth = Experiment(scheme="UMW", workers=3, delays={"kind": "constant", "shift": 2e-3})
     >>> simulated(truth, rounds=8).delay_model(0).delays.kind
@@ -128,16 +127,16 @@ def simulated(truth: Experiment, rounds: int = 60, resamples: int = 0, seed: int
     return _fitted("simulated", measured[0], found, hosts_of(hosts, None), resamples, seed)
 
 
-# ---------------------------------------------------------------- what is run
+# ---------------------------------------------------------------- experiments
 
 
 def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> list[Experiment]:
-    """Experiments of a calibration: loads and model sizes, the uncoded scheme, data made up.
+    """Return the experiments of a calibration: loads and model sizes with the uncoded scheme and synthetic data.
 
     Raises `SettingError` for too few rounds, or an experiment whose problem computes nothing.
     """
     if rounds < 8:
-        raise SettingError(f"rounds = {rounds}: too few to tell anything; take 8 or more")
+        raise SettingError(f"rounds = {rounds}: too few for an estimate; take 8 or more")
     if like is not None and like.problem == "unit":
         raise SettingError("like.problem = 'unit': computes nothing; take another, or leave like empty")
     base: dict[str, Any] = {
@@ -151,9 +150,10 @@ def grid(workers: int, like: Experiment | None, rounds: int, seed: int = 0) -> l
 
 
 def star(workers: int, copies: int) -> dict[str, Any]:
-    """A star of which all answers are awaited; every part is with so many workers, as coded schemes have it.
+    """Return a star that awaits all answers, with each part on `copies` workers, as in coded schemes.
 
-    Workers that share parts share their host's caches and memory, which so many samples of their own would not.
+    Workers with common parts share caches and memory of their host, which the same number of separate samples would
+    not.
     """
     if copies == 1:
         return {"scheme": "UMW"}
@@ -172,13 +172,13 @@ def _plain(workers: int) -> Iterator[Problem]:
 
 
 def _like(workers: int, like: Experiment) -> Iterator[Problem]:
-    """The uncoded load, twice and four times as much; where columns can be left out, also an eighth of the model."""
+    """Yield the uncoded load, twice and four times it, and if columns can be left out, an eighth of the model."""
     samples, floats = like.shape()
-    if like.problem_spec.model_args():  # made for its own data
+    if like.problem_spec.model_args():  # designed for its own data
         for copies in {1: None, min(2, workers): None, min(4, workers): None}:
             yield {"problem": like.problem, "problem_args": like.problem_args}, copies
         return
-    # The same problem on data that need no file; what is not a number of the data stays.
+    # The same problem on data without a file; fields that are not about the data stay.
     args = {name: value for name, value in like.problem_args.items() if name not in ("data", "scale")}
     few, *more = _features(like.problem, args, floats)
     most = max(int(MAX_DATA_BYTES_LIKE / (8 * (more or [few])[0])), workers)
@@ -190,18 +190,18 @@ def _like(workers: int, like: Experiment) -> Iterator[Problem]:
 
 
 def _features(problem: str, args: dict[str, Any], floats: int) -> list[int]:
-    """Numbers of columns to try: an eighth, and those that give such a model; one where the problem has its own."""
+    """Return the numbers of columns to measure: an eighth, and all; only one if the problem has a fixed number."""
     cls = problems.get(problem)
     try:
         per_column = cls(**{**args, "samples": 10, "features": 100}).size(None) / 100
-    except SettingError:  # fixed
+    except SettingError:  # the number is fixed
         return [int(cls.model_fields["features"].default)]
     columns = max(round(floats / per_column), 1)
     return [max(columns // 8, 1), columns]
 
 
 def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
-    """Run on real processes, nothing emulated; the bar follows."""
+    """Return a function that runs on real processes, with nothing emulated, and advances the bar."""
     before = 0
 
     def ran(e: Experiment) -> Outcome:
@@ -228,7 +228,7 @@ def _real(cluster: str, bar: Bar, rounds: int) -> Ran:
 def _measured(
     experiments: Sequence[Experiment], ran: Ran, state: Status | None
 ) -> tuple[list[Observed], list[str]]:
-    """Run one after the other; what their events say, and the host of each rank."""
+    """Run the experiments one after the other; return what their events show, and the host of each rank."""
     found, hosts = [], [""]
     cores = {} if state is None else {each.host: each.cores for each in state.hosts}
     for e in experiments:
@@ -243,62 +243,62 @@ def _measured(
 
 
 def filled(found: Sequence[Observed]) -> list[Observed]:
-    """The same, knowing whether all of them together had the cores full."""
+    """Return the observations, marked with whether all of them together kept the cores full."""
     used = sum(each.used * each.end.size for each in found)
     there = sum(sum(cores for _, cores in each.crew) * (each.commit - each.start).sum() for each in found)
     crowded = all(each.end.shape[1] > sum(cores for _, cores in each.crew) for each in found)
     return [replace(each, full=bool(crowded and used > FULL_CORE_SHARE * there)) for each in found]
 
 
-# ---------------------------------------------------------------- from events to moments
+# ---------------------------------------------------------------- from events to times
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Moments of a calibration's rounds, s: (rounds, workers), and (rounds,) for the master's.
+    """Times of a calibration's rounds, s: (rounds, workers), or (rounds,) for those of the master.
 
-    A worker's time counts from the end of the round before to its answer, less what the fitted link charges for the
-    model's way down: whatever else a round costs (waking up, waiting for a core, the master's own work) is in it and
-    not lost between two measurements.
+    A worker's time is from the end of the round before to its answer, less the fitted time of the link to send the
+    model. So it contains all other costs of a round (waking up, waiting for a core, the master's own work). None of
+    them is lost between two measurements.
     """
 
     samples: float
     floats: int
-    start: Array  # (rounds,) the round before was over
+    start: Array  # end of the round before, (rounds,)
     left: Array  # the model left the master
-    came: Array  # the worker had it
+    came: Array  # the model reached the worker
     begun: Array
-    done: Array  # computed
+    done: Array  # the gradient was computed
     sent: Array
-    end: Array  # the answer was through the master's port
+    end: Array  # the answer had passed the master's port
     commit: Array  # (rounds,)
-    apart: bool = False  # clocks differ
-    width: int = BYTES_PER_FLOAT  # of a number in a message
-    used: float = 0.0  # seconds of a core that a worker's task takes, with what the master does for it
-    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # of each host: its workers, its cores
-    full: bool = False  # are the cores? Then workers wait for cores and for nothing else
+    apart: bool = False  # whether clocks differ
+    width: int = BYTES_PER_FLOAT  # bytes of a value in a message
+    used: float = 0.0  # core seconds of a worker's task, with the master's work for it
+    crew: Sequence[tuple[NDArray[np.int64], float]] = ()  # workers and number of cores of each host
+    full: bool = False  # whether the cores are full; then workers wait only for cores
 
     def drawn_again(self, rng: np.random.Generator) -> Observed:
-        """Rounds drawn with replacement, neighbours together."""
+        """Return rounds resampled with replacement, in blocks of neighbours."""
         return self.at(resampled(len(self.commit), rng))
 
     def at(self, rounds: NDArray[np.int64]) -> Observed:
-        """Some rounds."""
+        """Return some of the rounds."""
         moments = ("start", "left", "came", "begun", "done", "sent", "end", "commit")
         return replace(self, **{name: getattr(self, name)[rounds] for name in moments})
 
     @property
     def answers(self) -> Messages:
-        """The way up."""
+        """Messages of the answers."""
         return Messages(float(self.width * self.floats), self.sent, self.end)
 
     @property
     def after(self) -> Array:
-        """From the last answer to the end of the round, (rounds,): the master decodes and updates the model."""
+        """Time from the last answer to the end of the round, (rounds,), s: the master decodes and updates the model."""
         return np.asarray(np.maximum(self.commit - self.end.max(axis=1), 0.0))
 
     def transits_up(self, port: PortFit) -> Array:
-        """Time of every answer on its way, (rounds, workers), without its wait while the port took in another."""
+        """Return every answer's time on its way, (rounds, workers), without waiting for the port."""
         order = np.argsort(self.end, axis=1, kind="stable")
         sent, end = (np.take_along_axis(moment, order, axis=1) for moment in (self.sent, self.end))
         before = np.concatenate([np.full((len(end), 1), -np.inf), end[:, :-1]], axis=1)
@@ -309,19 +309,19 @@ class Observed:
 
     @property
     def crammed(self) -> bool:
-        """Is everybody on full cores of the master's host? Then what messages take is theirs as well."""
+        """Whether all ranks are on full cores of the master's host; messages then use worker time too."""
         return self.full and not self.apart
 
     def seconds(self, port: PortFit, master: float) -> Array:
-        """Times of the workers' tasks, (rounds, workers): see above. `master`: its own part of a round."""
+        """Return the times of the workers' tasks, (rounds, workers), s. `master`: its own part of a round."""
         charged = port.latency + port.transfer(self.width * self.floats) if port.downloads else 0.0
         whole = (self.end if self.crammed else self.done) - self.start[:, None] - charged + master
         return np.asarray(np.maximum(whole, np.maximum(self.done - self.begun, 1e-9)))
 
     def share(self, seconds: Array) -> float:
-        """Share of a core that workers whose tasks took so long take while they are at work (waiting for it apart).
+        """Return the share of a core that workers with these task times use while they work, without waiting for it.
 
-        It follows from what they took of the processors. Where cores are full, shares between cannot be told from all.
+        It follows from their processor time. With full cores, the share cannot be determined and is taken as 1.
         """
         if not self.used or self.full:
             return float(self.full)
@@ -333,7 +333,7 @@ class Observed:
         return high
 
     def alone(self, seconds: Array, share: float) -> Array:
-        """What tasks that took so long would take on cores of their own."""
+        """Return what tasks with these times would take on dedicated cores."""
         found = seconds.copy()
         for workers, cores in self.crew:
             found[:, workers] = undisturbed(found[:, workers], cores / share if share else np.inf)
@@ -341,9 +341,9 @@ class Observed:
 
 
 def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] = ()) -> Observed:
-    """Read a star's events (a table as `Trace.events`); `ends`: when its rounds were over.
+    """Read the events of a star (a table as `Trace.events`). `ends`: times of the ends of its rounds.
 
-    `elsewhere`: which workers have another clock than the master. Raises `SettingError` where no round is complete.
+    `elsewhere`: whether each worker has another clock than the master. Raises `SettingError` if no round is complete.
     """
     shape = (len(ends), e.workers)
     events_left = events[events["round"] < shape[0]]
@@ -383,7 +383,7 @@ def observe(e: Experiment, ends: Array, events: Any, elsewhere: Sequence[bool] =
 
 
 def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
-    """Set other hosts' moments right: where the fastest ways up and down take equally long."""
+    """Correct the times of other hosts, so that the fastest messages up and down take equally long."""
     if not elsewhere.any():
         return seen
     ahead = (np.min(seen.came - seen.left, axis=0) - np.min(seen.end - seen.sent, axis=0)) / 2
@@ -392,13 +392,13 @@ def on_one_clock(seen: Observed, elsewhere: NDArray[np.bool_]) -> Observed:
     return replace(seen, **{name: getattr(seen, name) - ahead for name in theirs})
 
 
-# ---------------------------------------------------------------- from moments to a profile
+# ---------------------------------------------------------------- from times to a profile
 
 
 def fit_all(
     found: Sequence[Observed], near: PortFit | None = None, errors: Array | None = None
 ) -> tuple[Fitted, list[Array]]:
-    """Fit everything but the delay models; also every load's times. `near`, `errors`: of much the same rounds."""
+    """Fit everything but the delay models; return also every load's times. `near`, `errors`: of similar rounds."""
     port = _port(found, near)
     master = np.array([float(np.median(each.after)) for each in found])
     added = np.array([float(each.floats * each.end.shape[1]) for each in found])
@@ -413,9 +413,9 @@ def fit_all(
 
 
 def _port(found: Sequence[Observed], near: PortFit | None) -> PortFit:
-    """The master's port; models take their time on the way down unless they come much faster than an answer would.
+    """Fit the master's port. Sending models takes time unless they arrive much faster than an answer would.
 
-    Where they wait for cores and nothing else, there is no link to be seen.
+    If messages wait only for cores, the link cannot be measured.
     """
     if all(each.crammed for each in found):
         return PortFit(downloads=False)
@@ -434,14 +434,15 @@ def _fitted(
     seed: int,
     bar: Bar | None = None,
 ) -> ClusterProfile:
-    """Make a profile of moments; fits are repeated on rounds, and workers, that are drawn again."""
+    """Make a profile from observed times. Fits are repeated on resampled rounds and workers."""
     fitted, times = fit_all(found)
     delay_models, kinds = judged(times)
     errors = errors_of(times)
     rng, again = np.random.default_rng(seed), list[Fitted]()
     for k, quantiles in enumerate(evenly(resamples, rng)):
         drawn, theirs = fit_all([each.drawn_again(rng) for each in found], fitted.port, errors)
-        once = int(rng.integers(2**32))  # the same workers for every load: all choices meet the same cluster
+        # the same workers for every load, so that all choices get the same cluster
+        once = int(rng.integers(2**32))
 
         anew = partial(redrawn, rng=once, at=quantiles)
         fits = every_model(ordered(kinds, times, theirs), kinds, anew)
@@ -479,7 +480,7 @@ def _recorded(seen: Observed, port: PortFit, times: Array) -> Recorded:
 
 
 def _short(row: Array | Sequence[float]) -> tuple[float, ...]:
-    """Five digits: no clock is better, and files stay small."""
+    """Round to five digits: clocks are not more precise, and files stay small."""
     return tuple(float(f"{x:.5g}") for x in row)
 
 
@@ -488,7 +489,7 @@ def _quantiles(values: Array) -> tuple[float, ...]:
 
 
 def hosts_of(places: Sequence[str], state: Status | None) -> tuple[Host, ...]:
-    """Hosts of the workers, in the order of their ranks; rank 0 is the master's."""
+    """Return the hosts of the workers, in the order of their ranks. Rank 0 is the master."""
     known = (
         {} if state is None else {each.host: {"cores": each.cores, "free": each.free} for each in state.hosts}
     )

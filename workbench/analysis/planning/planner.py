@@ -1,9 +1,8 @@
-"""Which scheme, and with which parameters, is the quickest on a measured cluster: forecast, resample, rank, say why.
+"""The planner: find the fastest scheme and parameters on a measured cluster by forecasts, resampling and ranking.
 
-Schemes tell themselves which parameters are worth trying (`Scheme.candidates`) and how long their rounds take
-(`Scheme.round_times`); nothing here knows any of them. A choice's time is that of a round times the rounds to a loss.
-All exact schemes need equally many; those of the others come from a simulation, at steps of their own
-(`workbench.analysis.planning.targets`).
+A scheme provides parameters that are worth trying (`Scheme.candidates`) and its round times (`Scheme.round_times`).
+Nothing here depends on a particular scheme. A choice's time is that of a round times the rounds to a loss. All exact
+schemes need equally many rounds. Those of inexact ones are simulated, at separate steps (`planning.targets`).
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ from workbench.core.forecasting import Forecast, settled
 from workbench.core.problems.data import DataError
 from workbench.core.running.precision import lost_digits
 
-FORECAST_ROUNDS, BREAKDOWN_ROUNDS = 64, 24  # of a forecast: to compare, and to take apart
-FORECAST_SEEDS = 4  # seeds of the former
-MAX_BREAKDOWNS = 10  # schemes whose rounds are taken apart
-SETTINGS_PER_SCHEME = 6  # settings of an inexact scheme that are simulated
-MIN_SEEDS = 8  # seeds of each, unless that leaves one setting only
-# rounds so many times the best exact one's: unbiased estimates cannot make up for that
+FORECAST_ROUNDS, BREAKDOWN_ROUNDS = 64, 24  # rounds of a forecast: to compare, and for parts of a round
+FORECAST_SEEDS = 4  # seeds of a forecast for the comparison
+MAX_BREAKDOWNS = 10  # max number of schemes whose rounds are split into parts
+SETTINGS_PER_SCHEME = 6  # max configurations of an inexact scheme that are simulated
+MIN_SEEDS = 8  # min seeds of each configuration, unless only one configuration is left
+# max ratio of round times to the best exact one's; unbiased estimates cannot compensate for more
 MAX_ROUNDS_RATIO = 1.1
-QUIET_QUANTILE = 0.05  # quantile of a worker's times: it was not held up
-BYTES_PER_RANK = 45e6  # bytes of a rank's own
+QUIET_QUANTILE = 0.05  # quantile of a worker's times that counts as undisturbed
+BYTES_PER_RANK = 45e6  # bytes of memory of a rank, without data
 
 
 @kinds_checked
@@ -83,35 +82,35 @@ def plan(
     progress: bool = False,
     **fields: Any,
 ) -> Advice:
-    """Rank schemes and their parameters by the time to a loss on a measured cluster; say what is not ranked, and why.
+    """Rank schemes and their parameters by the time to a loss on a measured cluster; list unranked ones with reasons.
 
     Parameters
     ----------
     profile
-        What `wb.profile` measured, or its file.
+        Result of `wb.profile`, or its file.
     problem, problem_args, workers, seed
-        As in an experiment; default: as many workers as were measured.
+        As in an experiment. Default of `workers`: as many as were measured.
     rounds, target, metric, tolerance
-        Value of the metric to reach, such as a loss, or a test_accuracy of a problem that holds out samples. Default:
-        what an exact scheme has after `rounds` updates, less the share `tolerance` of the way down to it.
+        Value of the metric to reach, such as a loss, or a test_accuracy of a problem with held-out samples. Default:
+        the value of an exact scheme after `rounds` updates, less the share `tolerance` of its change until then.
     schemes
-        Names of those to consider; default: all.
+        Names of schemes to consider; default: all.
     effort
-        Numbers of data that simulations may go through, those that choose steps included: every inexact scheme that
-        there is has the same share, whether it is asked for or not. 0: rank the exact ones only, at the automatic step.
+        Max numbers of data that simulations process, including those that choose steps. Every inexact scheme has the
+        same share, whether or not it is in `schemes`. 0: rank only exact schemes, at the automatic step.
     machines, replay
-        "same": plan for the very workers that were measured, each in its place: who is slow for good is so again.
-        "new": for others of their kind, drawn from the fitted law. Default: "same" for as many as were measured.
-        `replay`: take recorded times in place of fitted delay models; on new machines these are dealt out anew.
+        "same": plan for the measured workers, each in its place; permanently slow ones stay slow. "new": plan for
+        others of their kind, drawn from the fitted delay model. Default: "same" for as many as were measured.
+        `replay`: use recorded times in place of fitted delay models; on new machines they are reassigned at random.
     progress
-        Show a bar.
+        Show a progress bar.
     **fields
-        Other fields of an experiment. optimiser, optimiser_args: of all schemes, in place of each one's own.
+        Other fields of an experiment. optimiser, optimiser_args: used for all schemes instead of each scheme's own.
 
     Raises
     ------
     SettingError
-        A field that does not fit, a target out of reach, or no scheme that could be ranked.
+        A field that does not fit, a target out of reach, or no scheme that can be ranked.
 
     Examples
     --------
@@ -130,7 +129,7 @@ def plan(
 
 def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> None:
     if not 0 <= tolerance < 1:
-        raise SettingError(f"tolerance = {tolerance}: is a share of the way down; take 0 or more, below 1")
+        raise SettingError(f"tolerance = {tolerance}: is a share of the decrease; take 0 or more, below 1")
     if not effort >= 0:
         raise SettingError(f"effort = {effort}: take 0 or more")
     if schemes is not None and not len(schemes):
@@ -138,7 +137,7 @@ def _check(tolerance: float, effort: float, schemes: Sequence[str] | None) -> No
 
 
 def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: bool) -> ClusterProfile:
-    """The cluster to plan for: of the machines that were measured, or of others of their kind."""
+    """Return the cluster to plan for: the measured machines, or others of their kind."""
     if machines not in (None, "same", "new"):
         raise SettingError(
             f"machines = {machines!r}: take 'same' (those measured) or 'new' (others of their kind)"
@@ -150,7 +149,7 @@ def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: 
         )
     if machines == "new" and cluster.same_machines:
         raise SettingError(
-            "machines = 'new': the profile is of the very machines (`here`); give the one that was measured"
+            "machines = 'new': the profile is of these machines (`here`); give the measured one"
         )
     cluster = cluster.replayed() if replay else cluster
     same = machines == "same" or (machines is None and count == cluster.workers)
@@ -158,7 +157,7 @@ def _planned(cluster: ClusterProfile, machines: str | None, count: int, replay: 
 
 
 def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
-    """What all candidates have in common."""
+    """Return the fields that all candidates have in common."""
     taken = {"scheme", "scheme_args", "delays", "link", "decode_rate", "faults"} & set(fields)
     if taken:
         raise SettingError(f"{min(taken)}: the planner fills it in; leave it out")
@@ -166,28 +165,28 @@ def _base(fields: Mapping[str, Any], **common: Any) -> Experiment:
 
 
 class _NotSimulated(Exception):
-    """Rounds are those asked for."""
+    """Signal that nothing is simulated, so that the number of rounds is the given one."""
 
 
 @dataclass(frozen=True)
 class _Search:
-    """From all schemes to those that are ranked; why the others are not is collected on the way."""
+    """Selection from all schemes to the ranked ones; reasons for refusing the others are collected."""
 
     cluster: ClusterProfile
-    base: Experiment  # what all candidates have in common
+    base: Experiment  # fields that all candidates have in common
     effort: float
     progress: bool
     metric: str = "loss"
     refusals: list[Refusal] = field(default_factory=list)
 
     def refuse(self, name: str, reason: str) -> None:
-        """Leave a scheme, perhaps with its parameters, out."""
+        """Refuse a scheme, perhaps with its parameters."""
         self.refusals.append(Refusal(name, reason))
 
     def advice(
         self, schemes: Sequence[str] | None, chosen: bool, target: float | None, tolerance: float
     ) -> Advice:
-        """Look for candidates, aim at a loss, predict the times to it, rank. `chosen`: the optimiser was."""
+        """Collect candidates, choose a target, predict times and rank. `chosen`: the user chose the optimiser."""
         aim, found = self.aimed(self.candidates(schemes, chosen), target, tolerance)
         all_ = Resampling(self.cluster, aim, self.base.seed)
         found = self.reaching(screened(all_, found, self.progress), aim)
@@ -203,7 +202,7 @@ class _Search:
     # ------------------------------------------------------------ candidates
 
     def candidates(self, names: Sequence[str] | None, chosen: bool) -> list[Candidate]:
-        """All that fit, each with a forecast; unless the optimiser was chosen, each scheme takes its own."""
+        """Return candidates that fit, each with a forecast; unless `chosen`, each scheme uses its own optimiser."""
         wanted = [
             (name, list(known.get(name).candidates(self.base.workers))) for name in names or known.names()
         ]
@@ -227,9 +226,9 @@ class _Search:
     def aimed(
         self, found: list[Candidate], loss: float | None, tolerance: float
     ) -> tuple[Target, list[Candidate]]:
-        """The target; the exact candidates with their step, and those of the others that are worth simulating."""
+        """Return the target, the exact candidates with their step, and the others that are worth simulating."""
         exact, others = list[Candidate](), list[Candidate]()
-        for c in found:  # with an optimiser of its own it goes through other models, the full gradient or not
+        for c in found:  # with its own optimiser, even an exact scheme visits other models
             (exact if c.exact and c.experiment.optimiser == self.base.optimiser else others).append(c)
         share = self.effort / (1 + sum(not _follows(known.get(name)) for name in known.names()))
         tuned = bool(self.effort) and leaves_step_open(self.base)
@@ -253,9 +252,9 @@ class _Search:
     # ------------------------------------------------------------ rounds to the target
 
     def tried(self, others: Sequence[Candidate], aim: Target, share: float) -> list[Candidate]:
-        """Some settings of every scheme, with the trials to make of them.
+        """Return some configurations of every scheme, with the trials to make of them.
 
-        All schemes have the same share of the effort: what comes of one does not depend on which others are asked for.
+        All schemes have the same share of the effort, so the result of one does not depend on other schemes.
         """
         chosen = []
         for scheme, every in by_scheme(others).items():
@@ -266,7 +265,7 @@ class _Search:
         return chosen
 
     def worth(self, others: Sequence[Candidate], exact: Sequence[Candidate]) -> list[Candidate]:
-        """Those that could win with about as many rounds as an exact scheme."""
+        """Return the candidates that could win with about as many rounds as an exact scheme."""
         best = MAX_ROUNDS_RATIO * min((c.forecast.mean for c in exact), default=float("inf"))
         able = [c for c in others if c.forecast.mean < best or c.experiment.built_scheme.numeric]
         for scheme in [name for name in by_scheme(others) if name not in by_scheme(able)]:
@@ -276,7 +275,7 @@ class _Search:
         return able
 
     def with_trials(self, others: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """The same, knowing around which step to look for theirs; without those whose optimiser does not get there."""
+        """Return the candidates with the step to search around, without those whose optimiser misses the target."""
         centres = {self.base.optimiser: aim.times}
         ready = []
         for c in others:
@@ -297,7 +296,7 @@ class _Search:
         return ready
 
     def reaching(self, found: Sequence[Candidate], aim: Target) -> list[Candidate]:
-        """Those that come to the target; raises `SettingError` where none does."""
+        """Return the candidates that reach the target. Raise `SettingError` if none does."""
         for c in filter(missed, found):
             self.refuse(c.name, _too_far(aim))
         reaching = [c for c in found if not missed(c)]
@@ -311,7 +310,7 @@ class _Search:
 
 
 def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dict[str, Any]) -> Candidate:
-    """Raises `SettingError` where it does not fit."""
+    """Return a candidate. Raise `SettingError` if it does not fit."""
     e = base.replace(scheme=scheme, scheme_args=args)
     built = e.built_scheme
     loads = built.loads(e.workers, e.shape()[0])
@@ -319,7 +318,7 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
         raise SettingError(
             f"samples = {e.shape()[0]}: {scheme} would leave workers without any; take more samples"
         )
-    lost_digits(built, e.workers)  # refuses what a run would refuse
+    lost_digits(built, e.workers)  # raises what a run would raise
     task = cluster.task(e)
     check_memory(cluster, e, float(loads.mean()))
     placed = settled(cluster.placed(e, task))
@@ -328,12 +327,12 @@ def _candidate(cluster: ClusterProfile, base: Experiment, scheme: str, args: dic
 
 
 def _follows(scheme: type[Scheme]) -> bool:
-    """Does a scheme go through the models of every exact one? Then its rounds to a loss are theirs."""
+    """Return whether a scheme visits the models of every exact one, and so needs the same number of rounds."""
     return scheme.exact and not scheme.delayed
 
 
 def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
-    """Forecast over several seeds: who is slow for good is drawn once for each."""
+    """Return the forecast over several seeds; permanently slow workers are drawn once per seed."""
     found = [
         cluster.forecast_of(e, task, FORECAST_ROUNDS // FORECAST_SEEDS, e.seed + k)
         for k in range(FORECAST_SEEDS)
@@ -343,9 +342,9 @@ def _expected(cluster: ClusterProfile, e: Experiment, task: Task) -> Forecast:
 
 
 def check_memory(cluster: ClusterProfile, e: Experiment, load: float) -> None:
-    """Refuse what some host has no room for: ranks, the data they go through, and messages.
+    """Raise `SettingError` if a host lacks memory for its ranks, their data and messages.
 
-    Raises `SettingError`. Hosts whose free memory is unknown take everything.
+    Hosts whose free memory is unknown are not limited.
     """
     shape = getattr(e.problem_spec, "known", lambda: None)()
     samples, floats = e.shape()
@@ -376,7 +375,7 @@ def _aim_text(aim: Target) -> str:
 
 
 def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[list[Candidate], int]:
-    """As many settings and seeds as the share of the effort pays for, evenly spread from the quickest round on."""
+    """Return as many configurations and seeds as the share of the effort allows, evenly spaced by round time."""
     for count in range(min(SETTINGS_PER_SCHEME, len(every)), 0, -1):
         places = sorted({round(k * (len(every) - 1) / max(count - 1, 1)) for k in range(count)})
         some = [every[k] for k in places]
@@ -391,7 +390,7 @@ def _affordable(every: Sequence[Candidate], aim: Target, share: float) -> tuple[
 
 
 def _ranked(cluster: ClusterProfile, found: Sequence[Candidate], aim: Target) -> list[Choice]:
-    """Choices by expected time; the first of each of the best schemes is taken apart."""
+    """Return choices by expected time. The first choices of the best schemes get the parts of their rounds."""
     found = sorted(found, key=lambda c: c.mean)
     choices = [_choice(c, aim, sure) for c, sure in zip(found, _wins(found), strict=True)]
     explained = list(dict.fromkeys(c.scheme for c in choices))[:MAX_BREAKDOWNS]
@@ -424,9 +423,9 @@ def _choice(c: Candidate, aim: Target, sure: float) -> Choice:
 
 
 def _wins(found: Sequence[Candidate]) -> list[float]:
-    """Share of the resamples in which each is the quickest, of those that all resamples were made of.
+    """Return the share of resamples in which each candidate is the fastest, over those that all have.
 
-    What is as good counts as the one that is ahead in the order: settings that hardly differ do not split the shares.
+    Of equally good candidates, the one that is ranked first counts, so that similar ones do not split the share.
     """
     times = np.array(
         [
@@ -440,11 +439,11 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
     return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]
 
 
-# ---------------------------------------------------------------- what a round is made of
+# ---------------------------------------------------------------- parts of a round
 
 
 def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
-    """Seconds of a round by cause: computing undisturbed, and what stragglers, latency and transfers add."""
+    """Return seconds of a round by cause: undisturbed computing, and what stragglers, latency and transfers add."""
     e = c.experiment
     quiet = Constant(shift=float(np.quantile(drawn(e.delays, 4, 2000), QUIET_QUANTILE)))
     off: dict[str, Callable[[Experiment], dict[str, Any]]] = {
@@ -462,11 +461,11 @@ def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
     return {"computing": seconds(frozenset()), **shapley(list(off), seconds)}
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- notes
 
 
 def _steps(base: Experiment, effort: float) -> Iterator[str]:
-    """Whose choice the steps are, where it is not the planner's."""
+    """Yield a note if the steps were not chosen by the planner."""
     if not leaves_step_open(base):
         yield (
             f"optimiser_args = {base.optimiser_args}: all schemes are compared at these, as asked for; leave them out,"

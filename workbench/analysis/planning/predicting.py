@@ -1,8 +1,9 @@
-"""Seconds to a loss of every candidate, resampled: rounds and seconds of one resample come from the same draws.
+"""Resampled seconds to a loss for every candidate. Rounds and seconds of one resample come from the same draws.
 
-A resample is a cluster as the measurement allows it (`ClusterProfile.resampled`) and a seed, which says who is slow in
-which round, and who for good. All candidates meet the same ones. An exact scheme's rounds take what their forecast
-says; an inexact one first learns under that very seed, which tells how many there are.
+A resample is a cluster that the measurement allows (`ClusterProfile.resampled`) and a seed. The seed determines which
+workers are slow in which round, and which permanently. All candidates get the same resamples. The round time of an
+exact scheme is that of its forecast. An inexact scheme is first simulated under the same seed, which gives its number
+of rounds.
 """
 
 from __future__ import annotations
@@ -24,33 +25,34 @@ from workbench.core.contract.optimisers import Optimiser
 from workbench.core.experiment import Experiment
 from workbench.core.forecasting import Forecast, first_rounds
 
-PREDICTION_SEEDS = 24  # resampled predictions
-FAR_BEHIND_SEEDS = 5  # of those far behind
-FAR_BEHIND_RATIO = 2.0  # choices that take at most so many times as long as the best are resampled fully
-MAX_FORECAST_ROUNDS = 300  # rounds of a forecast; those of longer runs take as long on average
-FORECAST_ERROR_RATIO = 1.02  # times as long or as short: as far as a forecast can tell
-NOMINAL_COVERAGE = 0.9  # of the intervals
-COMPARED_SEEDS = 48  # seeds on each cluster: what two choices differ by
-# choices at most that are looked at so, and how far behind the first
+PREDICTION_SEEDS = 24  # number of resampled predictions
+FAR_BEHIND_SEEDS = 5  # number of resampled predictions for candidates far behind
+FAR_BEHIND_RATIO = 2.0  # max ratio to the best choice's time up to which a choice gets all predictions
+MAX_FORECAST_ROUNDS = 300  # max rounds of a forecast; rounds of longer runs take equally long on average
+FORECAST_ERROR_RATIO = 1.02  # ratio of times that is within the error of a forecast
+NOMINAL_COVERAGE = 0.9  # nominal coverage of the intervals
+COMPARED_SEEDS = 48  # seeds on each cluster for the difference of two choices
+# max number of choices that are compared this way, and max ratio to the first
 MAX_COMPARED_CHOICES, COMPARED_RATIO = 8, 1.5
-MIN_CONFIDENCE = 0.95  # that nothing is quicker, where nothing is said
-MIN_CLUSTER_SHARE = 2 / 3  # of the clusters: where as large a measurement as is asked for tells enough
+MIN_CONFIDENCE = 0.95  # min probability that no choice is faster, for advice without a runner-up
+MIN_CLUSTER_SHARE = 2 / 3  # min share of the clusters on which a measurement of that size would decide
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scheme with its parameters on the cluster, and its forecast."""
+    """Scheme with its parameters on the cluster, and its forecast."""
 
     experiment: Experiment  # on the cluster as measured
     task: Task
     forecast: Forecast
     exact: bool
-    optimiser: Optimiser  # step included
-    trials: Trials | None = None  # of an inexact one
-    seeds: int = 0  # under which it learns
+    optimiser: Optimiser  # optimiser with its step
+    trials: Trials | None = None  # simulations of an inexact scheme
+    seeds: int = 0  # number of seeds of its simulations
     need: RoundsNeeded | None = None
-    seconds: Array = field(default_factory=lambda: np.zeros(0))  # to the target, (resamples,)
-    table: Array = field(default_factory=lambda: np.zeros((0, 0)))  # by its first round, (clusters, seeds)
+    seconds: Array = field(default_factory=lambda: np.zeros(0))  # seconds to the target, (resamples,)
+    # seconds to the target as of the first round, (clusters, seeds)
+    table: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def name(self) -> str:
@@ -61,25 +63,27 @@ class Candidate:
     def mean(self) -> float:
         """Expected seconds to the target.
 
-        Where a run's luck decides (who is slow for good is drawn once a run), the mean of a few says little: of first
-        rounds there are many. By how much the few, which are of the same draws as some of these, differ from them is
-        luck, too, but for what is beyond it (James and Stein): later rounds, or their number, may be others.
+        If one draw per run matters (permanently slow workers), the mean of a few predictions is imprecise, but there
+        are many first rounds. The few predictions use some of the same draws. Their difference from these first
+        rounds is mostly sampling error, and only the excess is kept (James and Stein): later rounds, or their number,
+        may differ.
         """
         if not (self.table.size and self.experiment.delays.per_run):
             return float(self.seconds.mean())
         beyond = self.seconds - self.table.ravel("F")[: len(self.seconds)]
-        spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())  # few may miss what is rare
+        # a few draws may miss rare events
+        spread = max(beyond.var(ddof=1), self.table.var(axis=1, ddof=1).mean())
         off, luck = float(beyond.mean()), float(spread) / len(beyond)
         weight = max(1 - luck / off**2, 0.0) if off else 0.0
         return max(float(self.table.mean()) + weight * off, float(self.seconds.min()))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """What nine in ten fresh runs should lie in.
+        """Interval that should contain nine in ten fresh runs.
 
-        Of many predictions the quantiles k/(n+1), which are right on average for any delay model; of few Student's
-        interval of one more, on a logarithmic scale. Forecasts are off by `FORECAST_ERROR_RATIO` whatever is drawn:
-        as an error of its own.
+        With many predictions it has the quantiles k/(n+1), which are right on average for any delay model. With few
+        it is Student's prediction interval on a logarithmic scale. The error of forecasts, `FORECAST_ERROR_RATIO`, is
+        added as an independent error.
         """
         tail, n = (1 - NOMINAL_COVERAGE) / 2, len(self.seconds)
         logs = np.log(self.seconds)
@@ -93,38 +97,38 @@ class Candidate:
         return float(low), float(high)
 
     def rounds(self, aim: Target) -> Array:
-        """Rounds to the target under each seed that was tried."""
+        """Return the rounds to the target under each seed that was simulated."""
         return np.array([float(aim.rounds)]) if self.need is None else self.need.rounds
 
     @property
     def pace(self) -> Array:
-        """A real round over a forecast one under each of these seeds, where a simulation knows."""
+        """Ratio of a simulated round's time to a forecast one under each of these seeds, if there are simulations."""
         return np.ones(1) if self.need is None else self.need.pace
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Candidates on a cluster that is drawn again and again."""
+    """Candidates on resampled clusters."""
 
     cluster: ClusterProfile
     aim: Target
     seed: int
 
     def again(self, c: Candidate, k: int) -> Experiment:
-        """Return the candidate on the k-th of the clusters that the measurement allows, with a seed of its own."""
+        """Return the candidate on the k-th cluster that the measurement allows, with another seed for each."""
         numbers: Sequence[Fitted] = self.cluster.resampled or (self.cluster.fitted,)
         placed = self.cluster.placed(c.experiment, c.task, numbers[k % len(numbers)])
         return placed.model_copy(update={"seed": self.seed + 1 + k})
 
     def learnt(self, c: Candidate, seeds: int) -> Candidate:
-        """With the rounds that it needs under so many seeds; its step is chosen the first time."""
+        """Return the candidate with its rounds under `seeds` seeds; its step is chosen at the first call."""
         assert c.trials is not None
         times = None if c.need is None else c.need.times
         need = c.trials.need([self.again(c, k) for k in range(seeds)], times)
         return replace(c, need=need, optimiser=need.optimiser)
 
     def predicted(self, c: Candidate, count: int) -> Candidate:
-        """Return the candidate with that many resampled predictions."""
+        """Return the candidate with `count` resampled predictions."""
         rounds, pace = c.rounds(self.aim), c.pace
         seconds = [
             self._round(c, self.again(c, k), int(rounds[k % len(rounds)]))
@@ -135,7 +139,7 @@ class Resampling:
         return replace(c, seconds=np.array(seconds))
 
     def tabled(self, c: Candidate) -> Candidate:
-        """With the first rounds of every cluster under many seeds, its own; those of the predictions among them."""
+        """Return the candidate with first rounds on every cluster under many seeds, those of predictions included."""
         clusters = len(self.cluster.resampled) or 1
         rows = []
         for k in range(clusters):
@@ -145,12 +149,12 @@ class Resampling:
         return replace(c, table=np.array(rows) * float(c.rounds(self.aim).mean() * c.pace.mean()))
 
     def _round(self, c: Candidate, e: Experiment, rounds: int) -> float:
-        """Mean seconds a round under one seed."""
+        """Return the mean seconds of a round under one seed."""
         return self.cluster.forecast_of(e, c.task, min(rounds, MAX_FORECAST_ROUNDS)).mean
 
 
 def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
-    """Each with its step and a few predictions; those that do not come to the target have rounds of NaN."""
+    """Return each candidate with its step and a few predictions. Rounds are NaN if it misses the target."""
     some = []
     with Bar("choosing steps", "candidate", len(found), progress) as bar:
         for i, c in enumerate(found):
@@ -161,23 +165,23 @@ def screened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> li
 
 
 def by_scheme(found: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Candidates by scheme, in order."""
+    """Return the candidates by scheme, in order."""
     names = dict.fromkeys(c.experiment.scheme for c in found)
     return {name: [c for c in found if c.experiment.scheme == name] for name in names}
 
 
 def missed(c: Candidate) -> bool:
-    """Does it not come to the target?"""
+    """Return whether it misses the target."""
     return c.need is not None and bool(np.isnan(c.need.rounds).any())
 
 
 def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> list[Candidate]:
-    """The same; those near the front, and the best of every scheme, with all predictions."""
+    """Return the candidates, with all predictions for those near the front and for the best of every scheme."""
     front = FAR_BEHIND_RATIO * min(c.mean for c in found)
     firsts = {id(min(of, key=lambda c: c.mean)) for of in by_scheme(found).values()}
     sharp = []
     with Bar("resampling", "candidate", len(found), progress) as bar:
-        for i, c in enumerate(found):  # one candidate after the other: its code is made once
+        for i, c in enumerate(found):  # one candidate after the other, so that its code is built once
             if c.mean <= front or id(c) in firsts:
                 c = c if c.trials is None else all_.learnt(c, _seeds(c, front))
                 c = c if missed(c) else all_.predicted(c, PREDICTION_SEEDS)
@@ -187,7 +191,7 @@ def sharpened(all_: Resampling, found: Sequence[Candidate], progress: bool) -> l
 
 
 def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
-    """The same; the first, and those that come near it, with their means known from many more first rounds."""
+    """Return the candidates, with means over many more first rounds for the first and those close behind it."""
     known = list(found)
     while open_ := [i for i in _front(known) if not known[i].table.size]:
         for i in open_:
@@ -196,7 +200,7 @@ def told_apart(all_: Resampling, found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _front(known: Sequence[Candidate]) -> list[int]:
-    """Places of the first and of those next to it: how far behind they are a few predictions may misjudge."""
+    """Return the places of the first and of those close behind it, whose order a few predictions may confuse."""
     ready = sorted(
         (i for i, c in enumerate(known) if len(c.seconds) >= PREDICTION_SEEDS), key=lambda i: known[i].mean
     )
@@ -204,10 +208,10 @@ def _front(known: Sequence[Candidate]) -> list[int]:
 
 
 def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
-    """Which other choice may be quicker than the first; None where in 19 of 20 cases none is by more than 2 %.
+    """Return which other choice may be faster than the first; None if in 19 of 20 cases none is by more than 2 %.
 
-    Of what two choices differ by, runs' own luck explains a part, on whatever cluster. What differs between the
-    clusters that the measurement allows beyond that is what a larger measurement would tell.
+    The difference of two choices has two parts. One is sampling error of runs, on any cluster. The other is the
+    difference between the clusters that the measurement allows, which a larger measurement would reduce.
     """
     first, *rivals = sorted((c for c in found if c.table.size), key=lambda c: c.mean)
     if not rivals or len(all_.cluster.resampled) < FAR_BEHIND_SEEDS:
@@ -227,12 +231,13 @@ def doubted(all_: Resampling, found: Sequence[Candidate]) -> RunnerUp | None:
 
 
 def enough(took: Array) -> float:
-    """As large a measurement tells, on two of three of the clusters, which choice is the best to 2 %.
+    """Return the factor for a measurement that decides, on two of three clusters, which choice is best to 2 %.
 
-    `took`: (choices, clusters). Whichever cluster it is, a larger measurement leaves open those near to it, the root of
-    its size nearer: in normal scores of their order along what they mostly differ by, so their delay model may be
-    any. It is large enough where one choice is within 2 % of the best on all of them. The more is open, the more do
-    choices mostly differ by: so it is a few times as many, and not what would tell where they are nearly as good.
+    `took`: (choices, clusters). For any true cluster, a measurement that is larger by a factor leaves clusters
+    possible that are nearer by the root of it. Distances are in normal scores of the clusters' order along the
+    direction in which they differ most, so any delay model is possible. It is large enough if one choice is within 2
+    % of the best on all of them. The direction depends on the differences between choices. So the factor is a few
+    times the present size, not the one that would separate nearly equal choices.
     """
     logs = np.log(took)
     along = np.linalg.svd(logs - logs.mean(axis=1, keepdims=True), full_matrices=False)[2][0]
@@ -247,10 +252,10 @@ def enough(took: Array) -> float:
 
 
 def _saved(first: Candidate, other: Candidate) -> Array:
-    """Share of the first's time that another saves on each cluster, (clusters,).
+    """Return the share of the first's time that another choice saves on each cluster, (clusters,).
 
-    What the mean over so few seeds varies by on one cluster (analysis of variance) is luck, by which the clusters'
-    effects are drawn together.
+    The means over few seeds vary on one cluster (analysis of variance). That variance is sampling error, by which the
+    effects of the clusters are shrunk.
     """
     means = first.table.mean(axis=1)
     saved = (first.table - other.table) / means[:, None]
@@ -261,6 +266,6 @@ def _saved(first: Candidate, other: Candidate) -> Array:
 
 
 def _seeds(c: Candidate, front: float) -> int:
-    """Under how many it learns: those that carry numbers cost most, and their rounds hang little on who is late."""
+    """Return the number of seeds: fewer for data dependent candidates far behind, which are the most expensive."""
     far = c.mean > front and c.experiment.built_scheme.numeric
     return min(c.seeds, FAR_BEHIND_SEEDS) if far else c.seeds

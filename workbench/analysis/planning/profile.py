@@ -1,7 +1,7 @@
-"""What was measured of a cluster, put under an experiment.
+"""A measured cluster, as the environment of an experiment.
 
-`ClusterProfile.experiment` puts a cluster under an experiment: delays, link and decoding speed as they were measured,
-for the load and the messages of that very scheme. That is all that forecasts, the virtual clock and the planner need.
+`ClusterProfile.experiment` replaces the delays, link and decoding speed of an experiment by measured ones, for the
+load and the messages of its scheme. Forecasts, the virtual clock and the planner need nothing else.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from workbench.mpi.engine.learner import NUMBERS_PER_PIECE
 
 
 class Task(NamedTuple):
-    """What a worker has to do in a round."""
+    """Work of a worker in a round."""
 
-    load: float  # samples, on average over the workers
+    load: float  # samples, averaged over the workers
     floats: int  # parameters of the model
-    message: float  # numbers in a message
-    piece: float = 1.0  # largest share of it that is gone through without a look whether it is still wanted
-    messages: int = (
-        2  # of a worker: the model that it takes, and what it sends; a ring passes on two models' length
-    )
-    relays: int = 0  # nodes between the last worker and the master, one after another
+    message: float  # values in a message
+    piece: float = 1.0  # largest share of it that is computed without checking for cancellation
+    # messages of a worker: the model that it receives, and its answer; in a ring, two of a model's length
+    messages: int = 2
+    relays: int = 0  # number of nodes between the last worker and the master, one after another
 
 
 class ClusterProfile(Measurements):
-    """A cluster as it was measured; see `workbench.profile`.
+    """Measured cluster; see `workbench.profile`.
 
     >>> import workbench as wb
     >>> from workbench.analysis.planning.measuring import simulated
@@ -45,16 +44,16 @@ class ClusterProfile(Measurements):
     """
 
     def __repr__(self) -> str:
-        """A line; the measured times would fill the screen."""
+        """Return one line, because the measured times would fill the screen."""
         tasks = ", ".join(f"{each.samples:g} samples x {each.floats}" for each in self.recorded)
         return f"<ClusterProfile: {self.cluster}, {self.workers} workers, {self.date}: {tasks}>"
 
     __str__ = __repr__
 
     def seconds(self, samples: float, floats: int, fitted: Fitted | None = None) -> float:
-        """Typical seconds of a worker's task.
+        """Return the typical seconds of a worker's task.
 
-        Between the measured ones it goes as the fitted work does, and through what was measured.
+        It interpolates the measured times with the shape of the fitted work.
         """
         numbers = fitted or self.fitted
         fits = [numbers.work.seconds(each.samples, each.floats) for each in self.recorded]
@@ -63,15 +62,15 @@ class ClusterProfile(Measurements):
         return float(numbers.work.seconds(samples, floats) * np.exp(weights @ off / weights.sum()))
 
     def delays(self, samples: float, floats: int, fitted: Fitted | None = None) -> Delays:
-        """Delay model for workers that go through that many samples of a model with that many parameters.
+        """Return the delay model for workers with `samples` samples and a model of `floats` parameters.
 
-        What the fitted work costs whatever its samples comes before the first of them: who answers part by part has
-        to wait for it, too. `fitted`: one of `resampled` in place of the numbers as measured.
+        The fixed cost of the work comes before its first sample, so a worker that answers part by part waits for it,
+        too. `fitted`: one of `resampled`, instead of the measured fit.
         """
         numbers = fitted or self.fitted
         place = self.nearest(samples, floats)
         delay_model = numbers.delay_models[place]
-        # rounds drawn again have their own typical time
+        # resampled rounds have another typical time
         timed = self.fitted if delay_model is None else numbers
         fixed = timed.work.before(samples, floats) * samples
         per_sample = max(self.seconds(samples, floats, timed), 1e-12) / (samples + fixed)
@@ -83,14 +82,14 @@ class ClusterProfile(Measurements):
         return found.model_copy(update={"fixed": fixed})
 
     def link(self, floats: float, fitted: Fitted | None = None) -> Link:
-        """Link for messages of that many numbers: what the port needs for each goes into the bandwidth."""
+        """Return the link for messages of that length; the port's time per message is part of the bandwidth."""
         port = (fitted or self.fitted).port
         transfer = port.transfer(BYTES_PER_FLOAT * floats)
         bandwidth = BYTES_PER_FLOAT * floats / transfer if transfer > 0 and floats > 0 else None
         return Link(latency=port.latency, bandwidth=bandwidth, downloads=port.downloads)
 
     def experiment(self, e: Experiment, fitted: Fitted | None = None) -> Experiment:
-        """The same experiment on this cluster: measured delays, link and decoding speed.
+        """Return the same experiment on this cluster: measured delays, link and decoding speed.
 
         >>> from workbench.core.experiment import Experiment
         >>> from workbench.analysis.planning.measuring import simulated
@@ -102,7 +101,7 @@ class ClusterProfile(Measurements):
         return self.placed(e, self.task(e), fitted)
 
     def task(self, e: Experiment) -> Task:
-        """What a worker of the experiment's scheme goes through in a round, and how long its messages are."""
+        """Return the work of a worker in a round, and the length of its messages, for the experiment's scheme."""
         samples, floats = e.shape()
         scheme = e.built_scheme
         load = max(float(scheme.loads(e.workers, samples).mean()) * e.share, 1.0)
@@ -111,7 +110,7 @@ class ClusterProfile(Measurements):
         if not self.real:
             return Task(load, floats, message)
         plan, pieces = scheme.plan(e.workers, samples), 1
-        if plan.answers > 1:  # who answers several times goes from part to part
+        if plan.answers > 1:  # workers with several answers go from part to part
             pieces = max(len(work.parts) for work in plan.work[1:])
         rooted = plan.parent[1:].max() >= 0
         messages, relays = (1 + plan.answers, int(plan.depth.max()) - 1) if rooted else (2, 0)
@@ -120,7 +119,7 @@ class ClusterProfile(Measurements):
         )
 
     def placed(self, e: Experiment, task: Task, fitted: Fitted | None = None) -> Experiment:
-        """As `experiment`, where the task is known."""
+        """Return the result of `experiment` for a known task."""
         numbers = fitted or self.fitted
         delay_model = self.delays(task.load, task.floats, numbers)
         if (
@@ -130,8 +129,8 @@ class ClusterProfile(Measurements):
         ):
             delay_model = delay_model.model_copy(
                 update={"slow_workers": e.delays.slow_workers}
-            )  # whom the experiment names stays slow
-        # Nothing that `Experiment` checks depends on these fields, which are valid themselves.
+            )  # workers that the experiment names stay slow
+        # The checks of `Experiment` do not depend on these fields, which are valid themselves.
         return e.model_copy(
             update={
                 "delays": delay_model,
@@ -141,10 +140,10 @@ class ClusterProfile(Measurements):
         )
 
     def forecast(self, e: Experiment, rounds: int | None = None, seed: int | None = None) -> Forecast:
-        """Forecast of an experiment on this cluster; its own delays and link do not matter.
+        """Forecast an experiment on this cluster; its own delays and link are ignored.
 
-        As `wb.forecast` of `experiment(e)`, with what real workers are held up by: cores that they share, and work that
-        they cannot leave at once.
+        It is `wb.forecast` of `experiment(e)`, plus two delays of real workers: cores that they share, and work that
+        they cannot cancel at once.
         """
         task = self.task(e)
         return self.forecast_of(self.placed(e, task), task, rounds, seed)
@@ -152,19 +151,20 @@ class ClusterProfile(Measurements):
     def forecast_of(
         self, e: Experiment, task: Task, rounds: int | None = None, seed: int | None = None
     ) -> Forecast:
-        """Forecast of an experiment that is on this cluster already, deaths left out."""
+        """Forecast an experiment that is already on this cluster, without deaths."""
         return forecast(e.model_copy(update={"faults": ()}), rounds, seed, self.sharing(e.workers, task))
 
     def sharing(self, workers: int, task: Task) -> Sharing | None:
-        """Which of so many workers share cores, as those measured did; None where it was no machine's."""
+        """Return which of `workers` workers share cores, as the measured ones did; None if not measured on machines."""
         if not self.real:
             return None
         measured = self.host_of_each()
-        fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]  # each has its share of them
+        # each host has its share of the workers
+        fewer = np.sort(measured)[np.arange(workers) * len(measured) // workers]
         hosts = measured[:workers] if self.same_machines and workers <= len(measured) else fewer
         busy = self.recorded[self.nearest(task.load, task.floats)].busy
         cores = (np.inf if host.cores is None or not busy else host.cores / busy for host in self.hosts)
-        # Where no link is to be seen, messages take of the cores what is half of a star's task without samples.
+        # If the link cannot be measured, messages take half of the core time of a star's task without samples.
         hidden = self.fitted.port == PortFit(downloads=False)
         each = self.fitted.work.seconds(0, task.floats) / 2 if hidden else 0.0
         return Sharing(
@@ -176,7 +176,7 @@ class ClusterProfile(Measurements):
         )
 
     def replayed(self) -> ClusterProfile:
-        """The same with recorded times in place of delay models."""
+        """Return the profile with recorded times in place of delay models."""
 
         def bare(fitted: Fitted) -> Fitted:
             return fitted.replace(delay_models=(None,) * len(self.recorded))
@@ -184,10 +184,10 @@ class ClusterProfile(Measurements):
         return self.replace(fitted=bare(self.fitted), resampled=tuple(map(bare, self.resampled)))
 
     def here(self, workers: int) -> ClusterProfile:
-        """Return a profile of the first so many workers that were measured, each in its place.
+        """Return a profile of the first `workers` workers that were measured, each in its place.
 
-        Who is slow for good is so again, and a scheme whose groups have some slow ones in one knows it. Of resampled
-        fits each has those who may be, as often as their times say.
+        Permanently slow workers stay slow, and forecasts of schemes account for several of them in one group. Each
+        resampled fit has its own set of slow workers, drawn with the probabilities that their times imply.
         """
         rng, chances = np.random.default_rng(self.seed), self.slow_for_good()
         if chances is None:
@@ -206,7 +206,7 @@ class ClusterProfile(Measurements):
 
 
 def scaled(delay_model: Delays, factor: float) -> Delays:
-    """Return a delay model for samples that are `factor` times as much work, by the units of its fields.
+    """Return a delay model for samples with `factor` times as much work, by the units of its fields.
 
     >>> from workbench.core.contract.delays import ShiftedExponential
     >>> scaled(ShiftedExponential(shift=1.0, rate=4.0), 2.0)
@@ -228,6 +228,6 @@ def scaled(delay_model: Delays, factor: float) -> Delays:
 
 
 def unit_of(field: FieldInfo) -> str:
-    """Unit of a field that `setting` declared."""
+    """Return the unit of a field that `setting` declared."""
     extra = field.json_schema_extra
     return str(extra.get("unit", "")) if isinstance(extra, dict) else ""

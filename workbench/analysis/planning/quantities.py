@@ -1,14 +1,14 @@
-"""Times, bytes and counts in words, and the mark of schemes that commit estimates of the gradient."""
+"""Times, bytes and counts as text, and the mark of schemes that commit estimates of the gradient."""
 
 from __future__ import annotations
 
 import math
 
-INEXACT_MARK = "≈"  # before the name of a scheme that commits estimates of the gradient
+INEXACT_MARK = "≈"  # prefix of the name of a scheme that commits estimates of the gradient
 
 
 def quantity_of(seconds: float) -> str:
-    """Write a time in the unit that suits it.
+    """Return a time as text in a suitable unit.
 
     >>> quantity_of(0.0), quantity_of(3e-4), quantity_of(0.1), quantity_of(float("inf"))
     ('0', '300 µs', '100 ms', 'endless')
@@ -26,7 +26,7 @@ def quantity_of(seconds: float) -> str:
 
 
 def quantity(value: float, x: str) -> str:
-    """Write a place on the x axis with its unit.
+    """Return a value on the x axis as text with its unit.
 
     >>> quantity(2_120_000, "bytes"), quantity(12.34, "time")
     ('2.12 MB', '12.3 s')

@@ -1,8 +1,8 @@
-"""Numbers that are chosen by trying: a scheme's settings by a run's time, an optimiser's by the loss that it leaves.
+"""Parameters chosen by trials: a scheme's by the time of a run, an optimiser's by the final loss.
 
-`search` is the search of sequential gradient coding's paper: every setting on the same delays, the soonest first.
-`tune` is what paper 1 does for SGD ("c1 and c2 were numerically optimized"), but for all schemes of a comparison and
-not only the rivals', so that none wins by a better step.
+`search` is the search in the paper on sequential gradient coding: every configuration on the same delays, the fastest
+first. `tune` does what paper 1 does for SGD ("c1 and c2 were numerically optimized"), but for all schemes of a
+comparison, not only for the baselines. So none wins by a better step.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, Progress, learn
 
 REFINEMENTS = 4  # passes of `tune`: one over the grids, the others near the best
-REFINED = 4  # optimisers near the best of its grid that are tried for an experiment, where no budget is given
+REFINED = 4  # optimisers near the best of the grid that an experiment tries, without a given budget
 
 
 def search(
     experiment: Experiment, settings: Iterable[Mapping[str, Any]]
 ) -> list[tuple[float, dict[str, Any]]]:
-    """Seconds of a whole run with each of some settings of its scheme, least first; what does not fit is left out.
+    """Return the seconds of a whole run with each of some settings of its scheme, the least first.
 
-    Of those that take equally long, the one with the least load comes first.
+    Settings that do not fit are left out.
 
-    All meet the experiment's own stragglers: those of its seed, or those that were recorded. Its scheme's other
-    parameters stay. As in Krishnan et al. 2023, Appendix, where the delays are those of some rounds without a code.
-    No data is touched.
+    Of settings with equal times, the one with the least load comes first.
+
+    All settings get the experiment's own stragglers: those of its seed, or recorded ones. The scheme's other
+    parameters do not change. Follows Krishnan et al. 2023, Appendix, where the delays are those of some rounds
+    without a code. No data are read.
 
     >>> from workbench.core.schemes.sequential import SRSGC
     >>> e = Experiment(scheme="SR-SGC", workers=4, rounds=20, delays={"kind": "markov", "p_slow": 0.1})
@@ -53,7 +55,7 @@ def search(
     Raises
     ------
     SettingError
-        None of the settings fits.
+            None of the settings fits.
     """
     found, refused = [], None
     for args in settings:
@@ -78,18 +80,18 @@ def tune(
     """Choose each optimiser's step, and its schedule: least final loss on the experiment's own stragglers.
 
     First every step of the optimiser's grid is tried with every schedule, then steps near the best, as long as they
-    are better and the budget lasts. With a coarse grid alone, luck would decide which of two similar schemes wins. The
+    are better and the budget lasts. A coarse grid alone would decide by chance which of two similar schemes wins. The
     candidates of experiments on the same data share the passes over it, and exact schemes share their results.
 
     Parameters
     ----------
     experiments
-        What is compared.
+        Experiments to compare.
     progress
-        Show a bar once it takes over a second.
+        Show a bar if it takes over a second.
     budget
-        Optimisers that are tried for each experiment, at most: the same number for every scheme. Each costs a run.
-        None: as many as the largest grid among the experiments has, and 4 near the best.
+        Max number of optimisers to try for each experiment, the same for every scheme. Each costs a run.
+        None: the size of the largest grid among the experiments, and 4 near the best.
     schedules
         Schedules to choose from: kinds such as "cosine", or their fields. Empty: each experiment's own.
 
@@ -101,7 +103,7 @@ def tune(
     Raises
     ------
     SettingError
-        For a budget below the size of a grid, and for a schedule that is not known.
+        A budget below the size of a grid, or an unknown schedule.
 
     Examples
     --------
@@ -132,7 +134,7 @@ def tune(
 
 
 def _schedules(given: Any) -> list[Schedule]:
-    """Return the schedules that are chosen from; raises `SettingError`."""
+    """Return the schedules to choose from. Raise `SettingError` for an invalid one."""
     alone = isinstance(given, str | Mapping | Schedule) or not isinstance(given, Iterable)
     found = []
     for each in [given] if alone else given:
@@ -148,7 +150,7 @@ def _schedules(given: Any) -> list[Schedule]:
 def _budget(
     budget: int | None, experiments: Sequence[Experiment], grids: Sequence[Sequence[Optimiser]]
 ) -> int:
-    """Return how many optimisers may be tried for each experiment; raises `SettingError` for fewer than a grid has."""
+    """Return the max number of optimisers per experiment. Raise `SettingError` if a grid has more."""
     sizes = [len(grid) for grid in grids]
     largest = max(sizes, default=0)
     if budget is None:
@@ -166,7 +168,7 @@ def _budget(
 def _grid(
     optimiser: Optimiser, smoothness: float, e: Experiment, among: Sequence[Schedule]
 ) -> list[Optimiser]:
-    """Steps around 1 / smoothness, and smaller ones where gradients are of older models, with each schedule."""
+    """Return steps around 1 / smoothness, and smaller ones for gradients of older models, with each schedule."""
     found: list[Optimiser] = [*optimiser.candidates(smoothness)]
     if lag := e.plan.versions - 1:
         found += optimiser.candidates(smoothness / delayed_step(lag))
@@ -200,7 +202,7 @@ def _refined(
 
 
 def _key(optimiser: Optimiser) -> str:
-    """Return an optimiser's numbers as text, which equal steps share whatever their last digits are."""
+    """Return an optimiser's parameters as text, rounded, so that equal steps give equal text."""
     numbers = optimiser.model_dump(mode="json").items()
     return repr([(name, f"{x:.9g}" if isinstance(x, float) else x) for name, x in numbers])
 
@@ -210,13 +212,13 @@ def _later(bar: Bar, rounds: int, t: int) -> None:
 
 
 def _run(e: Experiment) -> Commits:
-    """What it commits in every round; an exact scheme whole gradients, whoever is late, mostly at its own model."""
+    """Return the commits of every round. An exact scheme commits full gradients, mostly at the round's own model."""
     weights: Sequence[Decoding] = [None] * e.rounds
     if not e.built_scheme.is_exact or e.built_scheme.delayed:
         arithmetic = Coefficients(e.plan, e.sampler)
         timeline(e, arithmetic, events=False)
         weights = arithmetic.weights
-    # Only the last loss is wanted.
+    # Only the last loss is used.
     return Commits(e.build_optimiser(), weights, e.plan.sizes, e.rounds)
 
 
@@ -226,9 +228,9 @@ def _best(
     tried: Mapping[int, Sequence[Optimiser]],
     progress: Progress,
 ) -> dict[int, Optimiser]:
-    """Of each experiment the optimiser that leaves the least loss; those that none leaves a finite one are left out."""
+    """Return the optimiser with the least final loss of each experiment, without those that have no finite loss."""
     pairs = [(i, optimiser) for i, optimisers in tried.items() for optimiser in optimisers]
     learnt = learn(problem, [replace(runs[i], optimiser=optimiser) for i, optimiser in pairs], progress)
     ends = [(found.loss[-1], *pair) for found, pair in zip(learnt, pairs, strict=True)]
     finite = sorted((end for end in ends if np.isfinite(end[0])), key=lambda end: end[0], reverse=True)
-    return {i: optimiser for _, i, optimiser in finite}  # the last of an experiment's stays
+    return {i: optimiser for _, i, optimiser in finite}  # the last entry of an experiment remains

@@ -1,4 +1,4 @@
-"""What a number, or a series of them, is made of: Shapley values of factors that can be switched on and off."""
+"""Attribution of a number, or a series of numbers, to factors that can be switched on and off: Shapley values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Value = TypeVar("Value", float, Array)
 
 
 def shapley(factors: Sequence[Factor], value: Callable[[frozenset[Factor]], Value]) -> dict[Factor, Value]:
-    """How much each factor adds to a value, over all orders in which the factors can be switched on, on average.
+    """Return how much each factor adds to a value, averaged over all orders of switching the factors on.
 
-    The parts add up to the value with all factors on less the value with none. `value` is asked once for each subset.
+    The parts add up to the value with all factors less the value with none. `value` is called once for each subset.
 
     >>> shapley(["a", "b"], lambda on: 1.0 + 2.0 * ("a" in on) + 4.0 * (len(on) == 2))
     {'a': 4.0, 'b': 2.0}

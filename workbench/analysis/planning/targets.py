@@ -1,16 +1,18 @@
-"""How many rounds a scheme needs to a loss, each at the step that suits it: all on the virtual clock.
+"""Number of rounds that a scheme needs to a loss, each at a suitable step, all on the virtual clock.
 
-All exact schemes go through the same models, so one set of trajectories stands for all. What an inexact scheme commits
-depends on who is late, and what an adaptive one asks for depends on the learning: these run on the cluster's own
-delays, over several seeds, on as many of the samples as `effort` allows.
+All exact schemes visit the same models, so one set of trajectories is enough for all. The commits of an inexact
+scheme depend on which workers are late, and the requests of an adaptive one on the models. These run on the cluster's
+own delays, over several seeds, on as many of the samples as `effort` allows.
 
-Steps are chosen alike for all. Exact schemes: the one of `EXACT_STEPS`, in units of the automatic step, that comes to
-the loss in the fewest rounds. Inexact ones: that step, times what makes their estimate unbiased (N/(N-S) for SGD, which
-commits the plain sum of N-S of N answers), times each of `INEXACT_STEPS`; where a commit is made of fewer answers
-than there are workers, and nobody waits for it, so much less of it, in so many more rounds. Schemes that decide by
-the numbers take part in no shared pass over the data, so they try `LAZY_STEPS` only, around the step that is best for
-their optimiser with full gradients, or, where they commit no gradients (averages of models), `OWN_STEPS` around the
-step that these are for.
+Steps are chosen by the same rule for all. Exact schemes use the step among `EXACT_STEPS`, in units of the automatic
+step, that reaches the loss in the fewest rounds. Inexact ones start from that step, times the factor that makes their
+estimate unbiased. (It is N/(N-S) for SGD, which commits the plain sum of N-S of N answers.) They try it times each of
+`INEXACT_STEPS`. If a commit has fewer answers than there are workers, and no worker waits for it, the steps are
+smaller by that ratio and the rounds are more.
+
+Data dependent schemes cannot share passes over the data, so they try fewer steps. These are `LAZY_STEPS` around the
+best step of their optimiser with full gradients. Schemes that commit averages of models instead of gradients try
+`OWN_STEPS` around the step that is meant for these.
 """
 
 from __future__ import annotations
@@ -37,45 +39,48 @@ from workbench.core.theory.sequential import delayed_step
 from workbench.core.trace.learning import Commits, Learnt, evaluated, learn
 from workbench.core.trace.metrics import SMOOTHED_EVALUATIONS, at_target, first_reached, rises, smoothed
 
-MAX_ROUNDS_RATIO = 3  # an inexact scheme may take so many times the rounds of an exact one
-USUAL_ROUNDS_RATIO = 1.5  # most of them take at most so many
-MAX_NUMBERS = 2e10  # numbers of data that all simulations together may go through
-NUMBERS_PER_CALL = 5e4  # numbers that could be gone through while one worker's own gradient is set up
-NUMBERS_PER_EVENT = 1.5e4  # the same, of a worker's round on the virtual clock
-EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # of exact schemes, in automatic steps
-INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # of inexact ones, in unbiased steps
-LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # of those that decide by the numbers
-SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))  # the same, where none of these comes there
-OWN_STEPS = tuple(
-    2.0**k for k in range(3, -3, -1)
-)  # of those that commit no gradients, in the steps they are made for
+MAX_ROUNDS_RATIO = 3  # max ratio of an inexact scheme's rounds to those of an exact one
+USUAL_ROUNDS_RATIO = 1.5  # ratio of rounds that most inexact schemes do not exceed
+MAX_NUMBERS = 2e10  # max numbers of data that all simulations together process
+# numbers that could be processed in the time that one worker's gradient needs to be set up
+NUMBERS_PER_CALL = 5e4
+# numbers that could be processed in the time of a worker's round on the virtual clock
+NUMBERS_PER_EVENT = 1.5e4
+EXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-2, 13))  # steps of exact schemes, in automatic steps
+INEXACT_STEPS = tuple(2.0 ** (k / 2) for k in range(-4, 2))  # steps of inexact schemes, in unbiased steps
+LAZY_STEPS = tuple(2.0 ** (-k / 2) for k in range(4))  # steps of data dependent schemes
+# steps of data dependent schemes, if none of `LAZY_STEPS` reaches the loss
+SMALL_STEPS = tuple(2.0 ** (-k / 2) for k in range(4, 9))
+# steps of schemes that commit no gradients, in the steps that are meant for them
+OWN_STEPS = tuple(2.0**k for k in range(3, -3, -1))
 STEP_SEEDS = 2  # seeds on which a step is chosen
-MAX_MISSED_SHARE = 0.1  # share of the seeds that may miss the loss
-MAX_RETRIES = 3  # with smaller steps, where more do
-MIN_BATCHES = 4  # of an epoch: with fewer, gradients have hardly the noise that they have on all samples
+MAX_MISSED_SHARE = 0.1  # max share of the seeds that may miss the loss
+MAX_RETRIES = 3  # max retries with smaller steps, if more seeds miss it
+MIN_BATCHES = 4  # min mini-batches of an epoch: with fewer, the noise of gradients is too small
 REFERENCE_SCHEME = "UMW"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A loss, or another metric, to reach, and the rounds that an exact scheme takes to it, at its best step."""
+    """Loss or other metric to reach, and the rounds that an exact scheme takes to it, at its best step."""
 
     rounds: int
-    longest: int = 0  # rounds after which no inexact scheme is followed any more
-    loss: float | None = None  # None: nothing was simulated, the rounds are those asked for
-    samples: int = 0  # that were simulated on
+    longest: int = 0  # max rounds for which an inexact scheme is simulated
+    loss: float | None = None  # None: nothing was simulated, and the rounds are the given ones
+    samples: int = 0  # number of samples in the simulations
     source: str = "theory: same models as every exact scheme"
     times: float | None = None  # best step of exact schemes, in automatic ones; None: the experiment's own
-    smoothness: float = 1.0  # of what was simulated on; the automatic step is its inverse
-    metric: str = "loss"  # which `loss` is a value of
+    smoothness: float = 1.0  # smoothness of the simulated problem; the automatic step is its inverse
+    metric: str = "loss"  # metric of the value in `loss`
 
 
 @dataclass(frozen=True)
 class RoundsNeeded:
-    """Rounds that a scheme takes to the target, (seeds,), and the optimiser that it takes them with."""
+    """Rounds that a scheme takes to the target, (seeds,), and the optimiser for them."""
 
     rounds: Array
-    pace: Array  # (seeds,) a simulated round over a forecast one: below 1 where the forecast is an upper end
+    # (seeds,) ratio of a simulated round's time to a forecast one: below 1 if the forecast is an upper bound
+    pace: Array
     optimiser: Optimiser
     times: float | None  # its step over the automatic one; None: the experiment's own
     source: str
@@ -90,11 +95,11 @@ def reference(
     tuned: bool = True,
     metric: str = "loss",
 ) -> Target:
-    """Follow exact schemes: return the target, the step that reaches it, and in how many rounds.
+    """Simulate exact schemes: return the target, the step that reaches it, and the number of rounds.
 
-    `wanted`: the target itself; None: what the best step comes to in `rounds` rounds, less `tolerance` of the way.
-    `tuned`: choose the step; else the experiment's own is taken.
-    Raises `SettingError` for a metric that there is not, and a target that is not reached in so many rounds.
+    `wanted`: the target. With None it is the value of the best step after `rounds` rounds, less the share `tolerance`
+    of its change. `tuned`: choose the step, else use the experiment's own.
+    Raises `SettingError` for an unknown metric, and for a target that is not reached in `rounds` rounds.
     """
     exact = e.replace(scheme=REFERENCE_SCHEME, scheme_args={}, rounds=rounds)
     small = shortened(exact, rounds * (len(EXACT_STEPS) if tuned else 1), effort)
@@ -129,9 +134,9 @@ def reference(
 
 
 def centre(e: Experiment, aim: Target) -> float | None:
-    """Step with which the experiment's optimiser comes to the target in the fewest rounds, with full gradients.
+    """Return the step with which the experiment's optimiser reaches the target in the fewest rounds.
 
-    Over the automatic one; None where no step does.
+    It is for full gradients, and relative to the automatic step; None if no step reaches the target.
     """
     assert aim.loss is not None
     small = reduced(e.replace(scheme=REFERENCE_SCHEME, scheme_args={}), aim.samples)
@@ -142,7 +147,7 @@ def centre(e: Experiment, aim: Target) -> float | None:
 
 
 def leaves_step_open(e: Experiment) -> bool:
-    """Does the experiment leave its optimiser's step to be chosen?
+    """Return whether the step of the experiment's optimiser is not given, so that it can be chosen.
 
     >>> leaves_step_open(Experiment(optimiser="sgd", optimiser_args={"momentum": 0.9}))
     True
@@ -154,7 +159,7 @@ def leaves_step_open(e: Experiment) -> bool:
 
 
 def stepped(optimiser: Optimiser, times: float | None, smoothness: float) -> Optimiser:
-    """The optimiser with so many times its automatic step; None: as it is."""
+    """Return the optimiser with `times` its automatic step; with None, unchanged."""
     return optimiser if times is None else optimiser.scaled(times, smoothness)
 
 
@@ -166,7 +171,7 @@ def _exact(
     rounds: int,
     metric: str,
 ) -> tuple[float, Array]:
-    """A metric before the first round, and of exact schemes after every round with each step: (steps, rounds)."""
+    """Return a metric of exact schemes before the first round, and after every round by step: (steps, rounds)."""
     own, every = e.build_optimiser(), _interval(e)
     runs = [Commits(stepped(own, k, smoothness), [None] * rounds, e.plan.sizes, every) for k in times]
     learnt = learn(problem, runs)
@@ -177,25 +182,25 @@ def _exact(
 
 
 def _values(learnt: Learnt, metric: str) -> list[float]:
-    """A metric after every round."""
+    """Return the values of a metric after every round."""
     return learnt.loss if metric == "loss" else learnt.metrics[metric]
 
 
 def _interval(e: Experiment) -> int:
-    """Rounds from one evaluation to the next: with mini-batches as in a run, so that the same values are compared."""
+    """Return the rounds between evaluations; with mini-batches as in a run, so that the same values are compared."""
     return 1 if e.batch is None else e.evaluation_interval
 
 
 def _first(values: Array, target: float, metric: str, batch: int | None) -> Array:
-    """Rounds until each row comes to the target, NaN where it does not."""
+    """Return the rounds until each row reaches the target, NaN if it does not."""
     found = [first_reached(row, target, metric, batch) for row in values]
     return np.array([np.nan if first is None else first + 1.0 for first in found])
 
 
 def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
-    """The same experiment on so few samples that so many rounds of them stay within the effort.
+    """Return the experiment on so few samples that `rounds` rounds of them stay within the effort.
 
-    With mini-batches an epoch has some of them, all of one size, so that every part has samples in each.
+    With mini-batches an epoch has several, all of one size, so that every part has samples in each.
     """
     samples, floats = e.shape()
     few = max(int(effort / max(rounds * floats, 1)), 4 * e.workers)
@@ -205,9 +210,9 @@ def shortened(e: Experiment, rounds: int, effort: float) -> Experiment:
 
 
 def reduced(e: Experiment, samples: int) -> Experiment:
-    """The same experiment on fewer samples, whose workers take as long as for all.
+    """Return the experiment on fewer samples, with workers that take as long as for all of them.
 
-    A mini-batch has as many as before.
+    The size of a mini-batch does not change.
     """
     all_ = e.shape()[0]
     if samples == all_:
@@ -224,7 +229,7 @@ def reduced(e: Experiment, samples: int) -> Experiment:
 
 
 def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
-    """Numbers that simulating an experiment with so many steps goes through, about."""
+    """Estimate the numbers of data that simulating an experiment with `steps` steps processes."""
     scheme, floats = e.built_scheme, e.shape()[1]
     if scheme.numeric:
         each = scheme.loads(e.workers, samples).sum() * _gone_through(e, samples) / samples * floats
@@ -234,12 +239,12 @@ def cost(e: Experiment, samples: int, rounds: float, steps: int = 1) -> float:
 
 
 def _gone_through(e: Experiment, samples: int) -> float:
-    """Samples that a round goes through: with mini-batches, one of these and a share of an evaluation."""
+    """Return the samples computed per round; with mini-batches, one of these and a share of an evaluation."""
     return float(samples if e.batch is None else min(e.batch, samples) + samples / e.evaluation_interval)
 
 
 def price(e: Experiment, aim: Target) -> tuple[float, float]:
-    """Numbers that choosing an inexact scheme's step goes through, and following it under one seed."""
+    """Return the numbers of data for choosing an inexact scheme's step, and for simulating it under one seed."""
     rounds = USUAL_ROUNDS_RATIO * aim.rounds
     numeric, aim = e.built_scheme.numeric, stretched(aim, e)
     steps, seeds = (
@@ -249,36 +254,36 @@ def price(e: Experiment, aim: Target) -> tuple[float, float]:
 
 
 def tried_by(e: Experiment) -> tuple[float, ...]:
-    """Steps that are tried for a scheme that decides by the numbers, over the one around which they are."""
+    """Return the steps to try for a data dependent scheme, relative to the central one."""
     return LAZY_STEPS if e.built_scheme.own_step(1.0) is None else OWN_STEPS
 
 
 def portion(e: Experiment) -> float:
-    """Answers that make a commit over workers, where those who answer do not wait for it; else 1."""
+    """Return the answers of a commit over the number of workers if workers do not wait for it; else 1."""
     if e.plan.versions == 1:
         return 1.0
     return min(1.0, forecast(e, 4 * e.workers).messages / e.workers)
 
 
 def stretched(aim: Target, e: Experiment) -> Target:
-    """The same, with as many answers: more rounds where a commit is made of fewer."""
+    """Return the target for the same number of answers: more rounds if a commit has fewer answers."""
     rounds, longest = (round(count / portion(e)) for count in (aim.rounds, aim.longest))
     return replace(aim, rounds=rounds, longest=longest)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Simulations of an inexact scheme on the way to a target, at steps of its own.
+    """Simulations of an inexact scheme to a target, at steps chosen for it.
 
-    `centre`: step around which others are tried, over the automatic one; None: the experiment's own is taken.
-    Everywhere `experiments` are the same one under several seeds, on the cluster.
+    `centre`: step around which others are tried, over the automatic one; None: the experiment's own is used. In all
+    methods, `experiments` are one experiment under several seeds, on the cluster.
     """
 
     aim: Target
     centre: float | None = None
 
     def need(self, experiments: Sequence[Experiment], times: float | None = None) -> RoundsNeeded:
-        """Rounds under every seed, NaN where it does not come there; without `times` the step is chosen first."""
+        """Return rounds under every seed, NaN if it misses the target; without `times` the step is chosen first."""
         small = [reduced(e, self.aim.samples) for e in experiments]
         step = times or (None if self.centre is None else self._chosen(small[:STEP_SEEDS], self.centre))
         for _ in range(MAX_RETRIES):
@@ -288,7 +293,7 @@ class Trials:
                 break
             step *= 2**-0.5
         if np.mean(missed) <= MAX_MISSED_SHARE:
-            rounds = np.where(missed, float(self.aim.longest), rounds)  # nobody looked how long exactly
+            rounds = np.where(missed, float(self.aim.longest), rounds)  # the exact number is not simulated
         source = f"simulated on {self.aim.samples} samples, {len(small)} seeds"
         return RoundsNeeded(rounds, pace, self._optimiser(small[0], step), step, source)
 
@@ -301,7 +306,7 @@ class Trials:
         return stepped(e.build_optimiser(), times, self.aim.smoothness)
 
     def _chosen(self, small: Sequence[Experiment], centre: float) -> float:
-        """The step with which it takes the least time; the smallest where none comes there."""
+        """Return the step with the least time to the target, or the smallest if none reaches it."""
         if small[0].built_scheme.numeric:
             for steps in (tried_by(small[0]), SMALL_STEPS):
                 tried = [centre * k for k in steps]
@@ -315,12 +320,12 @@ class Trials:
         return min(tried) if np.isnan(seconds).all() else tried[int(np.nanargmin(seconds))]
 
     def _soon(self, e: Experiment) -> int:
-        """Rounds that are followed at first: up to one after which the loss is evaluated in any case."""
+        """Return the rounds that are simulated at first, up to one after which the loss is evaluated."""
         every = e.evaluation_interval
         return min(-(-round(USUAL_ROUNDS_RATIO * self.aim.rounds) // every) * every, self.aim.longest)
 
     def _tried(self, small: Sequence[Experiment], longest: int) -> tuple[list[float], Array]:
-        """Steps around the unbiased one, and mean seconds to the target with each; NaN where a seed misses it."""
+        """Return steps around the unbiased one, and mean seconds to the target with each; NaN if a seed misses it."""
         timelines = [_timeline(e, longest) for e in small]
         tried, rounds = self._steps(small, [c for c, _ in timelines])
         ends = [
@@ -329,9 +334,9 @@ class Trials:
         return tried, np.mean(ends, axis=1)
 
     def tried(self, experiments: Sequence[Experiment]) -> tuple[list[float], Array]:
-        """Steps around the unbiased one, and rounds to the target with each under every seed, (steps, seeds).
+        """Return steps around the unbiased one, and rounds to the target for each step and seed, (steps, seeds).
 
-        Of one whose messages carry no numbers. NaN where it does not come there.
+        It is for schemes that are not data dependent. Rounds are NaN if the target is missed.
         """
         small = [reduced(e, self.aim.samples) for e in experiments]
         for longest in (self._soon(small[0]), self.aim.longest):
@@ -346,16 +351,16 @@ class Trials:
         assert self.centre is not None
         e = small[0]
         tried = [self.centre * _unbiasing(e, commits) * k for k in INEXACT_STEPS]
-        if lag := e.plan.versions - 1:  # old gradients stand smaller steps only
+        if lag := e.plan.versions - 1:  # old gradients tolerate only smaller steps
             tried += [k * delayed_step(lag) for k in tried]
         return tried, self._reached(small, tried, commits)
 
     def _reached(
         self, small: Sequence[Experiment], steps: Sequence[float | None], commits: Sequence[Coefficients]
     ) -> Array:
-        """Return the rounds to the target with each step on each of the commits, all in one pass over the data a round.
+        """Return rounds to the target for each step and commit sequence, in one pass over the data per round.
 
-        Seeds with batches of their own share none.
+        Seeds with different mini-batches do not share passes.
         """
         found, problems = np.empty((len(steps), len(commits))), [e.build_problem() for e in small]
         metric = self.aim.metric
@@ -369,7 +374,7 @@ class Trials:
         return found
 
     def _followed(self, small: Sequence[Experiment], times: float | None) -> tuple[Array, Array]:
-        """Rounds to the target and pace under every seed."""
+        """Return rounds to the target and pace under every seed."""
         if small[0].built_scheme.numeric:
             found = [self._numeric(e, times) for e in small]
             pace = [_pace(e, r, seconds) for e, (r, seconds) in zip(small, found, strict=True)]
@@ -382,11 +387,11 @@ class Trials:
         return rounds, np.ones(len(small))
 
     def _linear(self, small: Sequence[Experiment], times: float | None, longest: int) -> Array:
-        """Rounds under every seed."""
+        """Return rounds to the target under every seed."""
         return self._reached(small, [times], [_timeline(e, longest)[0] for e in small])[0]
 
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
-        """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
+        """Return rounds and pace of a data dependent scheme; the simulation ends at the target, or if it diverges."""
         problem, metric, every = e.build_problem(), self.aim.metric, _interval(e)
         numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
         found, values = [float("nan")] * 2, list[float]()
@@ -409,22 +414,22 @@ class Trials:
 
 
 class _Over(Exception):
-    """What was to be seen of a run has been seen."""
+    """Signal that a simulation can end."""
 
 
 def _timeline(e: Experiment, rounds: int) -> tuple[Coefficients, Timeline]:
-    """What a scheme commits in so many rounds, and when."""
+    """Return the commits of a scheme in `rounds` rounds, and their times."""
     commits = Coefficients(e.plan, e.sampler)
     return commits, timeline(e.model_copy(update={"rounds": rounds}), commits, events=False)
 
 
 def _end(timeline: Timeline, rounds: float) -> float:
-    """When so many rounds were over; NaN for NaN."""
+    """Return the time at the end of a round; NaN for NaN."""
     return float("nan") if np.isnan(rounds) else timeline.times[int(rounds) - 1]
 
 
 def _unbiasing(e: Experiment, runs: Sequence[Coefficients]) -> float:
-    """Samples over those that a commit stands for, on average: N/(N-S) for the plain sum of N-S answers of N."""
+    """Return samples over those in a commit, on average: N/(N-S) for the plain sum of N-S answers of N."""
     sizes, samples = e.plan.sizes, e.plan.samples
     weights = [
         w.total(len(sizes)) if isinstance(w, VersionedWeights) else w for run in runs for w in run.weights

@@ -1,4 +1,4 @@
-"""Recorded stragglers: load them from anywhere, look at them, fit them, replay them.
+"""Recorded stragglers: load, show, fit and replay them.
 
 To add a source, add a file to `sources` with a `SOURCE`; nothing else needs an edit.
 """

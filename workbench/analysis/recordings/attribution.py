@@ -1,8 +1,9 @@
-"""Who is to blame for long steps: shares of what is lost, and whether chance explains them.
+"""Attribution of long steps: shares of the lost time, and tests whether chance explains them.
 
-A step ends with its slowest worker, so causes interact: with two slow workers, mending either alone gains little. Each
-one's cost is therefore its Shapley value, the mean over all orders of mending; for "the slowest decides" that is the
-airport game: what the slowest exceeds the second by is its own, what the second exceeds the third by they share, ...
+A step ends with its slowest worker, so causes interact: with two slow workers, fixing either alone gains little. The
+cost of a worker is therefore its Shapley value, the mean over all orders of fixing workers. If the slowest worker
+decides, that is the airport game. The excess of the slowest over the second is its own cost. The excess of the second
+over the third is shared by these two, and so on.
 
 S. C. Littlechild, G. Owen, "A simple expression for the Shapley value in a special case", Management Science 20 (1973).
 """
@@ -25,29 +26,24 @@ from workbench.analysis.recordings.spells import (
 )
 from workbench.core.base.types import Array
 
-MAX_PERMUTATIONS, PERMUTATION_BATCH = 5000, 1000  # orders that chance is judged by, and are held at once
-MAX_P_FOR_MORE_DRAWS = 0.1  # chance that needs no more of them
-MIN_HOST_LATENESS_RATIO = (
-    0.5  # of its latest worker's lateness, which all workers of a host have that is late itself
-)
-MIN_BLOCKS, MAX_BLOCKS = (
-    16,
-    256,
-)  # blocks that a recording is cut into: where it has as many steps, and at most
-STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # of the level: cost, lateness in all steps, a spell of lateness
-CLIP_DEVIATIONS = 5.0  # usual deviations: lateness beyond counts as much, so that no few odd steps decide
-MIN_REFERENCE_WORKERS = 6  # others, at least, whose memory tells something
-MIN_P_SPREAD = 0.02  # p-value above which the spread of numbers of late steps explains that somebody is late
-# times the variance explained by autocorrelation, above which workers are not alike
+# number of random permutations of a test, and of those in one batch
+MAX_PERMUTATIONS, PERMUTATION_BATCH = 5000, 1000
+MAX_P_FOR_MORE_DRAWS = 0.1  # p-value above which no more permutations are drawn
+# a host is late if each of its workers is late by at least this share of its latest worker's lateness
+MIN_HOST_LATENESS_RATIO = 0.5
+MIN_BLOCKS, MAX_BLOCKS = 16, 256  # min (if there are as many steps) and max number of blocks of a recording
+STATISTIC_WEIGHTS = 0.4, 0.4, 0.2  # shares of the level: cost, lateness in all steps, spells of lateness
+CLIP_DEVIATIONS = 5.0  # usual deviations at which lateness is clipped, so that single odd steps do not decide
+MIN_REFERENCE_WORKERS = 6  # min number of other workers for an estimate of autocorrelation
+MIN_P_SPREAD = 0.02  # p-value above which the spread of the numbers of late steps explains a late worker
+# workers are unequal if a variance exceeds what autocorrelation explains by more than this factor
 UNLIKE_VARIANCE_RATIO = 4.0
 MEAN_ORDER_GAP = 0.7  # mean gap between the largest of several numbers, in their standard deviations
-MAX_P_OWN_VARIATION = (
-    0.05  # chance that somebody's own ups and downs make as much, above which they explain it
-)
+MAX_P_OWN_VARIATION = 0.05  # p-value above which a worker's own variation explains its lateness
 
 
 def excess_over_median(times: Array) -> Array:
-    """By how much each is over the step's median; same shape.
+    """Return the excess of each time over the median of its step; same shape.
 
     >>> excess_over_median(np.array([[1.0, 1.0, 3.0]])).tolist()
     [[0.0, 0.0, 2.0]]
@@ -56,7 +52,7 @@ def excess_over_median(times: Array) -> Array:
 
 
 def shapley_shares(over: Array) -> Array:
-    """Everybody's part of the largest excess of a step: Shapley values, (steps, workers) as `over`.
+    """Return the share of each worker in the largest excess of a step: Shapley values, (steps, workers) as `over`.
 
     >>> shapley_shares(np.array([[0.0, 0.0, 0.0, 1.0, 3.0]])).tolist()
     [[0.0, 0.0, 0.0, 0.5, 2.5]]
@@ -75,20 +71,20 @@ def p_values(
     reference: Array | None = None,
     members: Sequence[Sequence[int]] = (),
 ) -> Array:
-    """How often somebody would be as late as each of the workers if no worker differed from another.
+    """Return a p-value for each worker: how likely is such lateness if no worker differs from another?
 
-    `times` (steps, workers). Three statistics: what a worker costs (`shapley_shares`), which finds who is seldom
-    late but then very; its time over the step's median, cut where it is odd; and its longest spell of lateness
-    (`spell_p_values`), which finds who is slow in a part of the steps. The smallest p-value counts, over its share
-    of the level (`STATISTIC_WEIGHTS`). The unluckiest of all workers is compared, as any might have been named.
-    `reference`: where a column is a host, its workers' times, which have the same autocorrelation; `members`: their
-    columns.
+    `times` (steps, workers). There are three statistics. The first is the cost of a worker (`shapley_shares`), which
+    is sensitive to rare, long delays. The second is its clipped time over the step's median. The third is its longest
+    spell of lateness (`spell_p_values`), which is sensitive to workers that are slow in a part of the steps. The
+    smallest p-value is taken, divided by its share of the level (`STATISTIC_WEIGHTS`). Each is compared with the
+    maximum over workers, which controls the family-wise error. `reference`: if a column is a host, the times of its
+    workers, which have the same autocorrelation; `members`: their columns.
 
     >>> times = np.ones((40, 4)) + 0.1 * np.random.default_rng(0).random((40, 4)) + [0, 0, 0, 1]
     >>> (p_values(times, np.random.default_rng(1)) < 0.01).tolist()
     [False, False, False, True]
     """
-    if len(times) < 2:  # one step is no habit
+    if len(times) < 2:  # one step is not a habit
         return np.ones(times.shape[1])
     over = times - np.median(times, axis=1, keepdims=True)
     usual = np.abs(over - np.median(over, axis=0))
@@ -106,13 +102,13 @@ def p_values(
 
 
 def _normal_scores(times: Array) -> Array:
-    """Normal scores of everybody's own order of steps, apart from what all share: ups and downs, and none is odd."""
+    """Return normal scores of each worker's ranks over steps, relative to the step's median, without outliers."""
     over = times - np.median(times, axis=1, keepdims=True)
     return np.asarray(norm.ppf((rankdata(over, axis=0) - 0.5) / len(over)))
 
 
 def _varying(ups: Array, lasts: float) -> float:
-    """Variance of a sum of ups and downs, added over workers: of those that were seen the mean has been taken."""
+    """Return the variance of a sum of deviations, added over workers, with a correction for the estimated mean."""
     return float((ups**2).sum()) * _grown(lasts, len(ups))
 
 
@@ -121,16 +117,17 @@ def _grown(lasts: float, steps: int) -> float:
 
 
 def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random.Generator) -> Array:
-    """The same for one score, (steps, workers); `lasts`: see `variance_inflation`; `cut`: lateness as it is cut.
+    """Return p-values for one score, (steps, workers). `lasts`: see `variance_inflation`; `cut`: clipped lateness.
 
-    What goes up and down around everybody's own mean is dealt out anew for every block of steps; the sums say how far
-    chance takes the unluckiest. Blocks keep bursts together. As lateness remembers beyond a block, sums of the series
-    vary more than of its shuffled blocks: they are grown by that.
+    For every block of steps, the deviations from each worker's mean are permuted. The sums give the distribution of
+    the maximum under the null hypothesis. Blocks keep bursts together. Autocorrelation beyond a block makes sums of
+    the series vary more than sums of shuffled blocks, so they are scaled by that ratio.
 
-    Somebody's own ups and downs must not explain it, either: one burst, among many quiet workers, is one event and no
-    habit. A habit may have begun, or ended, halfway. Nor must all others' memory, told by lateness as it is cut:
-    normal scores weigh many quick steps as much as a few late ones, and see a third of the memory of bursts. One's own
-    habit that begins is the slowest wave of all, so it must not tell; and few others make a poor guess.
+    The deviations of the worker itself must not explain its lateness either. One burst, among many quiet workers, is
+    one event and not a habit. A habit may have begun, or ended, halfway. Nor must the autocorrelation of all others
+    explain it, estimated from the clipped lateness. (Normal scores weigh many fast steps as much as a few late ones,
+    and show a third of the autocorrelation of bursts.) A worker's own habit that begins is a slow wave, so it is
+    excluded from that estimate. With few other workers the estimate is poor.
     """
     steps, mean = len(score), score.mean(axis=0)
     more = mean - mean.mean()
@@ -139,7 +136,7 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
     sums = np.add.reduceat(ups, np.arange(0, steps, block), axis=0)
     shuffled = max(float((sums**2).sum()), 1e-300)
     sums = sums * max(_varying(ups, lasts) / shuffled, 1.0) ** 0.5
-    # Equal to rounding: where all is even, every order has the same sums.
+    # Equal up to rounding: with constant times, every order has the same sums.
     least, worst = steps * more - 1e-9 * np.abs(score).sum(), np.zeros(0)
     known: Array = np.zeros(len(more))
     while len(worst) < MAX_PERMUTATIONS and known.min() <= MAX_P_FOR_MORE_DRAWS:
@@ -159,10 +156,10 @@ def _permutation_p_values(score: Array, lasts: float, cut: Array, rng: np.random
 
 
 def _spread(score: Array, worker: int) -> float:
-    """Return how likely the gap is between the late steps of a worker, or of several as late, and all others' number.
+    """Return how likely the gap is between the late steps of a worker, or of several as late, and those of the others.
 
-    A step is late from half of what makes up the worker's lateness. 0 where the others' numbers differ by more than
-    their autocorrelation explains: they are then not alike.
+    A step is late from half of the worker's lateness on. The result is 0 if the numbers of the others differ by more
+    than their autocorrelation explains, as they are then not equal.
     """
     over = np.maximum(score, 0.0)
     mine = over[:, worker]
@@ -185,12 +182,12 @@ def _spread(score: Array, worker: int) -> float:
 
 
 def _above(score: Any, worst: Array) -> Any:
-    """How often chance, in ascending order, takes the unluckiest as far."""
+    """Return how often the sorted maxima under the null hypothesis are at least as large."""
     return (1 + len(worst) - np.searchsorted(worst, score)) / (1 + len(worst))
 
 
 def _passing(series: Array) -> float:
-    """How likely a series that goes up and down as this one does, around nothing, is above it as much as this one."""
+    """Return how likely a series with these deviations, around 0, has a mean as large as this one."""
     ups = (series - series.mean())[:, None]
     spread = _varying(ups, variance_inflation(ups)) ** 0.5
     return float(norm.sf(series.sum() / max(spread, 1e-300)))
@@ -199,9 +196,9 @@ def _passing(series: Array) -> float:
 def late_p_values(late: Array, known: Array, times: Array) -> Array:
     """Return a p-value for each worker: how likely is its share of late steps if no worker differs from another?
 
-    `late`, `known`: of every step and worker; `times`: the steps in which all were recorded. The binomial tail at the
-    others' share, which is taken to be at most a half, of as many steps as are left by autocorrelation, times the
-    number of workers (Bonferroni).
+    `late`, `known`: for every step and worker. `times`: of the steps in which all workers were recorded. It is the
+    binomial tail at the share of the others, which is limited to a half. The number of steps is reduced by
+    autocorrelation. The result is multiplied by the number of workers (Bonferroni).
 
     >>> late = np.arange(40)[:, None] % 8 == np.arange(4)
     >>> late[:, 2] = True
@@ -221,7 +218,7 @@ def late_p_values(late: Array, known: Array, times: Array) -> Array:
 
 
 def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, int]]]:
-    """Return the logarithms of some workers' times over the others' usual ones, and the spells in which they are late.
+    """Return logarithms of some workers' times over the usual time of the others, and spells in which they are late.
 
     `times`: (steps, workers); a spell is its first step and the step after its last.
     """
@@ -235,10 +232,11 @@ def spells_of(times: Array, who: Sequence[int]) -> tuple[Array, list[tuple[int, 
 def late_hosts(
     times: Array, hosts: Mapping[str, Sequence[int]], chance: float, rng: np.random.Generator
 ) -> list[str]:
-    """Hosts that are late as a whole: more than by chance, and with all their workers, not with one of them.
+    """Return hosts that are late as a whole: by more than chance, and with all their workers.
 
-    `hosts`: the columns of each. A host with one worker alone is that worker. Autocorrelation is estimated from all
-    workers: of two hosts, each is the other's mirror. All workers of a host are late in the steps of its spells.
+    `hosts`: columns of each host. A host with one worker is that worker. Autocorrelation is estimated from all
+    workers, as with two hosts each is the mirror image of the other. All workers of a host are late in the steps of
+    its spells.
 
     >>> times = 1 + 0.1 * np.random.default_rng(0).random((40, 6)) + np.array([0, 0, 0, 0, 1, 1])
     >>> late_hosts(times, {"a": (0, 1), "b": (2, 3), "c": (4, 5)}, 0.01, np.random.default_rng(1))

@@ -1,7 +1,7 @@
-"""What stands out in a recording: spread, bursts, who is slow for good, changes, and which delay models fit.
+"""Summary of a recording: spread, bursts, permanently slow workers, changes, and delay models that fit.
 
-Lateness is counted against the step's own median worker, so that what holds all up at once (a shared file system, a
-larger batch) is nobody's fault: it is told apart as `together`.
+Lateness is relative to the median worker of the step. So what delays all workers at once (a shared file system, a
+larger batch) is not attributed to one of them. It is reported separately as `together`.
 """
 
 import math
@@ -19,30 +19,30 @@ from workbench.analysis.recordings.spells import bursts
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
-LATE_RATIO = 1.2  # times the step's median from which on a worker is late
+LATE_RATIO = 1.2  # ratio to the step's median from which on a worker is late
 SIGNIFICANCE_LEVEL = 0.01  # p-value up to which a change, or a worker that is late in most steps, is reported
-MIN_STEPS = 20  # steps in which a change is looked for
-MAX_AUTOCORRELATION = 0.97  # correlation of neighbours that is reckoned with
-MIN_CHANGE_RATIO = 1.05  # a change of the median by less than that factor is not told
+MIN_STEPS = 20  # min number of steps for finding a change
+MAX_AUTOCORRELATION = 0.97  # max correlation of neighbours that is taken into account
+MIN_CHANGE_RATIO = 1.05  # a change of the median by less than this factor is not reported
 
 
 class Change(NamedTuple):
-    """From a step on a worker is slower or faster, for good."""
+    """Step from which on a worker is permanently slower or faster."""
 
     worker: Any
     step: int
-    factor: float  # median against the others after over before
-    chance: float  # of seeing that where nothing changes
+    factor: float  # ratio of the medians after and before, relative to the other workers
+    chance: float  # p-value: probability to see this if nothing changes
 
 
 @dataclass(frozen=True)
 class Card:
-    """What stands out in one recorded job; `str` says it in words.
+    """Summary of one recorded job; `str` gives it as text.
 
-    `spread`: 95 % quantile over the median; `tail`: the maximum of a step over the step's median, on average.
-    `chronic`, `together`, `passing`: shares of the variance of the times' logarithms that are the worker's, the step's,
-    and neither's. `late`: share of late times; `burst`: mean number of steps that a worker stays late, `alone`: what it
-    would be if late steps were independent of one another. `delay_models`: fitted ones, the best first.
+    `spread`: 95 % quantile over the median. `tail`: maximum of a step over its median, on average. `chronic`,
+    `together`, `passing`: shares of the variance of the logarithms of times that depend on the worker, on the step,
+    and on neither. `late`: share of late times. `burst`: mean number of steps that a worker stays late; `alone`: its
+    value if late steps were independent. `delay_models`: fitted ones, the best first.
     """
 
     name: str
@@ -59,15 +59,16 @@ class Card:
     late: float
     burst: float
     alone: float
-    slow: tuple[tuple[Any, float], ...]  # late in most steps, beyond chance; how many times slower
+    # workers that are late in most steps, by more than chance, and how many times slower they are
+    slow: tuple[tuple[Any, float], ...]
     changes: tuple[Change, ...]
     delay_models: tuple[FittedModel, ...]
 
     @classmethod
     def of(cls, name: str, units: str, table: pd.DataFrame) -> Self:
-        """Look at the times of one job, steps x workers.
+        """Summarise the times of one job, steps x workers.
 
-        Raises `SettingError` for a single worker, whom nobody can be compared with, and where no step is whole.
+        Raises `SettingError` for a single worker, which cannot be compared, and if no step is complete.
         """
         if table.shape[1] < 2:
             raise SettingError(f"recording = {name!r}: has one worker only; lateness needs others beside it")
@@ -106,7 +107,7 @@ class Card:
 
     @property
     def delay_model(self) -> FittedModel | None:
-        """The best delay model that fits; None where none does."""
+        """Best delay model that fits; None if none does."""
         return next((delay_model for delay_model in self.delay_models if delay_model.fits), None)
 
     def __str__(self) -> str:
@@ -120,8 +121,8 @@ class Card:
             f" {self.spread:.2f} medians"
         )
         yield (
-            f"of the variation {self.chronic:.0%} is the workers' own, for good; {self.together:.0%} holds all up at"
-            f" once; {self.passing:.0%} comes and goes"
+            f"of the variation {self.chronic:.0%} are permanent differences of workers; {self.together:.0%} affect all"
+            f" workers at once; {self.passing:.0%} come and go"
         )
         if self.late:
             yield (
@@ -162,7 +163,7 @@ def _value(value: Any) -> str:
 
 
 def whole(name: str, table: pd.DataFrame) -> Array:
-    """The steps in which every worker was recorded, (steps, workers); raises `SettingError` where there is none.
+    """Return the steps in which every worker was recorded, (steps, workers). Raise `SettingError` if there are none.
 
     >>> whole("two", pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.nan]})).tolist()
     [[1.0, 1.0]]
@@ -174,7 +175,7 @@ def whole(name: str, table: pd.DataFrame) -> Array:
 
 
 def shares(logs: Array) -> tuple[float, float, float]:
-    """Shares of the variance that are the columns', the rows', and neither's: (steps, workers) in two ways.
+    """Return the shares of the variance that are of the columns, of the rows, and of neither, for (steps, workers).
 
     >>> shares(np.log([[1.0, 2.0], [1.0, 2.0]]))
     (1.0, 0.0, 0.0)
@@ -188,7 +189,7 @@ def shares(logs: Array) -> tuple[float, float, float]:
 
 
 def habits(times: Array) -> tuple[float, float, float]:
-    """Share of late times, mean length of a lateness, mean maximum of a step over its median.
+    """Return the share of late times, the mean length of a lateness, and the mean maximum of a step over its median.
 
     >>> habits(np.array([[1.0, 1.0, 2.0], [1.0, 1.0, 1.0]]))
     (0.16666666666666666, 1.0, 1.5)
@@ -199,10 +200,10 @@ def habits(times: Array) -> tuple[float, float, float]:
 
 
 def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Change]:
-    """Steps from which on a worker's times, over the step's median, have another level.
+    """Yield the steps from which on a worker's times, relative to the step's median, have another level.
 
-    `ratio`: (steps, workers); `workers`, `steps`: what they are called. Of every worker's series and of its overlapping
-    halves, quarters, ... the most certain change (see `split`) is taken, and either side is looked at again: so a slow
+    `ratio`: (steps, workers); `workers`, `steps`: their names. Of every worker's series and of its overlapping
+    halves, quarters, ... the most certain change (see `split`) is taken, and both sides are searched again. So a slow
     spell in between is found as well (Kovacs et al., "Seeded binary segmentation", Biometrika 110, 2023).
     """
     for column, worker in enumerate(workers):
@@ -217,7 +218,8 @@ def changes(ratio: Array, workers: list[Any], steps: list[int]) -> Iterator[Chan
                 yield Change(worker, int(steps[known[place]]), factor, chance)
 
 
-Found = tuple[int, float, tuple[tuple[int, int], tuple[int, int]]]  # place, chance, what is compared
+# place, p-value, and the ranges that are compared
+Found = tuple[int, float, tuple[tuple[int, int], tuple[int, int]]]
 
 
 def _halved(series: Array, first: int, last: int, level: float) -> list[Found]:
@@ -234,7 +236,7 @@ def _halved(series: Array, first: int, last: int, level: float) -> list[Found]:
 
 
 def _windows(length: int) -> Iterator[tuple[int, int]]:
-    """The whole, its halves, quarters, ..., each shifted by half its length."""
+    """Yield the whole range, its halves, quarters, ..., each shifted by half its length."""
     width = length
     while width >= MIN_STEPS:
         for start in range(0, length - width + 1, max(1, width // 2)):
@@ -243,10 +245,10 @@ def _windows(length: int) -> Iterator[tuple[int, int]]:
 
 
 def split(series: Array) -> tuple[int, float]:
-    """Where a series changes its level, and the chance to see that if it does not: Pettitt's test.
+    """Return where a series changes its level, and the p-value of that change: Pettitt's test.
 
-    Neighbours that resemble each other make chance look like a change: the variance of his statistic grows by
-    (1 + r) / (1 - r), r the correlation of neighbours apart from the change itself, as estimated and corrected for the
+    With correlated neighbours, chance looks like a change. So the variance of the statistic is multiplied by (1 + r)
+    / (1 - r), where r is the correlation of neighbours without the change itself. Its estimate is corrected for the
     bias 2 (1 + 4 r) / n of an estimate around two means.
 
     A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28 (1979), pp. 126-135:

@@ -1,4 +1,4 @@
-"""Metadata of a recording as Croissant, which data set search and loaders of machine learning read.
+"""Metadata of a recording in the Croissant format, which data set search and machine learning loaders read.
 
 M. Akhtar et al., "Croissant: a metadata format for ML-ready datasets", NeurIPS 2024; specification 1.0 of MLCommons.
 """
@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 ENDINGS = {".csv": "text/csv", ".parquet": "application/x-parquet"}
-COLUMNS = {  # of the table that is written: type of schema.org, and description
+COLUMNS = {  # columns of the written table: schema.org type, and description
     "recording": ("Text", "the job that was recorded"),
     "worker": ("Text", "the worker that took the time"),
     "step": ("Integer", "the step"),
@@ -18,10 +18,9 @@ COLUMNS = {  # of the table that is written: type of schema.org, and description
 
 
 def described(source: Mapping[str, str], units: str, file: str, content: bytes) -> dict[str, Any]:
-    """Describe a file that holds a recording, and where the recording is from.
+    """Describe a file with a recording, and the origin of the recording.
 
-    `source`: of the recording; `units`: of its times; `file`: its name; `content`: its bytes.
-    Needs the extra `metadata`.
+    `source`, `units`: of the recording; `file`: name of the file; `content`: its bytes. Needs the extra `metadata`.
 
     >>> described({"name": "mine"}, "s", "mine.csv", b"")["recordSet"][0]["field"][3]["name"]
     'seconds'

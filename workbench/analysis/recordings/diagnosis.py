@@ -1,8 +1,8 @@
-"""Who makes the steps long, by how much, and since when: what a step would take if this one were like the others.
+"""Diagnosis of long steps: which workers, hosts and links cost time, how much, and since when.
 
-Of a recording a step is taken to end with its slowest worker (see `blame`), of a run by its scheme's rule (`of_run`),
-of a pipelined job by what waits for what (`pipeline`). Workers, hosts and links are tried at once, so that each of
-these may be wrong only so much more seldom.
+The cost of a cause is the time that steps would save if it were like the others. In a recording, a step ends with its
+slowest worker (`attribution`). In a run, it ends by its scheme's rule (`run_model`). In a pipelined job, it follows
+from the dependencies of operations (`pipeline`). All tests of workers, hosts and links share one level.
 """
 
 from __future__ import annotations
@@ -52,52 +52,52 @@ from workbench.core.trace.trace import Trace
 
 CODE_LEFT_OUT = "the scheme's rule, as the folder names code (trust=True, --trust)"
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
-FALSE_ALARM_LEVEL = 0.01  # of naming anybody where all are alike
-# part of it that is left to waiting for a processor: another busy process shows plainly
+FALSE_ALARM_LEVEL = 0.01  # probability of naming a culprit if all are equal
+# share of the level for waiting for a processor: another busy process is easy to detect
 WAITING_LEVEL_SHARE = 0.2
-# longer than others, at least, waits whose processor somebody keeps: who shares it with three, by a quarter
+# min excess of waiting times over the others', as a share; a processor shared with three gives a quarter
 MIN_WAIT_RATIO = 0.2
-MIN_COST_SHARE = 0.01  # share of the step that a culprit costs at least
+MIN_COST_SHARE = 0.01  # min cost of a culprit, as a share of the step
 CAUSE_TEXTS = {
     COMPUTE: "by computing",
     LINK: "on its way",
-    WAITING: "waiting for a processor that somebody else keeps busy",
+    WAITING: "waiting for a processor that another process keeps busy",
     SLOWER: "its processor needs {more:.0%} longer for the same work",
-}  # else the name says it
-FIX_TEXTS = {  # what there is to do about it
+}  # other causes are described by their name
+FIX_TEXTS = {  # mitigations of a cause
     WAITING: "ending what else keeps the processors of {} busy",
     SLOWER: "a processor as quick as the others' for {}",
 }
-CHRONIC_MEDIAN_SHARE = 0.5  # a cost is chronic whose median is that much of its mean: no few steps make it
+CHRONIC_MEDIAN_SHARE = 0.5  # min ratio of the median of a chronic cost to its mean: it is in most steps
 
 
 class Culprit(NamedTuple):
-    """Somebody without whom, or something without which, steps would be shorter."""
+    """Worker, host or component without whose delays steps would be shorter."""
 
     who: str
     cost: float  # share of the step's time
-    low: float  # 90 % band of it, from the recorded steps
+    low: float  # limits of its 90 % band, from the recorded steps
     high: float
-    chronic: bool  # late in most steps (of its spells), or now and then
-    since: Change | None = None  # the onset: first step of its first spell; None: late from the first step on
-    what: str = COMPUTE  # or link, waiting, slower core, or a layer, or what has that name
-    more: float = np.nan  # by what share it waits, or its processor takes, longer than the others' median
-    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each; empty: all steps
+    chronic: bool  # whether late in most steps (of its spells), or now and then
+    since: Change | None = None  # first step of its first spell; None if late from the first step on
+    what: str = COMPUTE  # cause: or link, waiting, slower core, a layer, or a component of that name
+    more: float = np.nan  # by what share it waits longer, or is slower, than the others' median
+    spells: tuple[tuple[int, int], ...] = ()  # first and last step of each spell; empty: all steps
 
     @property
     def label(self) -> str:
-        """Its name, and what of its computing is meant where that is known."""
+        """Name, with the part of its computing if that is known."""
         return _label(self.who, self.what)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What steps take over what they would take if everybody were like the median, and who is to blame.
+    """Ratio of the steps' time to that with all workers like the median, and the culprits.
 
-    `slowdown`: that quotient; `culprits`: the worst first; `costs`: everybody's share of the steps' time; `left_out`:
-    what the model of a step does not have; `like`: what mended means; `harmless`: who is slow and
-    costs nothing, as the scheme does without them; `tried`: finds out what to do about it (None: nobody can say);
-    `last`: number of the last step.
+    `slowdown`: that ratio. `culprits`: the worst first. `costs`: the share of each worker in the steps' time.
+    `left_out`: effects that the model of a step does not contain. `like`: what all workers are compared with.
+    `harmless`: slow workers that cost nothing, as the scheme tolerates them. `tried`: function that finds mitigations
+    (None: not available). `last`: number of the last step.
     """
 
     name: str
@@ -112,20 +112,20 @@ class Diagnosis:
 
     @cached_property
     def mitigations(self) -> tuple[Mitigation, ...] | None:
-        """What to do about it, the better first; None where nobody can say."""
+        """Mitigations, the best first; None if they are not available."""
         return None if self.tried is None else self.tried()
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def figure(self, theme: str = "light") -> Any:
-        """Bars of everybody's cost, with bands where somebody stands out: see `culprits`."""
+        """Return bars of all costs, with bands for the culprits: see `culprits`."""
         return registered("workbench.displays", "Diagnosis")(self, theme)
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.name}: steps take {self.slowdown:.3f} times what they would if all were like {self.like}"
         if not self.culprits:
-            yield "nobody stands out: what is late is late by chance, now here, now there"
+            yield "no worker stands out: lateness is by chance, and changes between workers"
         for one in self.culprits:
             when = "in most steps" if one.chronic else "now and then"
             band = f"({one.low:.1%} to {one.high:.1%})"
@@ -136,12 +136,12 @@ class Diagnosis:
             yield f"slow, but the scheme does without: {', '.join(self.harmless)}"
         yield from map(str, self.mitigations or ())
         if self.mitigations == ():
-            yield "there is nothing to gain from a code, or from leaving somebody out"
+            yield "a code, or leaving out a worker, would save nothing"
         disk = any(one.what == WAITING for one in self.culprits)
         yield f"left out: {self.left_out}{'; waiting for a disk looks like waiting for a processor' * disk}"
 
     def _in_steps(self, one: Culprit) -> str:
-        """Return in which steps somebody is late: nothing for all of them."""
+        """Return the steps in which a culprit is late as text; "" if that is all of them."""
         if not one.spells:
             return ""
         (first, end), *others = one.spells
@@ -154,14 +154,14 @@ class Diagnosis:
 
 
 def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool = False) -> Diagnosis:
-    """Name who makes steps long.
+    """Find the workers, hosts and links that make steps long.
 
     Parameters
     ----------
     what
-        A recording, a run, or where one lies; a job of ByteDance's kind is modelled operation by operation.
+        A recording, a run, or the path of one. A job of ByteDance's kind is modelled operation by operation.
     seed
-        Of the draws for bands and chances.
+        Seed of the draws for bands and p-values.
     trust
         Run the code that a run folder names. Without it, such a run is diagnosed by its recorded computing times alone.
 
@@ -199,7 +199,7 @@ def diagnose(what: Recording | Trace | str | Path, seed: int = 0, *, trust: bool
 
 
 def _operations(job: Recording) -> pd.DataFrame | None:
-    """The operations that a recording was reduced from, where they still lie there and it is still what they give."""
+    """Return the operations from which a recording was made, if the file exists and still gives the same recording."""
     file = Path(job.source.get("file", ""))
     if job.source.get("title") == bytedance.SOURCE.title and file.is_file():
         with suppress(SettingError):
@@ -208,7 +208,7 @@ def _operations(job: Recording) -> pd.DataFrame | None:
 
 
 def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
-    """By the slowest of every step, and by what holds up answers where that was recorded."""
+    """Diagnose a recording by the slowest worker of every step, and by what delays answers, if recorded."""
     parts = Phases.of(job)
     times, now = parts.own_seconds, parts.lasting()
     level = FALSE_ALARM_LEVEL / (1 + (len(parts.hosts) > 1))
@@ -225,7 +225,7 @@ def _of_recording(job: Recording, rng: np.random.Generator) -> Diagnosis:
     for (who, columns), gain in zip(players.items(), share.T, strict=True):
         shared_causes = {cause.what: cause for cause in causes if {*cause.workers} == {*columns}}
         what = parts.why(columns)
-        if what in parts.computing and what not in shared_causes:  # it is told of what it was tested for
+        if what in parts.computing and what not in shared_causes:  # named by the cause that was tested
             what = next(iter(shared_causes), what)
         if shared_causes:
             spells = Spells.of(times, columns, parts.steps)
@@ -255,9 +255,9 @@ def _suspects(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Hosts, and workers of others, that are late by more than chance: first by waiting, then by all the rest.
+    """Return hosts, and workers of other hosts, that are late by more than chance: first by waiting, then by the rest.
 
-    How often a processor is waited for shows a tenth, too, by how a machine deals out its cores: that names nobody.
+    Waiting times differ by a tenth anyway, because of how a machine assigns its cores. That is not reported.
     """
     times, waiting = computing[COMPUTE], computing.get(WAITING)
     if waiting is None:
@@ -283,9 +283,9 @@ def _late(
     level: float,
     rng: np.random.Generator,
 ) -> list[Cause]:
-    """Hosts, and workers of others, that are late by more than chance; the costliest first.
+    """Return hosts, and workers of other hosts, that are late by more than chance; the most expensive first.
 
-    Everybody is late now and then, and that has its cost. Who costs as much as the median one is not told.
+    Each worker is sometimes late. A worker that costs about as much as the median one is not reported.
     """
     known, cost = p_values(times, rng), shapley_shares(excess_over_median(times)).sum(axis=0) / total
     dear = cost - np.median(cost) >= MIN_COST_SHARE
@@ -298,7 +298,7 @@ def _late(
 
 
 def _more(computing: Mapping[str, Array], what: str, who: Sequence[int]) -> float:
-    """By what share somebody waits, or its processor takes, longer than the others' median."""
+    """Return by what share a worker waits longer, or its processor is slower, than the median of the others."""
     return _longer(computing[what], who) if what in FIX_TEXTS else float("nan")
 
 
@@ -308,9 +308,9 @@ def _longer(times: Array, who: Sequence[int]) -> float:
 
 
 def _help(usual: Iterable[tuple[Culprit, Array]], scheme: str = "UMW", **args: Any) -> list[Candidate]:
-    """What is there to do about those that wait for a processor, or have a slow one: as they would be like the others.
+    """Return mitigations for workers that wait for a processor, or have a slow one.
 
-    `usual`: each with the steps as they would be then.
+    `usual`: each such culprit, and the steps' seconds if it were like the others.
     """
     return [
         Candidate(FIX_TEXTS[one.what].format(one.who), seconds, scheme, args)
@@ -324,15 +324,15 @@ def _label(who: str, what: str) -> str:
 
 
 class Spells(NamedTuple):
-    """In which steps somebody is late: the steps' places, the spells' first and last steps, and the onset."""
+    """Steps in which a worker or host is late: their places, first and last steps of spells, and the onset."""
 
-    late: Array | None = None  # whether, of every step; None: in all, or now and then
+    late: Array | None = None  # whether each step is late; None: all are, or single ones
     steps: tuple[tuple[int, int], ...] = ()
     onset: Change | None = None
 
     @classmethod
     def of(cls, times: Array, who: Sequence[int], steps: Sequence[int]) -> Self:
-        """Of somebody's times, or of a host's on average, against the others' usual ones."""
+        """Find the spells in a worker's times, or in the mean of a host, relative to the usual time of the others."""
         series, found = spells_of(times, who)
         late = np.zeros(len(series), dtype=bool)
         for first, end in found:
@@ -347,10 +347,10 @@ class Spells(NamedTuple):
 
 
 def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
-    """By the scheme's own rounds: who is slow by the times, what that costs by the scheme."""
+    """Diagnose a run with the rounds of its scheme: times show which workers are slow, the scheme what that costs."""
     run = Rounds.of(trace)
     if run.seconds.shape[1] < 2:
-        raise SettingError(f"run {trace.label!r}: has one worker only; there is nobody to compare it with")
+        raise SettingError(f"run {trace.label!r}: has only one worker, which cannot be compared with others")
     e, now, hosts = trace.experiment, run.lasting(), runs.hosts_of(trace)
     late, transits, computing = run.late.astype(np.float64), run.transit.any(), run.computing
     level = FALSE_ALARM_LEVEL / (1 + run.late.any() + transits + (len(hosts) > 1))
@@ -384,7 +384,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
     even = run.lasting([Cause(COMPUTE, everybody), Cause(LINK, everybody), *others])
     waiting_share = float(now.sum() / run.lasted.sum())
     seen = run.decode_rate is not None or run.link == e.line
-    unseen = "" if seen else "; decoding, which real runs do not write down"
+    unseen = "" if seen else "; decoding, which real runs do not record"
     return _told(
         trace.label,
         now,
@@ -393,7 +393,7 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
         found,
         left_out=f"{run.late.mean():.0%} of the work was cut off, and is taken to have ended with its round; the"
         f" scheme's rounds with these times are {waiting_share:.1%} of the run, and the rest is taken to stay{unseen}",
-        # Of work that was cut off nobody knows how long it would have taken.
+        # The full time of interrupted work is unknown.
         tried=None if run.late.any() else partial(mitigations, _even(run, now), run.lasted, rng, helped),
         last=int(run.trace.columns["round"][0]) + len(now) - 1,
         harmless=tuple(one.who for one in found if not _counts(one) and one.what in (COMPUTE, *FIX_TEXTS)),
@@ -401,9 +401,9 @@ def _of_run(trace: Trace, rng: np.random.Generator) -> Diagnosis:
 
 
 def _even(run: Rounds, now: Array) -> Steps:
-    """The run's steps as remedies are tried on them: of workers that hold an even share.
+    """Return the run's steps for trying mitigations: of workers with equal shares of the data.
 
-    What a real round takes beside its scheme's rule (processes wake up, the master works) is taken to stay.
+    The time of a real round beyond its scheme's rule (wake-ups, work of the master) is assumed to stay.
     """
     e = run.trace.experiment
     count = e.problem_spec.count()
@@ -414,7 +414,7 @@ def _even(run: Rounds, now: Array) -> Steps:
 
 
 def _spells_of(run: Rounds, cause: Cause) -> Spells:
-    """When a worker, or a host, computes slowly; of other causes that is not looked at."""
+    """Return when a worker, or a host, computes slowly. Spells of other causes are not searched."""
     if (times := run.computing.get(cause.what)) is None:
         return Spells()
     first = int(run.trace.columns["round"][0])
@@ -424,14 +424,14 @@ def _spells_of(run: Rounds, cause: Cause) -> Spells:
 def _told(
     name: str, now: Array, mended: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
 ) -> Diagnosis:
-    """From seconds of the steps as they are and were, and what each causes of them."""
+    """Make a diagnosis from seconds of the steps as recorded and as fixed, and from what each cause adds."""
     worst = tuple(one for one in sorted(found, key=lambda one: -one.cost) if _counts(one))
     share = {who: float(gain.sum() / now.sum()) for who, gain in costs.items()}
     return Diagnosis(name, float(now.sum() / mended.sum()), worst, share, **more)
 
 
 def _counts(one: Culprit) -> bool:
-    """Is the cost worth a word, and more than nothing for certain?"""
+    """Return whether the cost is large enough to report, and its lower limit above zero."""
     return one.cost >= MIN_COST_SHARE and one.low > 0
 
 
@@ -453,9 +453,9 @@ def _culprit(
 
 
 def _of_pipeline(name: str, rows: pd.DataFrame, rng: np.random.Generator) -> Diagnosis:
-    """A job of stages and replicas: a cost is by how much one worker, or stage, as recorded makes an even step longer.
+    """Diagnose a job of stages and replicas; costs are what one recorded worker or stage adds to an even step.
 
-    Where all replicas of the worst worker's stage cost as much as half of what it does, the stage is too long.
+    If all replicas of the worst worker's stage cost half as much as it does, the stage is reported as too long.
     """
     job = Pipeline.of(rows)
     even = job.even()

@@ -1,4 +1,4 @@
-"""Find out what a file is, read it, and say where the public ones are."""
+"""Loading of recordings: detect the kind of a file, read it, and name the origin of public ones."""
 
 import os
 from fnmatch import fnmatch
@@ -21,7 +21,7 @@ from workbench.core.trace.trace import Trace
 
 @cache
 def known() -> dict[str, Source]:
-    """All sources by name; what reads any table comes last.
+    """Return all sources by name. The one that reads any table is last.
 
     >>> sorted(known())[:3]
     ['alibaba', 'bytedance', 'ec2']
@@ -32,18 +32,18 @@ def known() -> dict[str, Source]:
 
 
 def home() -> Path:
-    """Where public recordings are put, so that `load` finds them by their name."""
+    """Return the folder of public recordings, in which `load` finds them by name."""
     return root() / "recordings"
 
 
 def folders() -> list[Path]:
-    """Where recordings are looked for: `home()`, and the folders that WORKBENCH_RECORDINGS names, one or several."""
+    """Return the folders of recordings: `home()`, and one or several in WORKBENCH_RECORDINGS."""
     named = os.environ.get("WORKBENCH_RECORDINGS", "")
     return [home(), *(Path(each).expanduser() for each in named.split(os.pathsep) if each)]
 
 
 def at_hand() -> dict[str, Path]:
-    """Public recordings that lie in one of the folders, by file name.
+    """Return the public recordings in these folders, by file name.
 
     >>> all(path.name == name for name, path in at_hand().items())
     True
@@ -61,19 +61,19 @@ def load(
     Parameters
     ----------
     path
-        A file or folder, the name of a public recording (it is looked for in `home()`), or a run.
+        A file or folder, a run, or the name of a public recording in `home()`.
     source
-        What it is (see `known`), where the file does not tell.
+        Kind of the file (see `known`), if it cannot be detected.
     unit
-        Of the times in a table: "s", "ms", "us", "ns", "min" or "h". Default: what the name of their column says
-        (`took_ms`), else seconds.
+        Unit of the times in a table: "s", "ms", "us", "ns", "min" or "h". Default: the unit in the name of their
+        column (`took_ms`), else seconds.
     columns
-        Which columns of a table mean worker, step, seconds, host, phase, recording, samples, processor_seconds.
+        Names of a table's columns for worker, step, seconds, host, phase, recording, samples, processor_seconds.
 
     Raises
     ------
     SettingError
-        Nothing is there (the message says where to get it), it cannot be read, or a row is no time.
+        It does not exist (the message contains its origin), cannot be read, or a row is not a valid time.
 
     Examples
     --------
@@ -101,16 +101,16 @@ def load(
         by_name = "; name those that mean them, e.g. seconds='took', unit='ms'"
         more = by_name if error.why.startswith("lacks columns [") else ""
         raise SettingError(error.of(f"path = {str(file)!r}") + more) from None
-    except (ValueError, OSError, KeyError) as error:  # Arrow's own errors are of these kinds
+    except (ValueError, OSError, KeyError) as error:  # errors of Arrow are of these kinds
         if isinstance(error, SettingError):
             raise
         read = f"cannot be read{f' as {kind.title}' if kind else ''} ({error})"
         raise SettingError(f"path = {str(file)!r}: {read}") from None
     facts = {"title": kind.title, "file": str(file)}
-    if kind.name != "table" or _place(file.name, kind):  # other tables are the user's own
+    if kind.name != "table" or _place(file.name, kind):  # other tables belong to the user
         facts |= {"where": kind.where, "licence": kind.licence}
     facts |= {"left_out": left_out} if (left_out := rows.attrs.get("left_out")) else {}
-    name = (file.name or file.resolve().name).split(".")[0]  # of the folder, where "." was given
+    name = (file.name or file.resolve().name).split(".")[0]  # name of the folder, if "." was given
     return Recording.of_rows(rows, name, kind.units, **facts)
 
 
@@ -152,6 +152,6 @@ def _kind(file: Path, name: str | None) -> Source:
         raise unknown_name("source", name, known())
     kinds = [known()[name]] if name is not None else [each for each in known().values() if each.tells(file)]
     if not kinds:
-        why = f"is of no known kind; say which, source = {' | '.join(known())}"
+        why = f"is not of a known kind; give it as source = {' | '.join(known())}"
         raise SettingError(f"path = {str(file)!r}: {why}")
     return kinds[0]

@@ -1,8 +1,7 @@
-"""What to do about who is late: leave a worker out, or take an exact scheme that does without, tried on recorded steps.
+"""Mitigations of stragglers, tried on recorded steps: leave out a worker, or use an exact scheme that tolerates it.
 
-Every candidate goes through the very steps that were recorded; a worker that holds more samples takes that much longer.
-The best is chosen on every other stretch of the steps and judged on the others: it is not praised for what it was
-chosen by.
+Every candidate is computed on all recorded steps. A worker with more samples takes proportionally longer. The best is
+chosen on every other stretch of the steps and evaluated on the rest, so that the choice does not bias its result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +19,13 @@ from workbench.core.contract.delays import resampled
 from workbench.core.contract.links import Link
 from workbench.core.contract.scheme import Scheme
 
-SAMPLES_PER_WORKER = 1000  # samples a worker holds in the uncoded scheme, to share out
+SAMPLES_PER_WORKER = 1000  # samples of each worker in the uncoded scheme, as a unit of load
 BOOTSTRAP_DRAWS, BAND_QUANTILES = 400, (0.05, 0.95)
-MIN_SAVED_SHARE = 0.01  # share of the time that something must save to be said
+MIN_SAVED_SHARE = 0.01  # min saving that is reported, as a share of the time
 
 
 class Mitigation(NamedTuple):
-    """Something to do, and what share of the steps' time it would save: with a 90 % band for as many steps to come."""
+    """Mitigation, and the share of the steps' time that it would save, with a 90 % band for as many future steps."""
 
     what: str
     saving: float
@@ -40,7 +39,7 @@ class Mitigation(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """What could be done, and what every step takes then, (steps,)."""
+    """Possible mitigation, and seconds of every step with it, (steps,)."""
 
     what: str
     seconds: Array
@@ -50,11 +49,11 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """What is known of a job. `times` (steps, workers): of a worker that holds its even share; `names`: whose they are.
+    """Times of a job's steps. `times` (steps, workers): of a worker with an equal share of the data; `names`: workers.
 
-    `link`, `floats` (of a message), `decode_rate` and `way` (of a message beyond the latency, as `times`): where they
-    are known; else messages and decoding are free. `besides` (steps,): what a step takes beside what its scheme's
-    rule says of these; it stays, whatever is done.
+    `link`, `floats` (of a message), `decode_rate` and `transit` (time of a message beyond the latency, as `times`):
+    if unknown, messages and decoding take no time. `besides` (steps,): time of a step beyond its scheme's rule, which
+    no mitigation changes.
     """
 
     times: Array
@@ -66,7 +65,7 @@ class Steps:
     besides: Array | float = 0.0
 
     def lasting(self, scheme: Scheme, seconds: Array, who: slice | list[int] = slice(None)) -> Array:
-        """What steps of a scheme take whose workers (`who` of them) take these times for all that they hold."""
+        """Return seconds of steps of a scheme whose workers (`who` of them) take these times for all their samples."""
         known = (seconds, seconds.shape[1] * SAMPLES_PER_WORKER, self.link, self.floats, self.decode_rate)
         if self.transit is None or not self.transit.any():
             return played(scheme, *known) + self.besides
@@ -74,7 +73,7 @@ class Steps:
         return played(scheme, *known, lambda length: transit * (length / self.floats)) + self.besides
 
     def without(self) -> Iterator[Candidate]:
-        """All but one worker, each with the share of one of n - 1."""
+        """Yield all sets without one worker, in which each other one has the share 1 / (n - 1)."""
         n = self.times.shape[1]
         uncoded = schemes.get("UMW")()
         for worker in range(n if n > 2 else 0):
@@ -83,7 +82,7 @@ class Steps:
             yield Candidate(f"leaving {self.names[worker]} out", seconds, "UMW", {})
 
     def coded(self) -> Iterator[Candidate]:
-        """Every exact scheme whose rounds are told by its draws, with the parameters that the planner tries."""
+        """Yield every exact scheme with round times that follow from draws, with parameters as in the planner."""
         n = self.times.shape[1]
         for name in schemes.names():
             cls = schemes.get(name)
@@ -98,7 +97,7 @@ class Steps:
                     seconds = self.lasting(
                         scheme, self.times * scheme.loads(n, n * SAMPLES_PER_WORKER) / SAMPLES_PER_WORKER
                     )
-                except SettingError:  # not with so many workers
+                except SettingError:  # impossible for this number of workers
                     continue
                 numbers = ", ".join(f"{key} = {value}" for key, value in args.items())
                 yield Candidate(f"{name} with {numbers}" if numbers else name, seconds, name, args)
@@ -107,9 +106,9 @@ class Steps:
 def mitigations(
     steps: Steps, now: Array, rng: np.random.Generator, mended: Sequence[Candidate] = ()
 ) -> tuple[Mitigation, ...]:
-    """The best exact scheme, and the best worker to leave out, where they save anything; the better first.
+    """Return the best exact scheme, and the best worker to leave out, if they save time; the better one first.
 
-    `now` (steps,): what steps take as they are. `mended`: what else would help, which nobody has chosen by the steps.
+    `now` (steps,): seconds of the steps as recorded. `mended`: other candidates, which were not chosen by the steps.
     """
     stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
     halves = np.arange(len(now)) // stretch % 2 == 0
@@ -122,7 +121,7 @@ def mitigations(
 def _best(
     candidates: list[Candidate], now: Array, halves: NDArray[np.bool_], rng: np.random.Generator
 ) -> Mitigation | None:
-    """The quickest of the first half of the steps, judged on the second."""
+    """Return the fastest candidate on the first half of the steps, evaluated on the second."""
     if not candidates or halves.all():
         return None
     best = min(candidates, key=lambda each: float(each.seconds[halves].sum()))
@@ -130,11 +129,11 @@ def _best(
 
 
 def _judged(one: Candidate, now: Array, rng: np.random.Generator) -> Mitigation:
-    """What it saves, and its band."""
+    """Return the saving of a candidate, and its band."""
     what, seconds, scheme, args = one
     saving = 1 - float(seconds.sum() / now.sum())
     draws = [resampled(len(now), rng) for _ in range(2 * BOOTSTRAP_DRAWS)]
     again = 1 - np.array([seconds[d].sum() / now[d].sum() for d in draws]).reshape(2, -1)
-    # Both what is known and what comes vary.
+    # Both the recorded and the future steps vary.
     low, high = np.quantile(saving + again[0] - again[1], BAND_QUANTILES).tolist()
     return Mitigation(what, saving, low, high, scheme, args)

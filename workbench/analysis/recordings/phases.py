@@ -1,4 +1,4 @@
-"""What the steps of a recording consist of: what workers do themselves, what their answers wait for, decoding."""
+"""Phases of the steps in a recording: work of the workers, waiting of their answers, and decoding."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,16 +24,18 @@ from workbench.core.base.types import Array
 from workbench.core.contract.recorded import LAYER_PREFIX
 
 PORT_PHASES = ("wait", "receive")
-PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decode",)}  # by these phases
+# phases that belong to each cause
+PHASES_OF_CAUSE = {"links": ("send",), "ports": PORT_PHASES, "decoding": ("decode",)}
 
 
 @dataclass(frozen=True)
 class Phases:
     """Seconds of the steps in which every worker was recorded.
 
-    `phases`: cause -> (steps, workers); `port`: what an answer waits for its receiver, or is taken in, likewise;
-    `decoding`: of whoever decodes, (steps,). `hosts`: columns of each, where hosts were recorded. `computing`: by
-    what may make it long (see `split`); `phases` then has what waiting adds to the usual apart from the rest.
+    `phases`: (steps, workers) for each cause. `port`: time of an answer at its receiver, waiting or being received,
+    (steps, workers). `decoding`: time of decoding, (steps,). `hosts`: columns of each host, if hosts were recorded.
+    `computing`: by possible cause of long computing (see `split`). In that case `phases` has the excess of waiting
+    over its usual value separately.
     """
 
     names: list[str]
@@ -47,10 +49,10 @@ class Phases:
 
     @classmethod
     def of(cls, job: Recording) -> Self:
-        """Of one job; raises `SettingError` for one worker, no whole step, or times of 0."""
+        """Return the phases of one job. Raise `SettingError` for one worker, no complete step, or times of 0."""
         name, table = job.names[0], job.table()
         if table.shape[1] < 2:
-            why = "has one worker only; there is nobody to compare it with"
+            why = "has only one worker, which cannot be compared with others"
             raise SettingError(f"recording = {name!r}: {why}")
         first, full = whole(name, table), table.dropna()
         if not np.all(first > 0):
@@ -89,16 +91,16 @@ class Phases:
 
     @property
     def own_seconds(self) -> Array:
-        """What every worker takes for itself, (steps, workers)."""
+        """Seconds that every worker takes by itself, (steps, workers)."""
         return np.asarray(sum(self.phases.values()))
 
     @property
     def tested(self) -> dict[str, Array]:
-        """By what one is suspected: all that workers take for themselves, and by what their computing may be long."""
+        """Seconds to test for each cause: all that workers take by themselves, and parts of their computing."""
         return {**self.computing, COMPUTE: self.own_seconds}
 
     def without(self, cause: Cause) -> Array:
-        """What workers take for themselves if some wait for a processor, or it takes, as long as the median."""
+        """Return seconds of workers if the wait or the processor time of some were like the median."""
         times = self.computing[cause.what]
         usual = without_causes(times, cause.what, {cause})
         return np.asarray(
@@ -106,9 +108,9 @@ class Phases:
         )
 
     def even_without(self, causes: Iterable[Cause]) -> Array:
-        """What a step would take if all were like the median of workers without these causes, (steps,).
+        """Return seconds of a step if all were like the median of workers without these causes, (steps,).
 
-        Where half of the workers wait and the others' processors are slow, their median is neither.
+        If half of the workers wait and the processors of the others are slow, their median does neither.
         """
         seconds = self.own_seconds
         for cause in causes:
@@ -118,13 +120,13 @@ class Phases:
         return np.asarray(np.median(seconds, axis=1))
 
     def lasting(self) -> Array:
-        """What every step takes."""
+        """Return the seconds of every step, (steps,)."""
         return np.asarray((self.own_seconds + self.port).max(axis=1) + self.decoding)
 
     def shares(self, over: Array, even: Array) -> tuple[Array, Array, Array]:
-        """Shapley values: of workers that are over an even step by `over`, of the port, and of decoding.
+        """Return Shapley values: of workers that exceed an even step by `over`, of the port, and of decoding.
 
-        Workers are mended together or not at all while the port is, and share what that gives as in the airport game.
+        The workers are fixed all or none while the port is fixed, and share the result as in the airport game.
         """
         seconds = self.own_seconds
         mended = np.minimum(seconds, even[:, None])
@@ -137,10 +139,10 @@ class Phases:
         return shapley_shares(over) * scale[:, None], port, self.decoding
 
     def why(self, who: list[int]) -> str:
-        """By what some workers are late: the cause of which they are over the median by most.
+        """Return the cause of some workers' lateness: the phase in which they exceed the median most.
 
-        A layer where it makes up for most of what they compute longer: for more than half of what it would not if all
-        layers took as many times as long.
+        It is a layer if that explains most of their extra computing: more than half of what it would not explain if
+        all layers were slower by the same factor.
         """
         over = {what: float(excess_over_median(times)[:, who].mean()) for what, times in self.phases.items()}
         layers = {what: over.pop(what) for what in self.phases if what not in (COMPUTE, WAITING, LINK)}
@@ -155,7 +157,7 @@ class Phases:
 
 
 def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
-    """A processor's seconds of computing, of the same steps and workers, where all of them are known."""
+    """Return processor seconds of computing for the same steps and workers, if all are known."""
     if job.job().frame["processor_seconds"].isna().all():
         return None
     found = job.table(values="processor_seconds").reindex_like(full).to_numpy(float)
@@ -163,7 +165,7 @@ def _processor(job: Recording, full: pd.DataFrame) -> Array | None:
 
 
 def _hosts(job: Recording, workers: list[Any]) -> dict[str, list[int]]:
-    """Columns of every host, where all workers have one."""
+    """Return the columns of every host, if all workers have one."""
     known = job.frame.groupby("worker")["host"].first().reindex(workers).astype(str)
     if (known == "").any():
         return {}

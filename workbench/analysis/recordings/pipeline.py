@@ -1,13 +1,14 @@
-"""What a step of a pipelined training job would take with other durations: its operations and what waits for what.
+"""Steps of a pipelined training job with other durations: its operations and their dependencies.
 
-The order of a worker's computations is as recorded. A forward computation waits for the one of its micro-batch at the
-stage before, a backward one for that at the stage behind, and both for the transfer. Then come the gradients of the
-embedding (first and last stage together), the sum over the replicas, the norm of all gradients (everybody together) and
-the optimiser. What the processor does between operations is left out, as are model chunks that share a stage.
+The order of a worker's computations is as recorded. A forward computation waits for that of its micro-batch at the
+stage before, a backward one for that at the stage after, and both for the transfer. Then come the gradients of the
+embedding (first and last stage together), the sum over the replicas, the norm of all gradients (all workers together)
+and the optimiser. Processor time between operations is ignored, and model chunks that share a stage are not
+supported.
 
-Y. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3: slowdown
-= time with the recorded durations over time with every operation as long as operations of its kind are in the mean
-(transfers: in the median).
+Y. Lin et al., "Understanding stragglers in large model training using what-if analysis", OSDI 2025, section 3. The
+slowdown is the time with the recorded durations over the time with average ones: each operation as long as the mean
+of its kind (transfers: the median).
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ OPTIMISER = "optimizer"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A job: durations of its operations, of transfers without the wait for others; and the order of computations."""
+    """Job: durations of its operations, of transfers without the wait for others, and the order of computations."""
 
     steps: tuple[int, ...]
     stages: int
     durations: Durations
-    order: tuple[tuple[Operation, ...], ...]  # of every stage
+    order: tuple[tuple[Operation, ...], ...]  # order of computations at every stage
 
     @classmethod
     def of(cls, operations: pd.DataFrame) -> Pipeline:
-        """From a table with step, dp_rank, stage, optype, seq_id, start and end (s).
+        """Build a job from a table with step, dp_rank, stage, optype, seq_id, start and end (s).
 
-        Raises `SettingError` where replicas or steps differ in their operations, or stages hold several chunks.
+        Raises `SettingError` if replicas or steps differ in their operations, or stages have several chunks.
         """
         if "mc" in operations and operations["mc"].max() > 0:
             raise SettingError(
-                "path: stages hold several chunks of the model, and of no transfer it is recorded whose it is, so what"
-                " waits for what is not known; take jobs with one chunk a stage"
+                "path: stages hold several chunks of the model, and transfers are recorded without their chunk, so the"
+                " dependencies are not known; take jobs with one chunk a stage"
             )
         table = operations.sort_values(["step", "dp_rank"], kind="stable")
         steps, replicas = np.unique(table["step"]), int(table["dp_rank"].max()) + 1
@@ -61,7 +62,7 @@ class Pipeline:
             kind, number, stage = key = cast(Operation, named)
             if len(rows) != len(steps) * replicas:
                 raise SettingError(
-                    f"path: {kind} {number} of stage {stage} is there {len(rows)} times in {len(steps)} steps of"
+                    f"path: {kind} {number} of stage {stage} occurs {len(rows)} times in {len(steps)} steps of"
                     f" {replicas} replicas; every step has to have it once"
                 )
             start[key], end[key] = (rows[c].to_numpy(float).reshape(len(steps), -1) for c in ("start", "end"))
@@ -72,7 +73,7 @@ class Pipeline:
         return cls(tuple(steps.tolist()), stages, durations, tuple(map(tuple, order)))
 
     def even(self) -> Durations:
-        """Every operation as long as its kind is on average: the mean of computations, the median of transfers."""
+        """Return every operation with the average duration of its kind: mean of computations, median of transfers."""
         kinds = {kind for kind, *_ in self.durations}
         pooled = {
             k: np.concatenate([d.ravel() for o, d in self.durations.items() if o[0] == k]) for k in kinds
@@ -81,7 +82,7 @@ class Pipeline:
         return {o: np.full_like(d, level[o[0]]) for o, d in self.durations.items()}
 
     def alone(self, operations: pd.DataFrame) -> pd.Series[float]:
-        """Durations of the rows of the table that it was made of, of transfers without the wait for others."""
+        """Return durations of the rows of its source table, of transfers without the wait for others."""
         found = pd.Series(0.0, index=operations.index)
         table = operations.sort_values(["step", "dp_rank"], kind="stable")
         for named, rows in table.groupby(["optype", "seq_id", "stage"], observed=True):
@@ -89,7 +90,7 @@ class Pipeline:
         return found
 
     def seconds(self, durations: Durations) -> Array:
-        """How long every step takes with these durations, (steps,)."""
+        """Return the seconds of every step with these durations, (steps,)."""
         zero = np.zeros_like(next(iter(durations.values())))
         free = [together(zero) + durations.get((GATHER, 0, stage), 0.0) for stage in range(self.stages)]
         free = self._computed(durations, free)
@@ -106,7 +107,7 @@ class Pipeline:
         return np.asarray(np.maximum.reduce(ends).max(axis=1))
 
     def _computed(self, durations: Durations, free: list[Array]) -> list[Array]:
-        """When every stage is through with its computations."""
+        """Return when every stage has finished its computations."""
         done: dict[Operation, Array] = {}
         at = [0] * self.stages
         left = sum(map(len, self.order))
@@ -133,12 +134,12 @@ class Pipeline:
 
 
 def together(at: Array) -> Array:
-    """When all replicas are there: (steps, replicas), equal along a row."""
+    """Return when all replicas are ready: (steps, replicas), equal along a row."""
     return np.broadcast_to(at.max(axis=1, keepdims=True), at.shape)
 
 
 def _alone(start: dict[Operation, Array], end: dict[Operation, Array], stages: int) -> Durations:
-    """Durations; of a transfer from when the last of those who take part has begun it."""
+    """Return durations. A transfer counts from when the last participant has begun it."""
     found: dict[Operation, Array] = {key: end[key] - start[key] for key in start}
 
     def share(keys: list[Operation], replicas: bool) -> None:

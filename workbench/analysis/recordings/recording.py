@@ -1,4 +1,4 @@
-"""One schema for recorded stragglers: who took how long in which step, for what."""
+"""Schema of recorded stragglers: seconds of each worker in each step, by phase."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from workbench.core.contract.recorded import COLUMNS, COMPUTE_PHASE, checked_tim
 from workbench.core.contract.recorded import LAYER_PREFIX as LAYER_PREFIX  # for others
 from workbench.core.problems.data.cache import stored
 
-MAX_RATIO = 300.0  # of workers' usual times: those that differ by more are in other units, as ms and s
-MAX_JUMP, MIN_JUMP_S = 1e4, 60.0  # so many times a worker's median, and so many seconds, is no computation
+MAX_RATIO = 300.0  # max ratio of workers' usual times: larger ones mean other units, such as ms and s
+# times above this multiple of a worker's median, and above this, s, are not computations
+MAX_JUMP, MIN_JUMP_S = 1e4, 60.0
 VALUES = ("seconds", "processor_seconds")
 How = Literal["recorded", "blocks", "fitted"]
 
@@ -39,9 +40,9 @@ How = Literal["recorded", "blocks", "fitted"]
 class Recording:
     """Recorded times of one or several jobs.
 
-    `frame`: a row per worker, step and phase; columns recording, worker, host, step, phase, seconds, samples, and
-    processor_seconds: those of the seconds for which a processor was at it, where that is known, else NaN.
-    `units`: of all times ("s", or what they were normalised to). `source`: name, title, where from, licence, file.
+    `frame`: one row per worker, step and phase, with columns recording, worker, host, step, phase, seconds, samples,
+    and processor_seconds (NaN if unknown). `units`: unit of all times ("s", or what they were normalised to).
+    `source`: name, title, origin, licence, file.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
@@ -54,7 +55,7 @@ class Recording:
     source: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse, with the field's name, what is not a table of recorded times."""
+        """Raise `SettingError` with the field's name for an invalid table of recorded times."""
         _check_frame("frame", self.frame, COLUMNS, "wb.traces.load reads a file, Recording.of_rows a table")
         _check_text("units", self.units)
         if not isinstance(self.source, Mapping):
@@ -67,14 +68,15 @@ class Recording:
 
     @classmethod
     def of_rows(cls, rows: pd.DataFrame, name: str, units: str = "s", **source: str) -> Recording:
-        """Fill in the columns that are not there; raises `SettingError` for rows that are no times.
+        """Build a recording, with defaults for missing columns. Raise `SettingError` for rows that are not times.
 
-        `rows`: worker, step and seconds at least; `name`: of the recording, where they have none.
+        `rows`: at least worker, step and seconds; `name`: name of the recording, if rows have none.
         """
         _check_frame("rows", rows, (), "its columns are worker, step and seconds at least")
         _check_text("name", name)
         file = source.get("file", name)
-        if rows.index.name not in ("line", "row"):  # made elsewhere; the first line of a .csv has the names
+        # made elsewhere; the first line of a .csv contains the names
+        if rows.index.name not in ("line", "row"):
             first, kind = (2, "line") if file.endswith(".csv") else (1, "row")
             rows = rows.set_axis(pd.RangeIndex(first, len(rows) + first, name=kind), axis=0)
         defaults: dict[str, Any] = {"recording": name, "host": "", "phase": COMPUTE_PHASE}
@@ -89,11 +91,11 @@ class Recording:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the jobs that were recorded."""
+        """Names of the recorded jobs."""
         return [str(name) for name in pd.unique(self.frame["recording"])]
 
     def job(self, name: str | None = None) -> Recording:
-        """One job of several; raises `SettingError` with their names."""
+        """Return one job of several. Raise `SettingError` with their names if there is no such job."""
         if name is None and len(self.names) == 1:
             return self
         if not isinstance(name, str) or name not in self.names:
@@ -104,11 +106,11 @@ class Recording:
         return replace(self, frame=mine, source={**self.source, "recording": str(name)})
 
     def table(self, phase: str | None = None, values: str = "seconds") -> pd.DataFrame:
-        """Seconds of every worker (columns) in every step (rows); NaN where there is none.
+        """Return seconds of every worker (columns) in every step (rows); NaN if not recorded.
 
-        `phase`: by default what a worker does itself ("compute", with that of all layers, "compute: NAME"), where that
-        was recorded: waiting for others makes all steps equally long. Else all phases together. `values`: or those of a
-        processor ("processor_seconds"). Raises `SettingError` for a phase that is not there.
+        `phase`: by default the work of the worker itself ("compute", with all layers, "compute: NAME"), if it was
+        recorded, as waiting for others makes all steps equally long. Otherwise all phases together. `values`:
+        "seconds", or those of a processor ("processor_seconds"). Raises `SettingError` for an unknown phase.
         """
         frame = self.job().frame
         phases = sorted(set(frame["phase"]))
@@ -121,14 +123,14 @@ class Recording:
         rows = own_times(frame) if phase in (None, COMPUTE_PHASE) else frame[frame["phase"] == phase]
         whole: Any = (
             "sum" if values == "seconds" else partial(pd.Series.sum, skipna=False)
-        )  # known of all, or not
+        )  # known for all rows, or for none
         found = rows.pivot_table(
             index="step", columns="worker", values=values, aggfunc=whole, observed=True, sort=True
         )
         return found[in_order(found.columns.tolist())]
 
     def card(self) -> Card:
-        """What stands out: spread, bursts, who is slow for good, changes, and which delay models fit.
+        """Summarise the recording: spread, bursts, permanently slow workers, changes, and delay models that fit.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
@@ -140,20 +142,21 @@ class Recording:
         return Card.of(job.names[0], job.units, job.table())
 
     def figure(self, theme: str = "light") -> Any:
-        """Heat map of who was late when: see `lateness`."""
+        """Return a heat map of late workers by step: see `lateness`."""
         return registered("workbench.displays", "Recording")(self.job(), theme)
 
     def delays(
         self, how: How = "recorded", block: int | None = None, samples: float | None = None
     ) -> DelayModel:
-        """A delay model for any number of workers, in the recording's own units.
+        """Return a delay model for any number of workers, in the recording's own units.
 
-        "recorded": in recorded order, from a drawn start: bursts, changes and who is slow for good stay. "blocks": runs
-        of `block` steps (by default the square root of all), each drawn anew: shorter bursts stay, changes do not.
-        "fitted": the best delay model of the card, which keeps what that delay model can say.
+        "recorded": in recorded order, from a drawn start; bursts, changes and permanently slow workers are kept.
+        "blocks": runs of `block` steps (by default the square root of all), each drawn separately; bursts shorter
+        than that are kept, changes are not. "fitted": the best delay model of the card, which keeps what it can
+        describe.
 
-        samples: how many samples a recorded time is for; default: what the recording says of each. Other loads take
-        proportionally longer. Where neither says it, recorded times serve loads of one sample, and "fitted" raises
+        samples: number of samples that a recorded time is for; default: as in the recording. Other loads take
+        proportionally longer. If neither is known, recorded times are for loads of one sample, and "fitted" raises
         `SettingError`.
         """
         if not isinstance(how, str) or how not in get_args(How):
@@ -166,9 +169,7 @@ class Recording:
         if how == "fitted":
             known = job._samples if samples is None else samples
             if known is None:
-                why = (
-                    "how many samples is a recorded time for? Give samples = 1 if each time is of one sample"
-                )
+                why = "the samples of a recorded time are not known; give samples = 1 if each time is of one sample"
                 raise SettingError(f"recording = {job.names[0]!r}: {why}")
             return scaled(fitted_models(whole(job.names[0], job.table()))[0].delays, 1 / known)
         steps = len(job.table())
@@ -178,15 +179,16 @@ class Recording:
 
     @property
     def _samples(self) -> float | None:
-        """The samples that all times are for, where that is one number."""
+        """Number of samples of all times, if it is the same."""
         found = pd.unique(own_times(self.frame)["samples"])
         return float(found[0]) if len(found) == 1 and not np.isnan(found[0]) else None
 
     def replays(self, workers: int | None = None, rounds: int = 200, seed: int = 0) -> pd.DataFrame:
-        """What replays keep: a row for the recording, and one for each way to replay it (see `delays`).
+        """Compare what replays keep: one row for the recording, and one for each way to replay it (see `delays`).
 
-        Columns: late (share of the times over 1.2 medians), burst (mean steps that a worker stays late), maximum (of a
-        step, over its median, on average). `workers`, `rounds`, `seed`: of the replays; by default as many workers.
+        Columns: late (share of the times over 1.2 medians), burst (mean steps that a worker stays late), maximum (of
+        a step, over its median, on average). `workers`, `rounds`, `seed`: of the replays; by default as many workers
+        as recorded.
 
         >>> import pandas as pd
         >>> times = [(w, t, 1 + (w == 2)) for t in range(20) for w in range(5)]
@@ -208,7 +210,7 @@ class Recording:
         return pd.DataFrame(found, index=["late", "burst", "maximum"]).T
 
     def croissant(self, file: str = "times.csv") -> dict[str, Any]:
-        """Return Croissant metadata (JSON-LD) of the file of that name that `write` makes; needs the extra `metadata`.
+        """Return Croissant metadata (JSON-LD) of the file of that name that `write` makes. Needs the extra `metadata`.
 
         >>> import pandas as pd
         >>> rows = pd.DataFrame({"worker": [0, 1], "step": [0, 0], "seconds": [0.5, 0.7]})
@@ -223,7 +225,7 @@ class Recording:
             raise not_installed("Recording.croissant", error) from None
 
     def write(self, path: str | Path) -> Path:
-        """Write a table that "replay" and `wb.traces.load` read: worker, step, seconds, ..., as .csv or .parquet."""
+        """Write a .csv or .parquet table that "replay" and `wb.traces.load` read: worker, step, seconds, ..."""
         file = path_of(path, "path")
         check_ending(file, (".csv", ".parquet"), "path")
         with atomic_write(file) as out:
@@ -239,20 +241,20 @@ class Recording:
         return bytes(packed)
 
     def __repr__(self) -> str:
-        """A line; the table would fill the screen."""
+        """Return one line, because the table would fill the screen."""
         workers, steps = self.frame["worker"].nunique(), self.frame["step"].nunique()
         jobs = "" if len(self.names) == 1 else f", {len(self.names)} jobs"
         return f"Recording({self.source.get('name', '')}: {workers} workers, {steps} steps{jobs})"
 
     @property
     def steps(self) -> int:
-        """How many steps were recorded."""
+        """Number of recorded steps."""
         return int(self.frame["step"].nunique())
 
 
 @contextmanager
 def _named(file: str) -> Iterator[None]:
-    """Name the file in what is refused."""
+    """Add the name of the file to errors."""
     try:
         yield
     except TableError as error:
@@ -260,13 +262,13 @@ def _named(file: str) -> Iterator[None]:
 
 
 def _check_frame(field: str, frame: object, columns: tuple[str, ...], hint: str) -> None:
-    """Refuse what is not a table with rows, with these columns at least, each once."""
+    """Raise `SettingError` unless it is a table with rows and these columns, each once."""
     if not isinstance(frame, pd.DataFrame):
         raise SettingError(f"{field} = {_shown(repr(frame))}: give a pandas DataFrame; {hint}")
     twice = [str(name) for name in frame.columns[frame.columns.duplicated()].unique()]
     if twice:
         raise SettingError(
-            f"{field}: has more than one column {', '.join(twice)}; give each column a name of its own"
+            f"{field}: has more than one column {', '.join(twice)}; give each column a different name"
         )
     missing = [name for name in columns if name not in frame]
     if missing:
@@ -287,7 +289,7 @@ def _check_text(field: str, value: object) -> None:
 
 
 def _check_names(frame: pd.DataFrame) -> None:
-    """Refuse what cannot name a recording, worker, host or phase; a missing one is another matter."""
+    """Raise `SettingError` for invalid names of recordings, workers, hosts or phases, except missing ones."""
     for column in (name for name in ("recording", "worker", "host", "phase") if name in frame):
         values, numbers = frame[column].astype(object), column != "phase"
         known = {kind: _is_name(kind, numbers) for kind in set(values.map(type))}
@@ -306,7 +308,7 @@ def _is_name(kind: type, numbers: bool) -> bool:
 
 
 def _refuse_other_units(frame: pd.DataFrame) -> None:
-    """Refuse workers or steps in other units than the rest, and clocks that were set."""
+    """Raise `SettingError` for workers or steps in other units than the rest, and for clocks that were changed."""
     seconds, keys = frame["seconds"], ["recording", "phase"]
     plain = frame.assign(row=np.arange(len(frame)))
     own_medians = plain.groupby([*keys, "worker"], observed=True)["seconds"].transform("median").to_numpy()
@@ -315,14 +317,14 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
     others = plain[keys].merge(every.rename("all").reset_index(), on=keys, how="left")["all"].to_numpy()
     far = (own_medians > MAX_RATIO * others) | (own_medians * MAX_RATIO < others)
     units = f"this worker's times and the others' are {MAX_RATIO:g} times apart, or more; in ms? Bring all to one unit"
-    mine = own_times(plain)  # who is slow waits for nobody, and until then nobody waits
+    mine = own_times(plain)  # slow workers wait for no one, and up to then no one waits
     refuse(frame, far & (own_medians > 0) & (others > 0) & np.isin(plain["row"], mine["row"]), seconds, units)
     steps = mine.groupby([*keys, "step"], observed=True)["seconds"].median()
     for _, medians in steps.groupby(level=keys, observed=True):
         if change := _other_units(medians.to_numpy()):
             job, phase, step = medians.index[change]
             there = (plain["recording"] == job) & (plain["phase"] == phase) & (plain["step"] == step)
-            why = f"from here on all times are {MAX_RATIO:g} times those before, or a part of them; in ms?"
+            why = f"from here on all times are {MAX_RATIO:g} times as long, or as short, as before; in ms?"
             refuse(frame, there.to_numpy(), seconds, f"{why} Bring all to one unit")
     jumps = (
         (seconds.to_numpy() > MAX_JUMP * own_medians) & (seconds.to_numpy() > MIN_JUMP_S) & (own_medians > 0)
@@ -332,7 +334,7 @@ def _refuse_other_units(frame: pd.DataFrame) -> None:
 
 
 def _other_units(medians: Array) -> int:
-    """The step from which on everything is in other units than before, 0 if none; three at least on each side.
+    """Return the step from which on all times are in other units than before, 0 if none; at least three on each side.
 
     >>> _other_units(np.array([0.5, 0.6, 0.5, 400.0, 500.0, 600.0]))
     3
@@ -347,5 +349,5 @@ def _other_units(medians: Array) -> int:
 
 
 def _shown(value: str) -> str:
-    """Return the text of a value on one line, cut where it is long."""
+    """Return the text of a value on one line, shortened if it is long."""
     return f"{' '.join(value.split()):.60}"

@@ -1,8 +1,8 @@
 """Round times of a run if some workers, links, its port or its decoding were fixed, by the scheme's `round_times`.
 
-A coded scheme does without its slowest workers, so who is slow need not be who costs. The model of a round is therefore
-the scheme's: its `round_times` with the computing times that the run had, and with its messages' times on the way. Of
-work that was cut off it is only known that it lasted until the round's end; that is taken.
+A coded scheme tolerates its slowest workers, so slow workers need not be the ones that cost time. The model of a
+round is therefore that of the scheme: its `round_times` with the measured computing times and transit times of
+messages. Interrupted work is assumed to end with its round, as its full duration is unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,12 +21,12 @@ from workbench.core.contract.round_times import SampledTimes
 from workbench.core.contract.scheme import Scheme
 from workbench.core.trace.trace import Trace
 
-ROUNDING_S = 1e-9  # s on the way that are rounding
-MAX_CAUSES = 8  # causes whose interplay is looked at: 2^8 rounds each
+ROUNDING_S = 1e-9  # s; transit times below this are rounding errors
+MAX_CAUSES = 8  # max number of causes whose interaction is computed: 2^8 rounds each
 
 
 class Cause(NamedTuple):
-    """Something to mend: what workers (columns) compute, or send; the port, or decoding, which are nobody's."""
+    """Possible cause: computing or sending of workers (columns), or the port or decoding, which belong to no worker."""
 
     what: str
     workers: tuple[int, ...] = ()
@@ -38,17 +38,17 @@ class Cause(NamedTuple):
 
 
 COMPUTE, LINK = "compute", "link"
-WAITING, SLOWER = "waiting", "slower core"  # what computing is split in, where the processor's time is known
+WAITING, SLOWER = "waiting", "slower core"  # parts of computing, if the processor's time is known
 PORT, DECODING = Cause("port", name="the port"), Cause("decoding", name="decoding")
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of one run as its scheme has them; all arrays (rounds, workers).
+    """Rounds of one run with its scheme's rule; all arrays are (rounds, workers).
 
-    `seconds`: computing times; `way`: of answers until they came to a port, apart from the link's latency; `late`:
-    whose work was cut off. `lasted`: what the rounds really took, (rounds,). `processor`: of `seconds`, those that a
-    worker had a processor; None where that is not known.
+    `seconds`: computing times. `transit`: time of answers on their way to a port, without the link's latency. `late`:
+    whether work was interrupted. `lasted`: real duration of the rounds, (rounds,). `processor`: the part of `seconds`
+    in which a worker had a processor; None if unknown.
     """
 
     trace: Trace
@@ -63,7 +63,7 @@ class Rounds:
         """Build it from a run's events; raise `SettingError` without events, or if `round_times` does not fit."""
         e = trace.experiment
         if e.built_scheme.data_dependent or e.built_scheme.self_paced or e.built_scheme.delayed:
-            why = "whom it waits for cannot be told from its draws alone"
+            why = "its draws alone do not determine which workers it waits for"
             raise SettingError(f"scheme = {e.scheme!r}: {why}")
         if e.plan.answers > 1:
             why = "its workers answer several times a round, which is not modelled"
@@ -83,26 +83,26 @@ class Rounds:
         seconds, latency = table("compute"), 0.0 if is_real(trace) else e.link.latency
         late = np.isnan(seconds)
         transit = _transits(table("send"), latency)
-        spent = None if late.any() else processor_of(trace)  # of work that was cut off, it is a part
+        spent = None if late.any() else processor_of(trace)  # of interrupted work, only a part is known
         return cls(trace, np.where(late, lasted[:, None], seconds), transit, late, lasted, spent)
 
     @property
     def computing(self) -> dict[str, Array]:
-        """Computing times by what may make them long: see `split`."""
+        """Computing times by possible cause: see `split`."""
         return split(self.seconds, self.processor)
 
     @property
     def link(self) -> Link:
-        """The link, apart from what is measured of it: a real one's messages were on their way already."""
+        """Link without its measured part: transit times of real messages are measured."""
         return Link() if is_real(self.trace) else self.trace.experiment.line
 
     @property
     def decode_rate(self) -> float | None:
-        """Real decoding is part of no event."""
+        """Decoding rate, None for a real run, whose events do not contain decoding."""
         return None if is_real(self.trace) else self.trace.experiment.decode_rate
 
     def lasting(self, causes: Iterable[Cause] = ()) -> Array:
-        """Seconds of every round with some causes mended: workers and links like the median, port or decoding free."""
+        """Return seconds of rounds with some causes fixed: workers and links like the median, port or decoding free."""
         gone = set(causes)
         seconds = self.seconds
         for what, times in self.computing.items():
@@ -118,7 +118,7 @@ class Rounds:
         return played(e.built_scheme, seconds, e.shape()[0], link, e.shape()[1], rate, way_of)
 
     def dearest(self, causes: list[Cause], most: int) -> list[Cause]:
-        """So many causes at most: those that gain most where they are mended first, or last; all in their order."""
+        """Return at most `most` causes, in their order: those that gain most if they are fixed first or last."""
         if len(causes) <= most:
             return causes
 
@@ -129,14 +129,15 @@ class Rounds:
         return sorted(sorted(causes, key=gain, reverse=True)[:most], key=causes.index)
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
-        """What every round would gain from mending each cause: the mean over all orders of mending them."""
+        """Return what every round would gain from fixing each cause: the mean over all orders of fixing them."""
         return shapley(causes, lambda mended: -self.lasting(mended))
 
 
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
-    """By what may be long: the wait for a processor, and its work, each as if the other were as usual; and the whole.
+    """Return seconds by possible cause: waiting for a processor, and its work, with the other as usual; and the whole.
 
-    As `seconds`. The product of the two goes with the whole; where the processor's time is not known, that is all.
+    Shapes are those of `seconds`. The product of the two is in the whole. If the processor's time is unknown, only
+    the whole is returned.
 
     >>> split(np.array([[2.0, 6.0]]), np.array([[1.0, 1.5]]))["waiting"].tolist()
     [[2.5, 5.0]]
@@ -152,7 +153,7 @@ def split(seconds: Array, processor: Array | None) -> dict[str, Array]:
 
 
 def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
-    """Times of which those of the causes are like the median at most."""
+    """Return times in which those of the causes are at most the median."""
     who = sorted({worker for cause in causes if cause.what == what for worker in cause.workers})
     found = times.copy()
     found[:, who] = np.minimum(times[:, who], np.median(times, axis=1, keepdims=True))
@@ -160,7 +161,7 @@ def without_causes(times: Array, what: str, causes: set[Cause]) -> Array:
 
 
 def _transits(known: Array, latency: float) -> Array:
-    """Seconds on the way beyond the latency, (rounds, workers): what was not seen is as long as usual."""
+    """Return transit times beyond the latency, (rounds, workers); unknown ones get the usual value."""
     usual = np.nanmedian(known) if np.isfinite(known).any() else 0.0
     transit = np.where(np.isnan(known), usual, known) - latency
     return np.where(transit < ROUNDING_S, 0.0, transit)
@@ -175,10 +176,10 @@ def played(
     decode_rate: float | None = None,
     send: Callable[[float], Array] | None = None,
 ) -> Array:
-    """Seconds of a scheme's rounds, from measured times (rounds, workers) of whole loads.
+    """Return seconds of a scheme's rounds, from measured times (rounds, workers) of whole loads.
 
-    `send`: floats of an answer -> seconds that it is on its way beyond the latency, (rounds, workers). Within a load
-    time goes evenly; of what comes at one moment the lower rank is first, as nothing else is known.
+    `send`: function of an answer's floats that returns its transit time beyond the latency, (rounds, workers), s.
+    Within a load, time is proportional to samples. Of simultaneous events the lower rank is first.
     """
     workers = seconds.shape[1]
     is_ring = 0 not in scheme.plan(workers, samples).committers

@@ -1,7 +1,7 @@
-"""Spells of lateness: whether a worker is late in some steps in a row by more than chance, and in which steps.
+"""Spells of lateness: tests whether a worker is late in consecutive steps by more than chance, and in which steps.
 
-The test compares the ranks of all times, so that it needs no delay model of them. Autocorrelation is estimated from
-the others.
+The test compares the ranks of all times, so that it needs no delay model. Autocorrelation is estimated from the other
+workers.
 """
 
 from __future__ import annotations
@@ -16,43 +16,44 @@ from scipy.stats import rankdata
 
 from workbench.core.base.types import Array
 
-MIN_STEPS = 5  # shortest spell
-MIN_WORKERS = 4  # of which the others' autocorrelation can be estimated
-MAX_BLOCKS = 200  # of steps, at whose edges a spell may begin and end
-MAX_CUTS = 60  # places at which the longest window may begin or end
+MIN_STEPS = 5  # min length of a spell, in steps
+MIN_WORKERS = 4  # min number of workers for an estimate of the others' autocorrelation
+MAX_BLOCKS = 200  # max number of blocks of steps, at whose edges a spell may begin and end
+MAX_CUTS = 60  # max number of places at which the longest window may begin or end
 SLOWDOWNS = 2.0, 4.0, 8.0  # factors by which a late worker's exponential scores are larger
-RANK_POWERS = 4.0, 16.0, 64.0  # of how many healthy ranks the largest is distributed as a late worker's
-SURE_ERRORS = 1.5  # standard errors by which autocorrelation exceeds 1, to be taken at its upper estimate
-PRIOR_BURSTS = 4  # as how many bursts their mean length counts
-MIN_BURST_RATIO = 1.3  # how many times as long as by chance runs of late steps are, to be called bursts
+RANK_POWERS = 4.0, 16.0, 64.0  # a late worker's rank is distributed as the largest of this many healthy ranks
+SURE_ERRORS = 1.5  # if autocorrelation exceeds 1 by this many standard errors, its upper estimate is used
+PRIOR_BURSTS = 4  # prior weight of the mean length of bursts, in bursts
+MIN_BURST_RATIO = 1.3  # min ratio of the length of runs of late steps to that by chance, for bursts
 MIN_P_EXPLAINED = 0.01  # p-value above which others' bursts explain a spell
-ITERATIONS = 4  # in which levels and spells are estimated
-CHANGE_PENALTY = 2.0  # for each change, in logarithms of the number of steps
-# between the usual level (0) and the late one (1), above which a step speaks for a spell
+ITERATIONS = 4  # iterations of the estimate of levels and spells
+CHANGE_PENALTY = 2.0  # penalty for each change, in logarithms of the number of steps
+# place between the usual level (0) and the late one (1) above which a step counts for a spell
 SPELL_THRESHOLD = 0.4
-MIN_DEVIATION = 0.05  # least standard deviation, in differences of the levels
+MIN_DEVIATION = 0.05  # min standard deviation, in differences of the levels
 NORMAL_MAD = 0.6745  # median absolute deviation of a standard normal variate
-PRIOR_GAPS = 6  # as how many gaps their expected size counts
-MAX_SPACINGS = 20  # order statistics below a gap that it is compared with
+PRIOR_GAPS = 6  # prior weight of the expected size of gaps, in gaps
+MAX_SPACINGS = 20  # max number of order statistics below a gap that it is compared with
 ENDED_SHARE, ENDED_SHARE_FEW = (
     0.2,
     0.25,
-)  # least share of late steps of a spell that has ended; with few workers
-FEW_WORKERS = 6  # up to which the others may have no burst by chance
-NEAR_MAXIMUM_SHARE = 0.9  # of the largest statistic, from which on a window up to the end is preferred
+)  # min share of late steps of a spell that has ended; with few workers
+FEW_WORKERS = 6  # max number of workers that count as few, whose others may have no burst by chance
+NEAR_MAXIMUM_SHARE = 0.9  # share of the largest statistic from which on a window up to the end is preferred
 
 
 def spell_p_values(times: Array, parts: Array | None = None, members: Sequence[Sequence[int]] = ()) -> Array:
-    """Return a p-value for each worker: is it late in a spell of steps, of whatever length and place?
+    """Return a p-value for each worker: is it late in a spell of steps, of any length and place?
 
-    `times`: (steps, workers). `parts`, `members`: where a column is a host, its workers' times and their places there.
+    `times`: (steps, workers). `parts`, `members`: if a column is a host, the times of its workers and their places
+    there.
 
-    The statistic is a likelihood ratio of ranks, averaged over all spells (half of the weight: up to the end) and six
-    alternatives (Lehmann's). If no worker and no step differs from another its mean is at most 1 for any delay model,
-    so that its inverse is a p-value (Markov's inequality); times the number of workers (Bonferroni). Autocorrelation,
-    which is estimated from the others, divides its logarithm. Several may be late: the k latest are left out of the
-    others, at 1/k of the level. Of a spell that has ended, late
-    steps are at least a fifth, a quarter with few workers: a shorter one is a single event.
+    The statistic is a likelihood ratio of ranks, averaged over all spells and six alternatives (Lehmann's). Spells up
+    to the end have half of the weight. If no worker and no step differs from another, its mean is at most 1 for any
+    delay model. So its inverse is a p-value (Markov's inequality), which is multiplied by the number of workers
+    (Bonferroni). Autocorrelation, estimated from the others, divides its logarithm. Several workers may be late: the
+    k latest are left out of the others, at 1/k of the level. In a spell that has ended, at least a fifth of all steps
+    are late, or a quarter with few workers. A shorter spell is a single event.
 
     G. Shafer, V. Vovk, "Test martingales, Bayes factors and p-values", Statistical Science 26 (2011).
 
@@ -109,10 +110,10 @@ def _mean_likelihood(logs: Array) -> Array:
 
 
 def _memory(rest: Array) -> float:
-    """Return by what the autocorrelation of workers that do not differ inflates the variance of a mean.
+    """Return the factor by which the autocorrelation of equal workers inflates the variance of a mean.
 
-    1 where it is not above 1 by a standard error; a table without any looks so, too. Common ups and downs are taken
-    away where there are three workers or more.
+    It is 1 unless it exceeds 1 by a standard error, as it may in a table without autocorrelation. With at least three
+    workers, common variations are removed.
     """
     over = rest - np.median(rest, axis=1, keepdims=True) if rest.shape[1] > 2 else rest
     scores = -np.log1p(-_ranks(over))
@@ -124,12 +125,12 @@ def _memory(rest: Array) -> float:
 
 
 def variance_inflation(series: Array) -> float:
-    """Return by what factor autocorrelation inflates the variance of a mean of each column, (steps, workers).
+    """Return the factor by which autocorrelation inflates the variance of a mean of each column, (steps, workers).
 
-    Autocorrelation makes slow waves large and quick ones small. So the power of the slowest, which determines how much
-    a mean varies, is averaged: as many waves count as give most. Few may all be small by chance: an average counts as
-    much more as one in the number of its squares. The waves are the cosines that fit into all steps 1, 2, ... times by
-    half, free of the mean and nearly independent of one another.
+    Autocorrelation makes slow waves larger and fast ones smaller. The variance of a mean follows from the power of
+    the slowest waves, so their power is averaged. The number of waves is the one with the largest result. A few waves
+    may all be small by chance, so an average is increased by one over the number of its squares. The waves are
+    cosines that fit into all steps 1, 2, ... times by half. They are free of the mean and nearly independent.
     """
     level, count = _wave_levels(series)
     return float((level * (1 + 1 / (count * max(series.shape[1] - 1, 1)))).max(initial=1.0))
@@ -146,9 +147,9 @@ def _wave_levels(series: Array) -> tuple[Array, Array]:
 
 
 def longest_window(series: Array) -> tuple[int, int]:
-    """Return first step, and step after the last, of the window whose mean exceeds the series' most.
+    """Return the first step, and the step after the last, of the window with the largest mean excess over the series.
 
-    The excess counts times the root of the length. One up to the end is preferred where it is nearly as large.
+    The excess is multiplied by the root of the length. A window up to the end is preferred if it is nearly as large.
     """
     steps = len(series)
     cuts = np.unique(np.linspace(0, steps, min(steps, MAX_CUTS) + 1).round().astype(int))
@@ -165,8 +166,8 @@ def longest_window(series: Array) -> tuple[int, int]:
 def gap_p_value(values: Array, k: int, usual: float = 0.0, prior: int = 0, most: int = MAX_SPACINGS) -> float:
     """Return how likely the gap below the k-th of descending values is, if all have one exponential tail.
 
-    k times the k-th gap is an exponential variate, whatever k is. Its mean is estimated from the gaps below, which
-    count as one observation each, `most` of them, and from `usual`, which counts as `prior` ones.
+    k times the k-th gap is an exponential variate for all k. Its mean is estimated from at most `most` gaps below,
+    with one observation each, and from `usual`, which counts as `prior` observations.
 
     >>> gap_p_value(np.array([9.0, 1.0, 0.5, 0.0]), 1).__round__(2)
     0.06
@@ -190,10 +191,10 @@ def _counts(over: Array, worker: int, first: int, last: int) -> bool:
 
 
 def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
-    """Return how likely one of the others' bursts is at least that long; 0 where they have no bursts.
+    """Return how likely one of the others' bursts is at least that long; 0 if they have no bursts.
 
-    Bursts have an exponential length, of which the mean is estimated from those that there are and `PRIOR_BURSTS` of
-    their mean length. Late steps that follow one another no more than by chance are not bursts.
+    The length of bursts is exponential. Its mean is estimated from the observed ones and `PRIOR_BURSTS` of their mean
+    length. Consecutive late steps that are no more frequent than by chance are not bursts.
     """
     found, alone = bursts(late)
     if found <= MIN_BURST_RATIO * alone:
@@ -203,11 +204,11 @@ def burst_p_value(late: NDArray[np.bool_], length: int) -> float:
 
 
 def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
-    """Return first step and step after the last of each spell in which a worker is late; the first is the onset.
+    """Return the first step and the step after the last of each spell of a worker's lateness; the first is the onset.
 
-    `times`: logarithms of its times over the others' usual one, (steps,). `memory`: by how much autocorrelation
-    inflates the variance of a mean. Each step is late or not: the likelihood of two levels, with a penalty for each
-    change, is largest (Viterbi's algorithm). No spell: the worker is now late and now not, or never.
+    `times`: logarithms of its times over the others' usual one, (steps,). `memory`: factor by which autocorrelation
+    inflates the variance of a mean. Each step is late or not, so that the likelihood of two levels, with a penalty
+    for each change, is largest (Viterbi's algorithm). Without spells the worker is late in single steps, or never.
 
     >>> late_spells(np.repeat([0.0, 1.0, 0.0], [30, 20, 40]) + 0.1 * np.sin(np.arange(90)))
     [(30, 50)]
@@ -226,9 +227,9 @@ def late_spells(times: Array, memory: float = 1.0) -> list[tuple[int, int]]:
 
 
 def _fitted(times: Array, late: NDArray[np.bool_], penalty: float) -> tuple[float, NDArray[np.bool_]]:
-    """Return the penalised misfit (of Laplace's likelihood) and the late steps, from a first guess of them.
+    """Return the penalised misfit (of Laplace's likelihood) and the late steps, from an initial guess of them.
 
-    The usual level is 0; the late one and the spread are estimated. No step speaks for a change on its own.
+    The usual level is 0. The late level and the spread are estimated. A single step does not suffice for a change.
     """
     spread = 1.0
     for _ in range(ITERATIONS):
@@ -270,7 +271,7 @@ def _two_states(score: Array, penalty: float) -> NDArray[np.bool_]:
 
 
 def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many steps in a row each lateness lasted, all workers' (columns) together.
+    """Return how many consecutive steps each lateness lasted, for all workers (columns) together.
 
     >>> lengths(np.array([[True], [True], [False], [True]])).tolist()
     [2, 1]
@@ -280,10 +281,10 @@ def lengths(late: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def bursts(late: NDArray[np.bool_]) -> tuple[float, float]:
-    """Mean length of a lateness, and what it would be if a worker's late steps were independent: 1/(1 - p).
+    """Return the mean length of a lateness, and its value if a worker's late steps were independent: 1/(1 - p).
 
-    The worker's own share p of late steps counts, so that who is slow for good makes no burst of itself. Of late steps
-    that are n of a worker's T in random order, the mean number of runs is n (T - n + 1) / T.
+    p is the worker's own share of late steps, so a permanently slow worker is not a burst. If n of a worker's T steps
+    are late in random order, the mean number of runs is n (T - n + 1) / T.
     """
     found, steps, count = lengths(late), len(late), late.sum(axis=0)
     expected = float((count * (steps - count + 1) / steps).sum())

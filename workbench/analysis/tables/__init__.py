@@ -1,1 +1,1 @@
-"""The table of runs, and what is exported of it."""
+"""Table of runs, and its exports."""

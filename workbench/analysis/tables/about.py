@@ -1,4 +1,4 @@
-"""What a user says of a run: its name, a note, tags, whether it is put away. Kept in its folder, and nowhere else."""
+"""User's notes on a run: its name, a note, tags, and whether it is archived. They are kept only in its folder."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from workbench.core.trace.trace import Trace
 
 @dataclass(frozen=True)
 class RunNotes:
-    """Words about a run; `when`: ISO 8601, local time."""
+    """Notes on a run; `when`: ISO 8601, local time."""
 
     name: str = ""
     note: str = ""
@@ -29,7 +29,7 @@ class RunNotes:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What is said about a run folder; what is missing or odd is left out, for the run is to be seen anyhow."""
+        """Read the notes in a run folder. Missing or invalid ones are left out, so that the run is shown anyway."""
         try:
             found = read_json(folder / ABOUT)
         except (OSError, SettingError):
@@ -41,9 +41,9 @@ class RunNotes:
 
 
 def describe(folder: Path, **fields: Any) -> RunNotes:
-    """Write what is said about a run, at once or not at all; what is not given stays. Its folder's name stays, too.
+    """Write notes on a run atomically. Omitted ones do not change, and neither does the name of the folder.
 
-    Raises `SettingError` for a name that is none, and where there is no such folder.
+    Raises `SettingError` for an invalid name, and if the folder does not exist.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -63,7 +63,7 @@ def describe(folder: Path, **fields: Any) -> RunNotes:
 
 
 def tidy(tags: Sequence[str]) -> tuple[str, ...]:
-    """Tags without blanks around them, each once; a comma ends one.
+    """Return the tags without blanks around them, each once. A comma separates tags.
 
     >>> tidy(["tree ", "", "x, y", "x"])
     ('tree', 'x', 'y')
@@ -72,9 +72,9 @@ def tidy(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequence[str] = ()) -> Path:
-    """Write a run folder below `root`; its name there is made from `name`.
+    """Write a run folder below `root`. Its folder name is made from `name`.
 
-    Raises `SettingError` where the name is empty or there is a run of that name.
+    Raises `SettingError` if the name is empty or a run of that name exists.
 
     >>> import tempfile, workbench as wb
     >>> root = tempfile.mkdtemp()
@@ -93,7 +93,7 @@ def keep(trace: Trace, root: str | Path, name: str, note: str = "", tags: Sequen
 
 
 def slug(name: str) -> str:
-    """A folder's name, in letters of any script, at most 80 bytes; raises `SettingError` where nothing is left.
+    """Return a folder name, in letters of any script, at most 80 bytes. Raise `SettingError` if nothing is left.
 
     >>> slug("Größe: 2 Bäume"), slug("木 2")
     ('grosse-2-baume', '木-2')
@@ -107,9 +107,9 @@ def slug(name: str) -> str:
 
 
 def delete(folder: Path) -> None:
-    """Remove a run folder, or what is left of one, for good, whole or not at all.
+    """Remove a run folder, or what is left of one, permanently and atomically.
 
-    Raises `SettingError` where it is none, where somebody works on the run, and where a sweep would run it again.
+    Raises `SettingError` if it is not one, if the run is in use, and if a sweep would run it again.
     """
     if (folder / STATUS).exists() or (folder.parent / STATUS).exists():
         why = "belongs to a sweep, which would run it again; delete the sweep's folder"
@@ -117,10 +117,10 @@ def delete(folder: Path) -> None:
     if not (folder.is_dir() and remains(folder, [path.name for path in folder.iterdir()])):
         raise SettingError(f"folder = {str(folder)!r}: is no longer a run folder; nothing was deleted")
     if taken(folder):
-        raise SettingError(f"folder = {str(folder)!r}: somebody works on this run; stop it first")
+        raise SettingError(f"folder = {str(folder)!r}: this run is in use; stop it first")
     if folder.is_symlink():
         why = f"is a link to {folder.resolve()}, where others may look for it; delete the link, or the folder there"
         raise SettingError(f"folder = {str(folder)!r}: {why}")
     doomed = temporary_name(folder)
-    folder.rename(doomed)  # gone at once, even if removing the files takes a while or is cut short
+    folder.rename(doomed)  # it is gone at once, even if removing the files takes long or is interrupted
     shutil.rmtree(doomed)

@@ -1,4 +1,4 @@
-"""Runs as an RO-Crate 1.1: copies of the run folders that are done, and a description of them in JSON-LD."""
+"""Runs as an RO-Crate 1.1: copies of the run folders of finished runs, and their description in JSON-LD."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _file(crate: ROCrate, path: Path, name: str) -> Any:
 
 
 def _copy(run: Path, place: Path) -> None:
-    """Copy a run folder's own files: no links, which may lead anywhere, no pipes and no devices.
+    """Copy the regular files of a run folder, without links (which may lead anywhere), pipes and devices.
 
-    Raises `SettingError` where a file that a run needs is one of these.
+    Raises `SettingError` if a required file is one of these.
     """
 
     def foreign(folder: str, names: list[str]) -> set[str]:

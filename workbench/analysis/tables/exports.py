@@ -16,16 +16,16 @@ from workbench.core.base.settings import SettingError, check_writable, path_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_FOLDERS = {  # form: module that writes it, imported only then, as it needs an extra
+_FOLDERS = {  # module that writes each form; imported only when used, as it needs an extra
     "mlflow": "workbench.analysis.tables.mlflow_database",
     "ro-crate": "workbench.analysis.tables.crate",
 }
 
 
 def export(table: pd.DataFrame, path: str | Path, form: str = "", settings: Sequence[str] = ()) -> Path:
-    """Write a table, whole or not at all; `settings`: the columns that were chosen, not measured.
+    """Write a table atomically. `settings`: columns that are settings, not measurements.
 
-    Raises `SettingError` for an unknown form, or a folder that is there already.
+    Raises `SettingError` for an unknown form, or an existing folder.
     """
     target = path_of(path, "path")
     if (ending := form or target.suffix.removeprefix(".")) in ("csv", "parquet"):

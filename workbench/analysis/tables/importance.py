@@ -1,4 +1,4 @@
-"""Which settings of many runs decide a result: the share of its variance that each explains by itself."""
+"""Importance of settings for a result over many runs: the share of its variance that each explains alone."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from workbench.core.base.settings import SettingError
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_GROUPS = 10  # of equally many runs, where a setting has more values than so
+MAX_GROUPS = 10  # groups of equally many runs, if a setting has more values than that
 
 
 def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
-    """Share of a result's variance that each setting explains by itself, the largest first.
+    """Return the share of a result's variance that each setting explains alone, the largest first.
 
-    An estimate of the first-order Sobol index Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational
-    Experiments 1, 1993; Saltelli et al., Computer Physics Communications 181, 2010) by groups: the runs of each value,
-    or ten groups of neighbouring values. That is the correlation ratio; what groups of so few runs explain by chance is
-    taken off (epsilon squared, Kelley, PNAS 21, 1935). What is left over is due to settings together, and to seeds.
-    Settings must have been drawn or combined independently of each other: cases that change several at once share what
-    they explain.
+    It estimates the first-order Sobol index Var(E[Y | X]) / Var(Y) (Sobol', Mathematical Modelling and Computational
+    Experiments 1, 1993; Saltelli et al., Computer Physics Communications 181, 2010) by groups: the runs of each
+    value, or ten groups of neighbouring values. That is the correlation ratio, from which the share that such small
+    groups explain by chance is subtracted (epsilon squared, Kelley, PNAS 21, 1935). The rest is due to interactions
+    of settings, and to seeds. Settings must be drawn or combined independently of each other: settings that change
+    together share what they explain.
 
-    `runs`: a table with runs that are done. `of`: the result. Columns: setting, share (0 to 1), groups, n (runs).
+    `runs`: a table with finished runs. `of`: the result. Columns: setting, share (0 to 1), groups, n (runs).
 
-    Raises `SettingError`: fewer than three runs have that result, or there is no such column.
+    Raises `SettingError` if fewer than three runs have that result, or there is no such column.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -41,7 +41,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
 
     done = runs.done
     if of not in done or not pd.api.types.is_numeric_dtype(done[of]):
-        raise SettingError(f"of = {of!r}: is not a numeric column of finished runs")
+        raise SettingError(f"of = {of!r}: is not a column of numbers of finished runs")
     done = done[np.isfinite(done[of].to_numpy(float))]
     if len(done) < 3:
         raise SettingError(f"of = {of!r}: {len(done)} runs have it, and three are needed to compare settings")
@@ -57,7 +57,7 @@ def importance(runs: Runs, of: str = "time") -> pd.DataFrame:
 
 
 def _groups(column: pd.Series[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Number of each run's group; runs that have no such setting are one of their own."""
+    """Return the number of each run's group; runs without the setting form a separate group."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column) and column.nunique() > MAX_GROUPS:
@@ -73,5 +73,5 @@ def _explained(values: np.ndarray[Any, Any], groups: np.ndarray[Any, Any]) -> fl
     names, n = np.unique(groups), len(values)
     within = sum(float(((v := values[groups == g]) - v.mean()).__pow__(2).sum()) for g in names)
     if n <= len(names):
-        return float("nan")  # a run a group: nothing says what is chance
+        return float("nan")  # with one run per group, chance cannot be estimated
     return float(max(0.0, 1 - (within / (n - len(names))) / (total / (n - 1))))

@@ -1,8 +1,8 @@
-"""Rows of the table of runs that were read before: a cache of the folders, which may be deleted at any time.
+"""Cache of the rows of the table of runs, which may be deleted at any time.
 
-One SQLite file in the user's cache, with a row for each run that was looked at, or ended in a sweep. A row counts as
-long as the files that it was made of have the same times, sizes and numbers on the disk. Rows that may be others
-tomorrow for no file's sake are not kept: of runs under way, of damaged ones, of those with classes of the user's own.
+It is one SQLite file in the user's cache, with a row for each run that was read, or that ended in a sweep. A row is
+valid as long as the times, sizes and inodes of its files do not change. Rows that may change for other reasons are
+not stored: those of active or damaged runs, and of runs with user-defined classes.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from workbench.core.base.version import __version__
 T = TypeVar("T")
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (place TEXT, asked TEXT, stamp TEXT, row TEXT, PRIMARY KEY (place, asked))"
 _FINAL_STATES = ("done", "stopped", "failed", "interrupted")
-# rows after which those that were read are written down: whoever is interrupted has not waited in vain
+# number of new rows after which they are written, so that an interrupted reader does not lose them
 _ROWS_PER_WRITE = 500
 
 
 def file_of() -> Path:
-    """Where rows are kept; another version of the package may make other rows of the same files."""
+    """Return the file of the cache; other versions of the package use other files, as their rows may differ."""
     name = hashlib.sha256(f"{__version__} 5".encode()).hexdigest()[:32]
     return cache_folder("index") / f"{name}.sqlite"
 
@@ -36,9 +36,9 @@ def file_of() -> Path:
 def rows(
     root: Path, target: float | None = None, metric: str = "loss", found: Sequence[Place] | None = None
 ) -> Iterator[tuple[Place, Row]]:
-    """All runs below a folder, or those `found` there, each read anew only if it is not what it was."""
+    """Yield all runs below a folder, or those `found` there. A run is read only if it is not in the cache."""
     found = list(places(root)) if found is None else found
-    home = root.resolve()  # a run's key is the same from whichever folder above it is looked at
+    home = root.resolve()  # a run's key does not depend on the folder from which it is found
     keys = {place: str(home / place.home.relative_to(root)) for place in found}
     plain, aimed = _IndexCache(str(home), "null"), _IndexCache(str(home), json.dumps([target, metric]))
     try:
@@ -50,16 +50,17 @@ def rows(
                 try:
                     when: dict[str, float] = aimed.to(place, key, stamp, ask, dict)
                     row = replace(row, results={**row.results, **when})
-                except (OSError, ValueError) as error:  # of Arrow as well; not kept: tried again next time
+                # also of Arrow; not stored, so it is tried again next time
+                except (OSError, ValueError) as error:
                     row = replace(row, error=f"time_to: {' '.join(str(error).split())}")
             yield place, row
-    finally:  # whoever reads no further has not waited in vain either
+    finally:  # also for readers that stop early
         for answers in (plain, aimed):
             answers.note(gone=set(answers.known) - set(keys.values()))
 
 
 class _IndexCache:
-    """What was found out about each run below a folder, of one kind."""
+    """Cached results of one kind for each run below a folder."""
 
     def __init__(self, home: str, kind: str) -> None:
         self.kind, self.known = kind, _known(home, kind)
@@ -68,7 +69,7 @@ class _IndexCache:
     def to(
         self, place: Place, key: str, stamp: str | None, ask: Callable[[], T], make: Callable[..., T]
     ) -> T:
-        """As it was found before, where nothing has changed since; else it is asked for."""
+        """Return the cached result if nothing has changed, else compute it."""
         known = self.known.get(key)
         if known is not None and known[0] == stamp:
             with suppress(ValueError, TypeError):
@@ -82,7 +83,7 @@ class _IndexCache:
         return found
 
     def note(self, gone: Collection[str] = ()) -> None:
-        """Write down what is new, all or nothing; where that cannot be, it is asked for again next time."""
+        """Write new results atomically. If that fails, they are computed again next time."""
         fresh, self.fresh = self.fresh, {}
         if not fresh and not gone:
             return
@@ -96,7 +97,7 @@ class _IndexCache:
 
 
 def _known(home: str, asked: str) -> dict[str, tuple[str, str]]:
-    """Stamp and row by place, of all below; none where there is no index, or none that can be read."""
+    """Return stamp and row by place, for all runs below; none without a readable cache."""
     file, below = file_of(), home.rstrip("/") + "/"
     if is_own(file.parent) and file.exists():
         try:
@@ -104,7 +105,7 @@ def _known(home: str, asked: str) -> dict[str, tuple[str, str]]:
                 wanted = "SELECT place, stamp, row FROM rows WHERE asked = ? AND (place = ? OR place BETWEEN ? AND ?)"
                 found = base.execute(wanted, (asked, home, below, below + chr(0x10FFFF)))
                 return {place: (stamp, row) for place, stamp, row in found}
-        except sqlite3.OperationalError:  # locked by somebody else
+        except sqlite3.OperationalError:  # locked by another process
             return {}
         except sqlite3.DatabaseError:
             with suppress(OSError):

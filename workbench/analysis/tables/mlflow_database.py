@@ -14,20 +14,22 @@ from typing import Any
 from workbench.analysis.tables.exports import is_number
 from workbench.core.trace.trace import Trace
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # set before MLflow is imported: send nothing
+# set before the import of MLflow, which then sends nothing
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
 DATABASE = "mlflow.db"
-_STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING"}  # of MLflow; any other is KILLED
-_MAX_METRICS, _MAX_WORDS = 1000, 100  # in one call of MLflow's client
+# states of MLflow; any other is KILLED
+_STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING"}
+_MAX_METRICS, _MAX_WORDS = 1000, 100  # max numbers in one call of MLflow's client
 _MAX_NAME_CHARACTERS = 100  # MLflow takes 250 bytes
-_ROUNDS = "rounds"  # begins the names of metrics that have a value for every round
+_ROUNDS = "rounds"  # prefix of the names of metrics with a value for every round
 
 
 def write(folder: Path, target: Path, rows: list[dict[str, Any]], settings: Sequence[str]) -> None:
-    """Make the database in a folder that becomes `target`."""
+    """Write the database in a folder that becomes `target`."""
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # else it reports each new table
     client = MlflowClient(tracking_uri=f"sqlite:///{(folder / DATABASE).absolute()}")
     artifacts = (target / "artifacts").absolute().as_uri()
@@ -62,7 +64,7 @@ def _tags(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _metrics(row: dict[str, Any], settings: Sequence[str]) -> dict[str, list[float]]:
-    """Return the row's numbers, and the columns of rounds of a run that is done."""
+    """Return the numbers of the row, and the columns of rounds of a finished run."""
     found = {
         _key(name): [float(value)] for name, value in row.items() if name not in settings and is_number(value)
     }
@@ -73,7 +75,7 @@ def _metrics(row: dict[str, Any], settings: Sequence[str]) -> dict[str, list[flo
 
 
 def _key(name: str) -> str:
-    """Return a name that MLflow takes: letters, digits and a few signs.
+    """Return a name that MLflow accepts: letters, digits and a few signs.
 
     >>> _key("tag y z"), _key("../x"), len(_key("x" * 1000))
     ('tag y z', '___x-d6b96a97', 109)

@@ -1,4 +1,4 @@
-"""What the table of all runs is made of: the run folders there are, settings and results of each."""
+"""Rows of the table of all runs: run folders, with settings and results of each."""
 
 import json
 import os
@@ -38,15 +38,15 @@ from workbench.core.trace.metrics import first_reached
 from workbench.core.trace.records import check_rounds
 from workbench.core.trace.trace import incomplete
 
-# Over the rounds; `residual`: their mean.
+# Sums over the rounds; of `residual`, the mean.
 _SUMMED_COLUMNS = (*COUNTS, "overrun", "rejected", "abandoned")
 _OWN_PREFIX = OWN_SOURCE.split("{")[0]
-_FILES_OF_A_ROW = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # what a row depends on
+_FILES_OF_A_ROW = (SPEC, RUN, ROUNDS, SUMS, ABOUT, ENDED)  # files that a row depends on
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run lies: its name; its own folder; the one that `Trace.load` reads; what cannot be read of it."""
+    """Place of a run: its name, its folder, the one that `Trace.load` reads, and an error if it cannot be read."""
 
     name: str
     home: Path
@@ -55,25 +55,25 @@ class Place:
 
     @property
     def about(self) -> Path:
-        """Folder in which the user's words about it lie."""
+        """Folder of the user's notes on it."""
         return self.folder if self.folder.is_dir() else self.home
 
     def stamp(self) -> str | None:
-        """What changes when anything that a row is made of does; None where that cannot be told."""
+        """Return a stamp that changes when anything in the row's sources does; None if that cannot be determined."""
         try:
             found = _stats(self.folder, _FILES_OF_A_ROW) if self.folder.is_dir() else {}
             outer = _stats(self.home, (STATUS, ABOUT)) if self.home != self.folder else {}
             found |= {f"../{name}": stat for name, stat in outer.items()}
         except OSError:
             return None
-        # Classes of the user's own are others when their cells are run again.
+        # User-defined classes change when their cells are run again.
         return None if self.error or OWN_SOURCE in found else json.dumps(found)
 
 
 def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
-    """Time, size and number on the disk of those files that are there; OWN: there are classes of the user's own."""
+    """Return time, size and inode of the existing files; OWN is included if there are user-defined classes."""
     found: dict[str, list[int]] = {}
-    with os.scandir(folder) as entries:  # one look for all names
+    with os.scandir(folder) as entries:  # one system call for all names
         for entry in entries:
             if entry.name in names:
                 stat = entry.stat()
@@ -84,7 +84,7 @@ def _stats(folder: Path, names: Collection[str]) -> dict[str, list[int]]:
 
 
 def places(root: Path) -> Iterator[Place]:
-    """All runs below a folder: those of a sweep in its order, else by name; also what is left of one."""
+    """Yield all runs below a folder, also incomplete ones: those of a sweep in its order, else by name."""
     unread: list[OSError] = []
     for here, below, files in os.walk(root, onerror=unread.append):
         folder = Path(here)
@@ -104,7 +104,7 @@ def places(root: Path) -> Iterator[Place]:
 
 
 def _linked(folder: Path, names: Collection[str], root: Path) -> Iterator[Place]:
-    """Runs that lie elsewhere and are linked to. No other link is followed: it may lead anywhere, and back."""
+    """Yield runs elsewhere to which there are links. Other links are not followed, as they may form circles."""
     shown = sorted(folder / name for name in names if not name.startswith("."))
     for link in [path for path in shown if path.is_symlink()]:
         try:
@@ -131,7 +131,7 @@ def _name(folder: Path, root: Path) -> str:
 
 
 def _status(place: Place) -> Status:
-    """How a run stands, as far as its files and locks say."""
+    """Return the status of a run, as far as its files and locks show it."""
     folder = place.folder
     if place.error:
         return Status("damaged", error=place.error)
@@ -147,13 +147,13 @@ def _status(place: Place) -> Status:
         except SettingError as error:
             return Status("damaged", _spec(folder), "mpi", error=str(error))
         advice = "wb.resume resumes it, wb.attach follows it where it runs elsewhere"
-        return Status("unfinished", _spec(folder), "mpi", error=f"nobody works on it here; {advice}")
+        return Status("unfinished", _spec(folder), "mpi", error=f"no process here runs it; {advice}")
     lacks = ", ".join(name for name in FILES if not (folder / name).is_file())
-    return Status("damaged", error=f"half a run's folder: {lacks or RUN} is missing; run it again")
+    return Status("damaged", error=f"incomplete run folder: {lacks or RUN} is missing; run it again")
 
 
 def _of_sweep(home: Path) -> Status:
-    """A run that says it is running in a sweep that is no longer there was killed."""
+    """Return the status of a run in a sweep. If the sweep is gone, a running one was killed."""
     status = Status.read(home)
     if status is None:
         return Status("damaged", error=f"{STATUS} cannot be read")
@@ -163,7 +163,7 @@ def _of_sweep(home: Path) -> Status:
 
 
 def _floats(folder: Path) -> int | None:
-    """Return how many numbers a run's model has; None where that needs code or data that have to be opened."""
+    """Return the number of parameters of a run's model; None if that needs code, or data that must be opened."""
     with suppress(Exception):  # a spec that is damaged, or of another version
         e = described(_spec(folder))
         if not isinstance(e, Description) and e.problem_spec.declared_samples() is not None:
@@ -179,18 +179,18 @@ def _spec(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: how it stands, what was chosen, what follows from that and came out, what is said."""
+    """One row of the table: status, settings, quantities that follow from them, results, and notes."""
 
     state: str
     error: str
     chosen: dict[str, Any]
     results: dict[str, Any]
     notes: dict[str, Any]
-    lasts: bool = True  # may it be remembered? What names code, or the unknown, may be known tomorrow
+    lasts: bool = True  # whether it may be cached: a row that names code, or something unknown, may change
 
 
 def read(place: Place, target: float | None = None, metric: str = "loss") -> Row:
-    """Read one run; of one that is not done, what it was asked for. With a target, when it was reached."""
+    """Read one run, or only the settings of an unfinished one. With a target, also when it was reached."""
     about = RunNotes.read(place.about)
     notes = {**asdict(about), "tags": ", ".join(about.tags)}
     try:
@@ -214,12 +214,12 @@ def read(place: Place, target: float | None = None, metric: str = "loss") -> Row
         rounds = _rounds(place.folder)
         if why := incomplete(e, run, len(rounds["time"])):
             return Row("damaged", why, chosen, follows, notes)
-        if not len(rounds["time"]):  # a run that ends otherwise without a round leaves no trace
+        if not len(rounds["time"]):  # otherwise, a run without a round has no trace
             then = "wb.resume resumes it" if (place.folder / TASK).is_file() else "run it again"
             return Row("stopped", f"stopped before its first round; {then}", chosen, follows, notes, lasts)
         when = {} if target is None else reached(place, target, metric)
         return Row("done", "", chosen, {**follows, **_results(rounds), **when}, notes, lasts)
-    except Exception as error:  # whatever lies there, the other runs are to be seen
+    except Exception as error:  # whatever is there, the other runs have to be shown
         return Row("damaged", _words(error), chosen, {}, notes)
 
 
@@ -229,7 +229,7 @@ def _words(error: Exception) -> str:
 
 
 def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]]:
-    """Columns of numbers of all rounds, or those of these names. Without pandas: it takes thrice as long."""
+    """Return numeric columns of all rounds, or those of these names. Pandas would take three times as long."""
     from pyarrow import types
 
     with open_parquet(folder / ROUNDS) as file:
@@ -240,9 +240,9 @@ def _rounds(folder: Path, names: Collection[str] = ()) -> dict[str, NDArray[Any]
 
 
 def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings, and what follows from them: which share may be late, and the largest share that one goes through.
+    """Return settings, and what follows from them: tolerated share of stragglers, and largest load of a worker.
 
-    `load`: what run.json says of the latter. No data are opened.
+    `load`: value of the latter in run.json. No data are opened.
     """
     follows = dict[str, Any]()
     if isinstance(e, Description):
@@ -250,7 +250,7 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
     scheme = e.built_scheme
     if late := scheme.tolerated(e.workers):
         follows["straggler_fraction"] = late[0] / late[1]
-    with suppress(Exception):  # a scheme of somebody's own that cannot say
+    with suppress(Exception):  # a user-defined scheme may fail
         if (samples := e.problem_spec.declared_samples()) is not None:
             follows["load"] = float(scheme.loads(e.workers, samples).max()) * e.share / samples
         elif isinstance(load, float | int):
@@ -259,14 +259,14 @@ def _asked(e: Experiment, load: Any = None) -> tuple[dict[str, Any], dict[str, A
 
 
 def settings_of(experiment: Experiment) -> dict[str, Any]:
-    """Every setting by its dotted name, those that were left at their defaults too.
+    """Return every setting by its dotted name, including defaults.
 
     >>> settings_of(Experiment(scheme="GC", scheme_args={"stragglers": 2}))["scheme_args.stragglers"]
     2
     """
     e, flat = experiment, dict[str, Any]()
     nested = e.model_dump(mode="json")
-    if not isinstance(e, Description):  # else those that are left at their defaults are not known
+    if not isinstance(e, Description):  # otherwise, defaults are not known
         parts = {"scheme": e.built_scheme, "problem": e.problem_spec, "optimiser": e.build_optimiser()}
         nested |= {f"{name}_args": args.model_dump(mode="json") for name, args in parts.items()}
     for name, value in nested.items():
@@ -296,9 +296,9 @@ def _results(rounds: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def reached(place: Place, target: float, metric: str) -> dict[str, float]:
-    """When a run's metric first was at the target: time_to (s) and rounds_to; NaN: never, or it has none.
+    """Return when a run's metric first was at the target: time_to (s) and rounds_to.
 
-    As `Trace.time_to` has it. Raises what reading the rounds raises.
+    They are as in `Trace.time_to`, and NaN without the metric. Raises the errors of reading the rounds.
     """
     columns = _rounds(place.folder, ("time", metric))
     batch = read_yaml(place.folder / SPEC, "scheme: CR").get("batch")

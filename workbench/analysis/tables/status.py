@@ -1,4 +1,4 @@
-"""The folder of a sweep (see `layout`): which runs it has, how each of them stands, and who works in it."""
+"""Folder of a sweep (see `layout`): its runs, the status of each, and the process that works on it."""
 
 import os
 import platform
@@ -17,27 +17,30 @@ from workbench.core.trace.layout import FILES, PLAN, RANKS_LOCK, RUN, RUN_LOCK, 
 
 
 def is_run(names: Collection[str]) -> bool:
-    """Are these the files of a run's folder? Below it nobody looks for other runs."""
+    """Return whether these are the files of a run's folder, below which there are no other runs."""
     return STATUS in names or (SPEC in names and (RUN in names or TASK in names))
 
 
 def remains(folder: Path, names: Collection[str]) -> bool:
-    """Are these some of a run's files? A spec alone is one that somebody wrote, but where it was just being saved."""
+    """Return whether these are some of a run's files.
+
+    A spec alone may be written by a user, unless the folder is one in which a run was just being saved.
+    """
     few = 1 if folder.name.startswith(".") and folder.suffix == ".tmp" else 2
     return len({*FILES, TASK} & set(names)) >= few
 
 
 def taken(folder: Path) -> bool:
-    """Does somebody work on the run in this folder?"""
+    """Return whether a process works on the run in this folder."""
     return any(Lock(folder / name).locked for name in (RUN_LOCK, RANKS_LOCK))
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands: running (or killed while it ran), interrupted, failed, done."""
+    """Status of a run: running (or killed while it ran), interrupted, failed, done."""
 
     state: str
-    spec: dict[str, Any] = field(default_factory=dict)  # the experiment, every field
+    spec: dict[str, Any] = field(default_factory=dict)  # the experiment with all fields
     engine: str = "sim"
     cluster: str = ""
     error: str = ""
@@ -45,12 +48,12 @@ class Status:
     host: dict[str, Any] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Write at once or not at all."""
+        """Write atomically."""
         write_json(folder / STATUS, asdict(self), indent=2)
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Status of a run's folder; None where there is none."""
+        """Read the status in a run's folder; None if there is none."""
         try:
             found = cls(**read_json(folder / STATUS))
         except (OSError, ValueError, TypeError):
@@ -61,12 +64,12 @@ class Status:
 
 
 def host() -> dict[str, Any]:
-    """What a run's time depends on."""
+    """Return the properties of this host that affect the time of a run."""
     return {"name": platform.node(), "platform": platform.platform(), "cores": os.cpu_count()}
 
 
 def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: Any) -> None:
-    """Note the sweep, its runs and `more`; refuses a folder in which another sweep has run."""
+    """Write the sweep, its runs and `more`. Raise `SettingError` if another sweep has run in the folder."""
     known = run_names(folder)
     if known and not set(known) & set(names):
         why = "holds another sweep, of which this one shares no run; choose another folder"
@@ -75,14 +78,14 @@ def write_plan(folder: Path, sweep: dict[str, Any], names: list[str], **more: An
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """What `write_plan` noted, empty where nothing is. Raises `SettingError`: it is damaged."""
+    """Return what `write_plan` wrote, empty if there is nothing. Raise `SettingError` if it is damaged."""
     with suppress(OSError):
         return dict(renamed(read_json(folder / PLAN)))
     return {}
 
 
 def run_names(folder: Path) -> list[str]:
-    """Names of a sweep's runs, in order; none where that is not known."""
+    """Return the names of a sweep's runs, in order; none if they are not known."""
     names = None
     with suppress(SettingError):
         names = read_plan(folder).get("runs")
@@ -90,13 +93,13 @@ def run_names(folder: Path) -> list[str]:
 
 
 def alone(folder: Path) -> AbstractContextManager[None]:
-    """Keep a second sweep out of the folder; the system lets go of the lock when this process ends, however it does."""
+    """Return a context that locks the folder against a second sweep; the lock ends with this process in any case."""
     other = f"folder = {str(folder)!r}: a sweep is running in it; wait for its end, or choose another folder"
     return Lock(folder / SWEEP_LOCK).alone(SettingError(other))
 
 
 def is_running(folder: Path) -> bool:
-    """Is a sweep at work in the folder?"""
+    """Return whether a sweep is running in the folder."""
     with suppress(OSError):
         return Lock(folder / SWEEP_LOCK).locked
     return False

@@ -1,4 +1,4 @@
-"""The table of all runs: read from their folders, no server; what was read before is remembered, see `index`."""
+"""Table of all runs, read from their folders without a server, and cached: see `index`."""
 
 from __future__ import annotations
 
@@ -26,48 +26,49 @@ if TYPE_CHECKING:
 _FIRST_COLUMNS = ("run", "state", "error", "engine", "cluster", "scheme", "workers", "rounds", "seed")
 _SHOWN_COLUMNS = ("time", "loss")
 _NOTE_COLUMNS = ("name", "tags", "note", "when", "archived")
-_MAX_PRINTED_ROWS = 60  # rows at most where no widget is shown
-_KIND_COLUMNS = ("engine", "scheme", "problem", "optimiser", "delays.kind")  # each brings settings of its own
+_MAX_PRINTED_ROWS = 60  # max number of rows without a widget
+# each value of these has additional settings
+_KIND_COLUMNS = ("engine", "scheme", "problem", "optimiser", "delays.kind")
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs as one table: a row per run, a column per setting (dotted names), and what came out.
+    """Table of runs: one row per run, one column per setting (dotted names), and columns of results.
 
     Results: time (s, of the whole run), round_time (s), loss and other metrics after the last round, messages, bytes,
-    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done; with a target, time_to and
-    rounds_to (empty: never). Derived from the settings: straggler_fraction (which share may be late) and load (largest
-    share of the data that one worker goes through). Words of the user: name, tags, note, when, archived. Runs that are
-    not done have a state, an error and their settings, and no results.
+    downloads, samples, started, stale (sums over the rounds), residual (mean), rounds_done; with a target, time_to
+    and rounds_to (empty: never). Derived from the settings: straggler_fraction (share of workers that may be late)
+    and load (largest share of the data that one worker computes). Notes of the user: name, tags, note, when,
+    archived. Unfinished runs have a state, an error and their settings, but no results.
 
     A notebook shows it as a widget, with `wb.RunsTable`.
     """
 
     table: pd.DataFrame
-    settings: tuple[str, ...]  # columns that were chosen, not measured
-    root: Path | None = None  # where they were read
+    settings: tuple[str, ...]  # columns that are settings, not measurements
+    root: Path | None = None  # folder from which they were read
     target: float | None = None
     metric: str = "loss"
 
     def __len__(self) -> int:
-        """How many runs."""
+        """Return the number of runs."""
         return len(self.table)
 
     @cached_property
     def done(self) -> pd.DataFrame:
-        """The rows with results."""
+        """Rows with results."""
         return self.table[self.table["state"] == "done"]
 
     @cached_property
     def differing(self) -> list[str]:
-        """Settings in which the runs differ, without those that come with a scheme, a problem or the like."""
+        """Settings in which the runs differ, without those that belong to a scheme, a problem or the like."""
         return self._differing(self.table)
 
     def where(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Runs:
-        """Runs whose columns have these values: a value, a list of values, or a function that says yes or no.
+        """Return the runs whose columns have these values: a value, a list of values, or a predicate.
 
-        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`. What a run
-        does not have equals None; a function is given NaN for it.
+        `where(scheme="CR")`, `where({"delays.rate": [1e3, 1e4]})`, `where(loss=lambda loss: loss < 0.1)`. A missing
+        value equals None; a predicate gets NaN for it.
         """
         table = self.table
         for name, wanted in {**(fields or {}), **more}.items():
@@ -77,13 +78,13 @@ class Runs:
         return replace(self, table=table.reset_index(drop=True))
 
     def again(self) -> Runs:
-        """Read the folders again: all runs below the folder, as they are now."""
+        """Read all runs below the folder again, as they are now."""
         return self if self.root is None else runs(self.root, target=self.target, metric=self.metric)
 
     def diff(self, one: str | int, other: str | int) -> pd.DataFrame:
-        """What differs between two runs, settings first: a row per column of the table, a column per run.
+        """Return the differences of two runs, settings first: one row per column of the table, one column per run.
 
-        one, other: what the column `run` says, or the number of the row. Raises `SettingError` where there is none.
+        one, other: value of the column `run`, or number of the row. Raises `SettingError` if there is no such run.
         """
         import pandas as pd
 
@@ -104,11 +105,11 @@ class Runs:
     def mean(
         self, of: str = "time", by: str | Sequence[str] | None = None, level: float = 0.95
     ) -> pd.DataFrame:
-        """Mean of a result and its confidence band over the runs of each group, usually seeds.
+        """Return the mean of a result and its confidence band over the runs of each group, usually seeds.
 
-        by: columns that make the groups; default: every setting that differs, but the seed.
-        Columns: those, n (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run
-        has no band. Raises `SettingError` for an unknown column.
+        by: columns that define the groups; default: every setting that differs, except the seed. Columns: those, n
+        (runs counted), never (runs without a value, not counted), mean, low, high, std. A single run has no band.
+        Raises `SettingError` for an unknown column.
         """
         import pandas as pd
 
@@ -134,23 +135,23 @@ class Runs:
     def export(self, path: str | Path, form: str = "") -> Path:
         """Write the table, or the runs with it.
 
-        form: "csv" or "parquet", a file, by default as its ending says; "mlflow", a folder with a database for
-        `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db`; "ro-crate", a folder with copies of the run folders
-        and their description in JSON-LD. The latter two need the extras `mlflow` and `metadata`.
+        form: "csv" or "parquet", a file, by default from its ending; "mlflow", a folder with a database for `mlflow
+        ui --backend-store-uri sqlite:///FOLDER/mlflow.db`; "ro-crate", a folder with copies of the run folders and
+        their description in JSON-LD. The last two need the extras `mlflow` and `metadata`.
         """
         return export(self.table, path, form, self.settings)
 
     def short(self) -> pd.DataFrame:
-        """What differs, how it stands, time and loss."""
+        """Return a short table: differing settings, state, time and loss."""
         columns = dict.fromkeys(("run", "state", *self.differing, *_SHOWN_COLUMNS, "time_to"))
         return self.table[[name for name in columns if name in self.table]]
 
     def __repr__(self) -> str:
-        """The short table as text."""
+        """Return the short table as text."""
         return self.short().to_string(**self._printed) if len(self) else "no runs"
 
     def _repr_html_(self) -> str:
-        """The short table, for readers without a kernel."""
+        """Return the short table as HTML, for readers without a kernel."""
         return str(self.short().to_html(**self._printed))
 
     @property
@@ -159,7 +160,7 @@ class Runs:
         return {"index": False, "float_format": lambda x: f"{x:.5g}", **more}
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        """As a widget in a notebook; the short table stays in the notebook's file."""
+        """Return a widget for a notebook, with the short table for the notebook's file."""
         text = {"text/plain": repr(self), "text/html": self._repr_html_()}
         shown = (
             registered("workbench.displays", "Runs")(self)._repr_mimebundle_(**options) if len(self) else {}
@@ -167,7 +168,7 @@ class Runs:
         return {**(shown or {}), **text}
 
     def _differing(self, table: pd.DataFrame) -> list[str]:
-        if "scheme" in table:  # of damaged ones nothing is known
+        if "scheme" in table:  # damaged runs have none
             table = table[table["scheme"].notna()]
         kinds = [name for name in _KIND_COLUMNS if name in table]
         groups = [group for _, group in table.groupby(kinds, dropna=False)] if kinds else [table]
@@ -189,16 +190,16 @@ def runs(
 ) -> Runs:
     """Read the table of all runs below a folder: runs of sweeps and real runs, finished or not, and saved traces.
 
-    What is left of a run, or cannot be read, has a row that says so.
+    Incomplete or unreadable runs have a row with an error.
 
     Parameters
     ----------
     folder
-        A sweep's folder, or one above several.
+        Folder of a sweep, or one above several.
     target, metric
-        Adds time_to (s) and rounds_to: when the metric was first at or below the target.
+        Add the columns time_to (s) and rounds_to: when the metric was first at or below the target.
     progress
-        Show a bar with the time left once reading takes over a second, in a notebook or a terminal.
+        Show a bar with the remaining time if reading takes over a second, in a notebook or a terminal.
 
     Raises
     ------
@@ -224,9 +225,9 @@ def runs(
 
 
 class LazyRuns:
-    """A table that is being read: whoever iterates reads on, run by run; `runs` is the table of what is read by now.
+    """Table in the course of reading: iteration reads one run at a time; `runs` returns the table of those read.
 
-    Parameters and errors: as of `runs`.
+    Parameters and errors are those of `runs`.
 
     >>> import tempfile, workbench as wb
     >>> folder = tempfile.mkdtemp()
@@ -251,14 +252,14 @@ class LazyRuns:
         return list(places(self.root))
 
     def __len__(self) -> int:
-        """How many runs there are, read or not."""
+        """Return the number of runs, read or not."""
         return len(self._places)
 
     def __iter__(self) -> Iterator[int]:
         for place, row in rows(self.root, self.target, self.metric, self._places):
             self._settings.update(dict.fromkeys(row.chosen))
             head = {"run": place.name, "state": row.state, "error": row.error}
-            # Results last: columns of a file may have any name.
+            # results last, as columns of a file may have any name
             row_fields = {**head, **row.chosen, **row.notes, "folder": str(place.folder)}
             row_fields = {
                 **row_fields,
@@ -268,7 +269,7 @@ class LazyRuns:
             yield len(self._rows)
 
     def runs(self) -> Runs:
-        """The table of what is read by now."""
+        """Return the table of the runs read so far."""
         rows, target, metric = self._rows, self.target, self.metric
         table = results(rows, columns=None if rows else [*_FIRST_COLUMNS, "folder"])
         known = target is None or "time" not in table or metric in table
@@ -285,7 +286,7 @@ class LazyRuns:
 
 
 def _whole(column: pd.Series[Any], values: Sequence[Any]) -> pd.Series[Any]:
-    """Whole numbers stay whole, to the last digit, where some runs have no such setting."""
+    """Convert values to whole numbers, exact to the last digit, although some runs lack the setting."""
     import pandas as pd
 
     known = [value for value in values if value is not None]
@@ -313,7 +314,7 @@ def _statistics(values: pd.Series[Any], level: float) -> dict[str, Any]:
 
 
 def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Numbers by size; a column in which some rows have no such setting, or text, as text."""
+    """Return a sort key: numbers by size; a column with missing values or text, as text."""
     import pandas as pd
 
     return column if pd.api.types.is_numeric_dtype(column) else column.astype(str)

@@ -1,4 +1,4 @@
-"""Pure matrices: encode, decode, residual, conditioning. No nodes, no time."""
+"""Matrices of gradient codes: encoding, decoding, residual and conditioning. No nodes and no times."""
 
 from workbench.core.codes.base import Decoding, GradientCode, Span
 from workbench.core.codes.cyclic import cyclic

@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 from workbench.core.base.blas import one_thread
 from workbench.core.base.types import Array
 
-MAX_CACHED_NUMBERS = 2_000_000  # numbers kept in decoded survivor sets: a set costs its rows and its weights
-MIN_LARGE_UNKNOWNS = 64  # unknowns above which the time goes into the arithmetic
-MAX_CACHED_SETS = 20_000  # survivor sets kept at most: each has some hundred bytes besides its numbers
-MAX_QUICK_RESIDUAL = 1e-16  # squared residual below which the quick solution is taken as it is
-RANK_TOLERANCE = 1e-13  # directions this much weaker than the strongest count as absent
-MIN_RECIPROCAL_CONDITION = 1e-8  # a square system with this reciprocal condition number has no weak direction
+# numbers cached in decoded survivor sets: a set costs its rows and its weights
+MAX_CACHED_NUMBERS = 2_000_000
+MIN_LARGE_UNKNOWNS = 64  # min number of unknowns of a large system, whose solution takes longer than the call
+# max number of cached survivor sets: each takes some hundred bytes besides its numbers
+MAX_CACHED_SETS = 20_000
+MAX_QUICK_RESIDUAL = 1e-16  # max squared residual at which the quick solution is accepted
+RANK_TOLERANCE = 1e-13  # directions weaker than the strongest by this factor count as absent
+MIN_RECIPROCAL_CONDITION = 1e-8  # min reciprocal condition number of a square system without weak directions
 
 
 class Decoding(NamedTuple):
-    """Weights of the answers, in their order, and what they miss: |a B - 1|^2.
+    """Weights of the answers, in their order, and the residual |a B - 1|^2.
 
     The weights are (answers,), or (m, answers) for a code whose messages carry m coordinates each.
     """
@@ -29,7 +31,7 @@ class Decoding(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Rows that decode among themselves; every solution over all of them is `particular + c @ null`."""
+    """Rows that decode among themselves. Every solution over all of them is `particular + c @ null`."""
 
     rows: NDArray[np.int64]  # (r,)
     particular: Array  # (m, r)
@@ -40,13 +42,13 @@ class Span(NamedTuple):
 class GradientCode:
     """Row i of `matrix` holds the coefficients of worker i's message over the parts.
 
-    Decoding solves a @ matrix[answered] = target, by least squares where it cannot be met. With a = a0 + c N,
-    a0 any solution over all workers and N a basis of the left null space (s x n), only the s x s system
-    a[missing] = 0 is left to solve: microseconds instead of the milliseconds of a fresh least-squares
-    problem.
+    Decoding solves a @ matrix[answered] = target, by least squares if there is no exact solution. All weights are a =
+    a0 + c N, with any solution a0 over all workers and a basis N of the left null space (s x n). So only the s x s
+    system a[missing] = 0 has to be solved. It takes microseconds, where a new least-squares problem takes
+    milliseconds.
 
-    A code may know disjoint `spans`, sets of rows that decode on their own; then the one with the most rows
-    to spare is used. Without them the rows are one span, found by a singular value decomposition.
+    A code may have disjoint `spans`, sets of rows that decode on their own. Then the one with the most spare rows is
+    used. Without them the rows are one span, found by a singular value decomposition.
 
     >>> code = GradientCode(np.array([[0.5, 1, 0], [0, 1, -1], [0.5, 0, 1]]), stragglers=1)
     >>> code.decode((1, 2)).weights.round(12).tolist()
@@ -54,10 +56,10 @@ class GradientCode:
     """
 
     matrix: Array  # (messages, parts); a code with several coordinates per message: (messages, parts * m)
-    stragglers: int  # any so many may be missing
-    target: Array | None = None  # what the weights must produce: (columns,) or (m, columns); None: all ones
+    stragglers: int  # number of missing rows that are tolerated, whichever they are
+    target: Array | None = None  # what the weights must produce: (columns,) or (m, columns); None = all ones
     spans: tuple[Span, ...] = ()
-    instead: str = field(default="fewer stragglers", repr=False)  # what a warning recommends
+    instead: str = field(default="fewer stragglers", repr=False)  # alternative that a warning recommends
     _known: dict[tuple[int, ...], Decoding] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -67,11 +69,11 @@ class GradientCode:
 
     @cached_property
     def goal(self) -> Array:
-        """The target as a matrix, (m, columns)."""
+        """Target as a matrix, (m, columns)."""
         return np.atleast_2d(np.ones(self.matrix.shape[1]) if self.target is None else self.target)
 
     def decode(self, answered: tuple[int, ...]) -> Decoding:
-        """Weights for the workers that answered (their row numbers, in any order)."""
+        """Return weights for the workers that answered (their row numbers, in any order)."""
         known = self._known.get(answered)
         if known is None:
             with one_thread(self.matrix.size):
@@ -111,7 +113,7 @@ class GradientCode:
         return direct if quick is None or direct.residual < quick.residual else quick
 
     def _from_span(self, answered: NDArray[np.int64]) -> Decoding | None:
-        """Solve within the span that has the most rows to spare; None where that cannot work or is the longer way."""
+        """Solve within the span with the most spare rows. Return None if that is impossible or slower."""
         missing = np.ones(self.workers, dtype=bool)
         missing[answered] = False
         lost = np.bincount(self._owner[missing], minlength=len(self._spans))
@@ -128,7 +130,7 @@ class GradientCode:
 
 
 def whole_span(matrix: Array, goal: Array) -> Span:
-    """All rows as one span: the shortest solution, and the left null space."""
+    """Return all rows as one span: the shortest solution, and the left null space."""
     u, sigma, vt = np.linalg.svd(matrix)
     rank = int(np.sum(sigma > sigma[0] * 10 * RANK_TOLERANCE * max(matrix.shape)))
     particular = (goal @ vt[:rank].T / sigma[:rank]) @ u[:, :rank].T
@@ -136,7 +138,7 @@ def whole_span(matrix: Array, goal: Array) -> Span:
 
 
 def without(span: Span, missing: NDArray[np.bool_]) -> Array:
-    """The shortest weights of a span, (m, r), that are zero on the missing rows."""
+    """Return the shortest weights of a span, (m, r), that are zero on the missing rows."""
     gone = missing[span.rows]
     if not gone.any():
         return span.particular
@@ -147,11 +149,11 @@ def without(span: Span, missing: NDArray[np.bool_]) -> Array:
 
 
 def least_squares(system: Array, right: Array) -> Array:
-    """The shortest least-squares solution, (columns, m), of system @ x = right.
+    """Return the shortest least-squares solution, (columns, m), of system @ x = right.
 
-    By QR with column pivoting (LAPACK gelsy): it copes with a missing rank as the singular value
-    decomposition does, in a quarter of the time, and small systems spend most of theirs in the call itself.
-    Large square ones that are well conditioned are factored without it: pivoting goes column by column.
+    QR with column pivoting (LAPACK gelsy) handles a missing rank as well as the singular value decomposition, in a
+    quarter of the time. Small systems spend most of their time in the call itself. Large, square, well conditioned
+    systems are factored without it, as pivoting goes column by column.
     """
     from scipy.linalg import lapack  # here, so that importing the workbench stays quick
 
@@ -169,7 +171,7 @@ def least_squares(system: Array, right: Array) -> Array:
 
 
 def _by_elimination(system: Array, right: Array) -> Array | None:
-    """Solve a square system by LU; None where its condition asks for more care."""
+    """Solve a square system by LU. Return None if it is too badly conditioned for that."""
     from scipy.linalg import lapack
 
     norm = float(np.abs(system).sum(axis=0).max())

@@ -1,4 +1,4 @@
-"""Parameter checks that several codes share: one sentence with the field, its value and the nearest that work."""
+"""Parameter checks of several codes. Errors are one sentence: the field, its value and the nearest that work."""
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable
@@ -9,13 +9,13 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_t
 from workbench.core.base.settings import SettingError, unknown_name
 from workbench.core.base.type_checks import find_mismatch, span
 
-MAX_CACHED_CODES, MAX_CACHE_BYTES = 32, 2**28  # codes that are remembered, and bytes
+MAX_CACHED_CODES, MAX_CACHE_BYTES = 32, 2**28  # max number of cached codes, and max bytes of the cache
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def remembered(make: Callable[P, R]) -> Callable[P, R]:
-    """Cache the newest 32 codes, up to `MAX_CACHE_BYTES`; refuse arguments of another type than annotated.
+    """Cache the newest 32 codes, up to `MAX_CACHE_BYTES`. Refuse arguments of another type than annotated.
 
     >>> remembered(lambda workers: workers)(3)
     3
@@ -30,7 +30,7 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
         try:
             with lock:
                 found = cached.pop(key, None)
-        except TypeError:  # such as of a list, which cannot be looked up
+        except TypeError:  # an unhashable argument, such as a list
             kinds_fit(make, args, named)
             raise
         if found is None:
@@ -41,20 +41,20 @@ def remembered(make: Callable[P, R]) -> Callable[P, R]:
             while len(cached) > 1 and (
                 len(cached) > MAX_CACHED_CODES or sum(map(_bytes, cached.values())) > MAX_CACHE_BYTES
             ):
-                del cached[next(iter(cached))]  # the longest unused
+                del cached[next(iter(cached))]  # least recently used entry
         return found
 
     return called
 
 
 def _bytes(code: object) -> int:
-    """Of what is large in a code."""
+    """Return the bytes of the large arrays of a code."""
     arrays = [getattr(code, "matrix", None), *(span.null for span in getattr(code, "spans", ()))]
     return sum(getattr(array, "nbytes", 0) for array in arrays)
 
 
 def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Refuse text, truth values and fractions where a function takes whole numbers, words that it does not know, ..."""
+    """Raise `SettingError` for an argument that does not fit its annotation, such as text for a whole number."""
     kinds = get_type_hints(make)
     for name, value in inspect.signature(make).bind(*args, **named).arguments.items():
         if get_origin(kinds.get(name)) is Literal and value not in (known := list(get_args(kinds[name]))):
@@ -64,7 +64,7 @@ def kinds_fit(make: Callable[..., object], args: tuple[Any, ...], named: dict[st
 
 
 def between(field: str, value: float, low: float, high: float, why: str) -> None:
-    """Refuse a value outside low to high.
+    """Raise `SettingError` for a value outside low to high.
 
     >>> between("load", 3, 1, 4, "a worker holds some of the 4 parts")
     """
@@ -74,25 +74,27 @@ def between(field: str, value: float, low: float, high: float, why: str) -> None
 
 
 def some_are_there(field: str, count: int) -> None:
-    """Refuse a code without workers, or without parts."""
+    """Raise `SettingError` for a code without workers, or without parts."""
     if count < 1:
         raise SettingError(f"{field} = {count}: a code needs at least one; take 1 or more")
 
 
 def stragglers_fit(workers: int, stragglers: int) -> None:
-    """Refuse a cluster without workers, and more stragglers than leave one answer."""
+    """Raise `SettingError` for a cluster without workers, or if stragglers leave no answer."""
     some_are_there("workers", workers)
     between("stragglers", stragglers, 0, workers - 1, f"of {workers} workers one must answer")
 
 
 def seed_fits(seed: int) -> None:
-    """Refuse a seed below 0."""
+    """Raise `SettingError` for a seed below 0."""
     if seed < 0:
         raise SettingError(f"seed = {seed}: a seed is not negative; take 0 or more")
 
 
 def groups_divide(field: str, value: int, workers: int, size: int | None = None, more: str = "") -> None:
-    """Refuse groups that do not divide the workers: `value` of them, or of a `size` that grows with the value.
+    """Raise `SettingError` for groups that do not divide the workers.
+
+    There are `value` groups; or groups of `size` workers, which grows with the value.
 
     >>> groups_divide("groups", 4, 12)
     >>> groups_divide("stragglers", 2, 12, size=3)

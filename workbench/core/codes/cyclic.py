@@ -1,16 +1,15 @@
-"""Cyclic repetition code: worker i holds the window of parts {i, ..., i+s}, any s workers may be missing.
+"""Cyclic repetition code: worker i stores the window of parts {i, ..., i+s}, and any s workers may be missing.
 
-Two constructions. `stable`, the default, keeps the digits:
+There are two constructions. `stable`, the default, loses few digits:
 
-* If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts,
-  so each of these s+1 classes decodes with weights 1; s missing workers leave one class whole.
-* If g = gcd(n, s+1) > 1, workers in steps of g with the parts taken g at a time form g classes, each a cyclic
-  code (n/g, (s+1)/g - 1). Classes that all fail have lost (s+1)/g workers each, s+1 together: so one decodes.
-  That leaves systems of (s+1)/g - 1 unknowns instead of s.
-* What remains, n and s+1 without common factor, is designed from the decoder's side, see
-  `workbench.core.codes.dual`.
+* If s+1 divides n, B is the 0/1 matrix of the windows. The workers c, c+(s+1), c+2(s+1), ... tile the parts, so
+  each of these s+1 classes decodes with weights 1. With s missing workers, one class is still complete.
+* If g = gcd(n, s+1) > 1, workers in steps of g with the parts taken g at a time form g classes, each a cyclic code
+  (n/g, (s+1)/g - 1). A class fails only if it lost (s+1)/g workers. If all failed, s+1 would be missing, so one
+  decodes. That leaves systems of (s+1)/g - 1 unknowns instead of s.
+* If n and s+1 have no common factor, the code is designed from the decoder's side: see `workbench.core.codes.dual`.
 
-`tandon` is the textbook's matrix (Tandon et al. 2017, Algorithms 1 and 2).
+`tandon` is the matrix of the textbook (Tandon et al. 2017, Algorithms 1 and 2).
 """
 
 from math import gcd
@@ -31,9 +30,9 @@ Construction = Literal["stable", "tandon"]
 def cyclic(
     workers: int, stragglers: int, seed: int = 0, construction: Construction = "stable"
 ) -> GradientCode:
-    """Code of n workers and n parts that any n-s answers decode; `matrix` is (n, n).
+    """Return a code of n workers and n parts that any n-s answers decode; `matrix` is (n, n).
 
-    Weights are found among the workers of one class, so that fewer than n-s answers may do as well.
+    Weights are found among the workers of one class, so fewer than n-s answers may be enough.
 
     >>> cyclic(4, 1).matrix.astype(int).tolist()
     [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]]
@@ -56,14 +55,14 @@ def cyclic(
 
 
 def coprime(n: int, window: int, seed: int) -> Dual:
-    """Cyclic code of n workers, windows of that many parts; the two have no common factor."""
+    """Return a cyclic code of n workers with windows of `window` parts; the two have no common factor."""
     if window == 1:
         return Dual(np.eye(n), np.ones((1, n)), np.zeros((0, n)))
     return best_dual(perturbed(harmonics(n, window), 1, seed), 1, cyclic_holders(n, window))
 
 
 def cyclic_holders(n: int, window: int) -> list[NDArray[np.int64]]:
-    """Workers that hold each part if worker i holds {i, ..., i+window-1}.
+    """Return the workers that store each part if worker i stores {i, ..., i+window-1}.
 
     >>> [holders.tolist() for holders in cyclic_holders(3, 2)]
     [[0, 2], [1, 0], [2, 1]]
@@ -72,10 +71,10 @@ def cyclic_holders(n: int, window: int) -> list[NDArray[np.int64]]:
 
 
 def textbook(n: int, s: int, seed: int) -> Array:
-    """B of Tandon et al. 2017, Algorithm 2, (n, n).
+    """Return B of Tandon et al. 2017, Algorithm 2, (n, n).
 
-    H is (s, n), standard normal, its last column minus the sum of the others, so H @ 1 = 0. Every row of the
-    code lies in H's null space, which has dimension n-s and holds the all-ones vector.
+    H is (s, n) and standard normal. Its last column is minus the sum of the others, so H @ 1 = 0. Every row of the
+    code is in the null space of H, which has dimension n-s and contains the all-ones vector.
     """
     if s == 0:
         return np.eye(n)

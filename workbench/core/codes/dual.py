@@ -1,20 +1,21 @@
 """Codes designed from the decoder's side: choose good decoding weights, then solve for the coefficients.
 
-A code B over n messages decodes whatever s of them are missing if all weights a = a0 + c N with a B = target
-form a space in which those s can be made zero. So choose a0 (m x n) and N (s x n) first. The column of B that
-belongs to one part is supported on the messages that hold the part; with d = s + m of them the square system
+A code B over n messages decodes with any s of them missing under one condition. Its decoding weights a = a0 + c N
+with a B = target form a space in which any s weights can be made zero. So a0 (m x n) and N (s x n) are chosen first.
+The column of B of one part is supported on the messages that contain the part. With d = s + m of them, the square
+system
 
     [N ; a0][:, holders] @ b = [0 ; I_m]
 
-gives its coefficients. That is the construction of Ye and Abbe 2018, section 3, seen from the other side:
-their V is a basis of the complement of N, and their blocks [X_i | I_m] V are these columns. m = 1 makes the
-gradient codes of Tandon et al. 2017.
+gives its coefficients. This is the construction of Ye and Abbe 2018, section 3, in dual form. Their V is a basis of
+the complement of N, and their blocks [X_i | I_m] V are these columns. m = 1 gives the gradient codes of Tandon et al.
+2017.
 
-Two kinds of small systems decide about the digits: the ones above, on d neighbouring columns, and N[:,
-missing], on any columns. Random numbers make both ill-conditioned. Rows of a Fourier basis whose d
-frequencies are spread evenly, k n / d rounded to integers, make the first kind orthogonal but for the
-rounding, B nearly a 0/1 matrix, and the second kind about as good as chance allows. Where n and d have common
-factors some sets of columns would be exactly dependent: a little seeded noise undoes that.
+Two kinds of small systems decide how many digits are lost: the systems above, on d neighbouring columns, and N[:,
+missing], on any columns. Random numbers make both ill-conditioned. Instead, the rows are those of a Fourier basis
+with d evenly spread frequencies, k n / d rounded to integers. Then the first kind is orthogonal up to the rounding, B
+is nearly a 0/1 matrix, and the second kind is about as good as with random choices. If n and d have common factors,
+some sets of columns would be exactly dependent. A little seeded noise prevents that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,18 +31,19 @@ from workbench.core.base.blas import one_thread
 from workbench.core.base.settings import SettingError
 from workbench.core.base.types import Array
 
-NOISE_SHARES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; the first is the one for large codes
-# with no more sets of stragglers than that, candidates are judged by all of them, ...
+NOISE_SHARES = (0.03, 0.01, 0.1, 0.3)  # shares of noise that are tried; large codes use only the first
+# Max number of sets of stragglers up to which candidates are evaluated on all of them, ...
 MAX_ENUMERATED_SETS = 10_000
-RANDOM_SETS = 256  # ... else by so many random ones and by all runs of neighbours
-MAX_MULTIPLICATIONS = 2e8  # multiplications that may be spent on choosing; at least one candidate is made
-MAX_CANDIDATES = 25  # and at most so many
-PARTS_PER_BLOCK = 64  # neighbouring parts that share one factorisation where their systems are large, ...
-MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # that is, of more unknowns than this
+RANDOM_SETS = 256  # ... else on this many random sets and on all runs of neighbours
+MAX_MULTIPLICATIONS = 2e8  # max multiplications spent on choosing a code; at least one candidate is made
+MAX_CANDIDATES = 25  # max number of candidates
+# number of neighbouring parts that share one factorisation, if their systems are large, ...
+PARTS_PER_BLOCK = 64
+MIN_BLOCKED_UNKNOWNS = 4 * PARTS_PER_BLOCK  # ... which is above this number of unknowns
 
 
 class Dual(NamedTuple):
-    """A code and all of its decoding weights."""
+    """Code and all of its decoding weights."""
 
     matrix: Array  # (n, parts * m)
     particular: Array  # (m, n)
@@ -49,12 +51,12 @@ class Dual(NamedTuple):
 
 
 def harmonics(n: int, count: int, first: int = 1) -> Array:
-    """Real Fourier vectors of evenly spread frequencies, (count, n), orthonormal, the `first` lowest in front.
+    """Return real Fourier vectors of evenly spread frequencies, (count, n), orthonormal, the `first` lowest in front.
 
-    Row k is cos + sin (Hartley's form, so that one row serves one frequency) of frequency (k - (first-1)/2) n
-    / count rounded to whole turns. For an even `first` half turns may be nearer: then all columns change
-    their sign at the seam, which spoils nothing. The lowest frequencies lie symmetrically about zero; for
-    first = 1 that is the constant vector.
+    Row k is cos + sin of frequency (k - (first-1)/2) n / count, rounded to whole turns. (In this form, by Hartley,
+    one row is enough for a frequency.) For an even `first`, half turns may be nearer. Then all columns change their
+    sign at the seam, which is harmless. The lowest frequencies are symmetric about zero. For first = 1 that is the
+    constant vector.
 
     >>> harmonics(4, 2).round(2).tolist()
     [[0.5, 0.5, 0.5, 0.5], [0.5, -0.5, 0.5, -0.5]]
@@ -68,10 +70,10 @@ def harmonics(n: int, count: int, first: int = 1) -> Array:
 
 
 def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -> Dual:
-    """Code with the decoding weights particular + c @ null, its coefficients scaled to at most 1.
+    """Return the code with the decoding weights particular + c @ null, its coefficients scaled to at most 1.
 
-    `particular` is (m, n), `null` (s, n) with orthonormal rows, orthogonal to it; holders[k] are the s + m
-    messages that hold part k.
+    `particular` is (m, n), and `null` (s, n) with orthonormal rows, orthogonal to it. holders[k] are the s + m
+    messages that contain part k.
     """
     rows = np.concatenate([null, particular])
     wanted = np.eye(len(rows))[:, len(null) :]
@@ -89,12 +91,12 @@ def dual(particular: Array, null: Array, holders: Sequence[NDArray[np.int64]]) -
 
 
 class Neighbours:
-    """Systems rows[:, holders[k]] @ b = wanted of parts with nearly the same holders, by one factorisation.
+    """Systems rows[:, holders[k]] @ b = wanted of parts with nearly the same holders, solved with one factorisation.
 
-    With W the columns of the first part's holders and X = W^-1 rows[:, others], a system in which the columns
-    `gone` are replaced by the others `new` has the solution c on `new`, X[gone, new] c = y[gone], y = W^-1
-    wanted, and y - X[:, new] c on what stays (Sherman, Morrison and Woodbury). One step of refinement makes
-    its residual as small as that of a factorisation of its own.
+    W are the columns of the first part's holders, X = W^-1 rows[:, others] and y = W^-1 wanted. In another system the
+    columns `gone` are replaced by the columns `new` of the others. Its solution is c on `new`, with X[gone, new] c =
+    y[gone], and y - X[:, new] c on the remaining columns (Sherman, Morrison and Woodbury). One step of refinement
+    makes its residual as small as with a separate factorisation.
     """
 
     def __init__(self, rows: Array, holders: Sequence[NDArray[np.int64]]) -> None:
@@ -113,13 +115,13 @@ class Neighbours:
             self.swaps.append((np.flatnonzero(~here[:d]), np.flatnonzero(here[d:])))
 
     def solve(self, wanted: Array) -> Array:
-        """Solutions of all parts, zero where a part is not held: (held, parts, m)."""
+        """Return the solutions of all parts, (holders, parts, m), zero where a part is not stored."""
         each = np.repeat(wanted[:, None], len(self.swaps), axis=1)
         found = self._once(each)
         return found + self._once(each - np.tensordot(self.columns, found, axes=1))
 
     def _once(self, right: Array) -> Array:
-        """The same for right-hand sides (d, parts, m), up to the rounding that two factorisations cost."""
+        """Solve for right-hand sides (d, parts, m), up to the rounding of two factorisations."""
         from scipy.linalg import lu_solve
 
         d = len(right)
@@ -134,9 +136,9 @@ class Neighbours:
 
 
 def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray[np.int64]]) -> Dual:
-    """Of the codes with decoding weights spanned by a candidate's rows, `first` of them particular, the best one.
+    """Return the code with the smallest weights. Its decoding weights are spanned by the rows of one candidate.
 
-    That is the one with the smallest weights; a candidate is (d, n). One that stands alone is not judged.
+    A candidate is (d, n), and its `first` rows are the particular weights. A single candidate is not evaluated.
     """
     with one_thread():
         made = (_attempt(np.linalg.qr(rows.T)[0].T, first, holders) for rows in candidates)
@@ -150,7 +152,10 @@ def best_dual(candidates: Iterable[Array], first: int, holders: Sequence[NDArray
 
 
 def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
-    """Base with noise on its null rows (the particular ones stay as they are), and without where many are tried."""
+    """Yield the base with noise on its null rows, and without noise if many candidates are tried.
+
+    The `first` rows, which are the particular weights, stay as they are.
+    """
     rng = np.random.default_rng(seed)
     for number in range(affordable(*base.shape)):
         noise = NOISE_SHARES[number % len(NOISE_SHARES)] if number < MAX_CANDIDATES - 1 else 0.0
@@ -160,7 +165,7 @@ def perturbed(base: Array, first: int, seed: int) -> Iterator[Array]:
 
 
 def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
-    """Rows in random directions but for a constant first one, (count, n)."""
+    """Yield rows in random directions, except a constant first one, (count, n)."""
     rng = np.random.default_rng(seed)
     for _ in range(affordable(count, n)):
         rows = rng.standard_normal((count, n))
@@ -169,7 +174,7 @@ def gaussian(n: int, count: int, seed: int) -> Iterator[Array]:
 
 
 def affordable(d: int, n: int) -> int:
-    """Count the candidates that may be tried for n messages, d of them per part."""
+    """Return the number of candidates that may be tried for n messages, d of them per part."""
     sets = comb(n, d - 1) if _certain(n, d - 1) else RANDOM_SETS + n
     return int(np.clip(MAX_MULTIPLICATIONS / (n * d**3 + sets * d * d * (d + n)), 1, MAX_CANDIDATES))
 
@@ -183,7 +188,7 @@ def _attempt(rows: Array, first: int, holders: Sequence[NDArray[np.int64]]) -> D
 
 @lru_cache(maxsize=32)
 def judged_sets(n: int, s: int) -> NDArray[np.int64]:
-    """Sets of missing messages by which candidates are judged, (sets, s)."""
+    """Return the sets of missing messages on which candidates are evaluated, (sets, s)."""
     if _certain(n, s):
         return np.array(list(combinations(range(n), s)), dtype=np.int64).reshape(comb(n, s), s)
     random = np.argsort(np.random.default_rng(0).random((RANDOM_SETS, n)), axis=1)[:, :s]
@@ -192,10 +197,12 @@ def judged_sets(n: int, s: int) -> NDArray[np.int64]:
 
 
 def large_weights(code: Dual, sets: NDArray[np.int64]) -> float:
-    """Sum of absolute weights that no set exceeds, or few where only some sets are judged; infinite if one fails.
+    """Return a sum of absolute weights that no set exceeds, or few sets if only some are evaluated.
 
-    The sizes have a heavy tail, P(size > x) ~ C/x, as of any real numbers without special relations. A
-    quantile measures C, the largest of some sets mostly luck.
+    It is infinite if a set fails.
+
+    The sizes have a heavy tail, P(size > x) ~ C/x, as for any real numbers without special relations. A quantile
+    measures C. The largest of some sets is mostly sampling error.
     """
     systems = code.null[:, sets].transpose(1, 2, 0)
     right = -code.particular[:, sets].transpose(1, 2, 0)

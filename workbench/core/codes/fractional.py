@@ -1,4 +1,4 @@
-"""Fractional repetition code: groups of s+1 workers hold the same s+1 parts (Tandon et al. 2017, section 3)."""
+"""Fractional repetition code: groups of s+1 workers store the same s+1 parts (Tandon et al. 2017, section 3)."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from workbench.core.codes.checks import groups_divide, remembered, stragglers_fi
 
 @remembered
 def fractional(workers: int, stragglers: int) -> GradientCode:
-    """Code of n workers and n parts, (s+1) | n; one answer of every group decodes.
+    """Return a code of n workers and n parts, (s+1) | n; one answer of every group decodes.
 
     >>> fractional(4, 1).matrix.astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]

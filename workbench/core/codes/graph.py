@@ -1,8 +1,9 @@
-"""Graph codes: parts are the vertices of a regular graph, workers its edges; the best weights in linear time.
+"""Graph codes: parts are the vertices of a regular graph, workers its edges. The best weights take linear time.
 
-M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021: definition II.2 (every worker holds
-two parts, every part is with d workers) and what the best weights add up to, component by component. For expanders,
-N. Raviv, I. Tamo, R. Tandon, A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018.
+M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021. Definition II.2: every worker
+stores two parts, and every part is stored by d workers. The paper also gives the sums of the best weights in each
+component. For expanders: N. Raviv, I. Tamo, R. Tandon, A. G. Dimakis, "Gradient coding from cyclic MDS codes and
+expander graphs", 2018.
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,15 @@ from workbench.core.codes.base import Decoding
 from workbench.core.codes.checks import nearest, remembered, seed_fits
 
 Ints = NDArray[np.int64]
-# times that every edge is offered another partner; after 3 its expansion is a random graph's
+# number of exchanges that each edge is offered; after 3 the expansion is that of a random graph
 SWITCHES_PER_EDGE = 10
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCode:
-    """A worker sends the plain sum of two parts: of the vertices that its edge joins.
+    """Code whose workers send the plain sum of two parts, the vertices of the worker's edge.
 
-    `edges` (workers, 2), the lower vertex first, no edge twice; `parts`: number of vertices.
+    `edges` (workers, 2): vertices, the lower one first, without repeated edges. `parts`: number of vertices.
 
     >>> triangle_and_leaf = GraphCode(np.array([[0, 1], [0, 2], [1, 2], [2, 3]]), parts=4)
     >>> triangle_and_leaf.decode((0, 3)).weights.tolist(), triangle_and_leaf.totals(np.array([0, 1])).round(3).tolist()
@@ -35,18 +36,19 @@ class GraphCode:
     parts: int
 
     def matrix(self) -> Array:
-        """Who holds what: (workers, parts), zeros and ones."""
+        """Return the allocation as a matrix of zeros and ones, (workers, parts)."""
         dense = np.zeros((len(self.edges), self.parts))
         np.put_along_axis(dense, self.edges, 1.0, axis=1)
         return dense
 
     def totals(self, answered: Ints) -> Array:
-        """What the best weights of some answers give each part, (parts,).
+        """Return the sum of the best weights of these answers for each part, (parts,).
 
-        In a component of the surviving graph that has an odd cycle: 1. In one with l vertices on one side and r on the
-        other: on the first 1 - (l - r) / (l + r), on the other as much above 1. In the double cover, with an edge from
-        u to the copy of v and from v to the copy of u for each one between u and v, a component with sides falls apart
-        and one with an odd cycle does not; so both are 2 c / (o + c), o originals and c copies being with a vertex.
+        In a component of the surviving graph with an odd cycle, the sum is 1. In a bipartite component with l
+        vertices on one side and r on the other, it is 1 - (l - r) / (l + r) on the first side and 1 + (l - r) / (l +
+        r) on the other. Both cases follow from the double cover. It has an edge from u to the copy of v and from v to
+        the copy of u for each edge between u and v. In it a bipartite component falls apart and one with an odd cycle
+        does not. So both sums are 2 c / (o + c), where the component of a vertex has o originals and c copies.
         """
         from scipy.sparse import coo_array  # here, so that importing the workbench stays quick
         from scipy.sparse.csgraph import connected_components
@@ -60,17 +62,18 @@ class GraphCode:
         return np.asarray((2 * copies / (vertices + copies))[label[: self.parts]])
 
     def decode(self, answered: tuple[int, ...]) -> Decoding:
-        """Least-squares weights of some workers' answers, in time linear in the graph (times its depth's logarithm)."""
+        """Return least-squares weights of these answers, in time linear in the graph (times its depth's logarithm)."""
         rows = np.asarray(answered, dtype=np.int64)
         totals = self.totals(rows)
         return Decoding(_edge_weights(self.edges[rows], totals), float(((totals - 1) ** 2).sum()))
 
 
 def _edge_weights(edges: Ints, totals: Array) -> Array:
-    """Weights that give each vertex its total: from the leaves of a spanning forest up, one odd edge a component first.
+    """Return weights that give each vertex its total, from the leaves of a spanning forest upwards.
 
-    A tree edge gets what the vertex below it still lacks. That leaves the root with the sum of the totals below, with
-    alternating signs: nothing where the component is bipartite, else an edge that closes an odd cycle gets half of it.
+    A tree edge gets what the vertex below it still lacks. The root is then left with the alternating sum of the
+    totals below. In a bipartite component that is 0. Otherwise one edge that closes an odd cycle gets half of it
+    first.
     """
     forest, up, depth = _forest(edges, len(totals))
     sign = 1.0 - 2.0 * (depth % 2)
@@ -95,7 +98,7 @@ def _edge_weights(edges: Ints, totals: Array) -> Array:
 
 
 def _forest(edges: Ints, vertices: int) -> tuple[Ints, Ints, Ints]:
-    """Of each vertex its component, the vertex above it, its depth; one more vertex stands above all roots."""
+    """Return the component, the vertex above and the depth of each vertex; one extra vertex is above all roots."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
 
@@ -115,9 +118,10 @@ def _forest(edges: Ints, vertices: int) -> tuple[Ints, Ints, Ints]:
 
 @remembered
 def random_regular(workers: int, degree: int, seed: int = 0) -> GraphCode:
-    """Code of a random graph with that many edges in which every vertex has `degree` of them, no two the same.
+    """Return the code of a random graph with `workers` edges and `degree` edges at every vertex, none twice.
 
-    From a regular ring, pairs of edges exchange an end at random, where that makes no loop and no edge twice.
+    It starts from a regular ring. Pairs of edges exchange an end at random, unless that makes a loop or repeats an
+    edge.
 
     >>> random_regular(6, 3).matrix().sum(axis=0).tolist()
     [3.0, 3.0, 3.0, 3.0]
@@ -135,13 +139,13 @@ def random_regular(workers: int, degree: int, seed: int = 0) -> GraphCode:
 
 
 def graph_fits(field: str, degree: int, workers: int) -> None:
-    """Refuse what is no graph without an edge twice.
+    """Raise `SettingError` if there is no such graph without repeated edges.
 
     >>> graph_fits("replication", 3, workers=6)
     """
     if not _fits(workers, degree):
         fits = [d for d in range(1, workers + 1) if _fits(workers, d)]
-        what = f"{workers} workers are not edges of a graph whose vertices have {degree} each"
+        what = f"{workers} workers are not the edges of a graph whose vertices have {degree} each"
         raise SettingError(f"{field} = {degree}: {what}; take {nearest(degree, fits)}")
 
 
@@ -150,7 +154,7 @@ def _fits(workers: int, degree: int) -> bool:
 
 
 def _switched(edges: Ints, parts: int, rng: np.random.Generator) -> Ints:
-    """Let pairs of edges a-b, c-d become a-d, c-b."""
+    """Exchange ends of pairs of edges: a-b, c-d become a-d, c-b."""
     half = len(edges) // 2
     edges = rng.permutation(edges)
     flip = rng.random(len(edges)) < 0.5

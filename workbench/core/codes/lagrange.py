@@ -4,12 +4,11 @@ S. Li, S. Kalan, Q. Yu, M. Soltanolkotabi, A. Avestimehr, "Polynomially coded re
 mitigation via data encoding", 2018 (reference [4] of GC-MMC); Q. Yu et al., "Lagrange coded computing",
 AISTATS 2019.
 
-The papers evaluate polynomials, which on real points keep few digits even at Chebyshev nodes when any results
-may be the ones that arrive: seven random ones of forty already cost eight. A polynomial on the unit circle of
-the complex plane is real after a shift of its frequencies to lie symmetrically about zero: a trigonometric
-polynomial, with half-integer frequencies where their number is even. J frequencies interpolate J blocks,
-products of two have 2J - 1 frequencies: the same threshold from real numbers, and half of the lost digits are
-kept.
+The papers evaluate polynomials. On real points these lose many digits, even at Chebyshev nodes, if any results may be
+the ones that arrive: seven random ones of forty already cost eight digits. A polynomial on the unit circle of the
+complex plane is real after a shift that makes its frequencies symmetric about zero. It is then a trigonometric
+polynomial, with half-integer frequencies if their number is even. J frequencies interpolate J blocks, and products of
+two have 2J - 1 frequencies. So the threshold is the same with real numbers, and only half as many digits are lost.
 """
 
 from dataclasses import dataclass, field
@@ -27,15 +26,15 @@ from workbench.core.codes.checks import between, nearest, remembered, some_are_t
 class Lagrange(GradientCode):
     """Code that evaluates f(angle) = sum over t of Xt^T Xt w, Xt(angle) the encoded data; J = ceil(K/r) groups.
 
-    Row i of `matrix` holds f's 2J - 1 basis functions at worker i's angle, (n, 2J - 1), so a worker's result
-    is its row times f's coefficients; `target` sums them over the angles of the data, which gives the sum
-    over all blocks of X_j^T X_j w.
+    Row i of `matrix` has the values of f's 2J - 1 basis functions at worker i's angle, (n, 2J - 1). So a worker's
+    result is its row times f's coefficients. `target` sums them over the angles of the data, which gives the sum over
+    all blocks of X_j^T X_j w.
     """
 
     encoding: Array = field(kw_only=True)  # (n, r, K)
 
     def encode(self, worker: int) -> Array:
-        """Coefficients of a worker's r stored blocks over the K data blocks, (r, K)."""
+        """Return the coefficients of a worker's r stored blocks over the K data blocks, (r, K)."""
         return np.asarray(self.encoding[worker])
 
     @property
@@ -46,11 +45,11 @@ class Lagrange(GradientCode):
 
 @remembered
 def lagrange(parts: int, workers: int, load: int) -> Lagrange:
-    """Code of K = parts data blocks on n workers that store r = load coded blocks each.
+    """Return a code of K = parts data blocks on n workers that store r = load coded blocks each.
 
-    The blocks are taken r at a time into J = ceil(K/r) groups (the last is filled with zeros). Stored block t
-    of worker i is the sum over groups j of l_j(angle_i) X_(j r + t), l_j the Lagrange functions of the
-    groups' angles.
+    The blocks are taken r at a time into J = ceil(K/r) groups (the last is filled with zeros). Stored block t of
+    worker i is the sum over groups j of l_j(angle_i) X_(j r + t), where l_j are the Lagrange functions of the groups'
+    angles.
 
     >>> code = lagrange(4, workers=5, load=2)
     >>> X, w = np.arange(4 * 3 * 2.0).reshape(4, 3, 2), np.array([1.0, -1.0])
@@ -93,7 +92,7 @@ def _circle(count: int) -> Array:
 
 
 def trigonometric(angles: Array, count: int) -> Array:
-    """Real functions of `count` frequencies symmetrical about zero at some angles, (angles, count): cos + sin of each.
+    """Return cos + sin of `count` frequencies, symmetric about zero, at some angles: (angles, count).
 
     >>> trigonometric(np.array([0.0, np.pi / 2]), 3).round(9).tolist()
     [[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]]
@@ -103,9 +102,9 @@ def trigonometric(angles: Array, count: int) -> Array:
 
 
 def spread_order(count: int) -> list[int]:
-    """Order that puts neighbours far apart: steps of about the golden section, without a common factor.
+    """Return an order that puts neighbours far apart: steps of about the golden section, without a common factor.
 
-    Workers next to each other are often lost together; their points then are not.
+    Neighbouring workers often fail together. In this order, their points are not neighbours.
 
     >>> spread_order(8)
     [0, 3, 6, 1, 4, 7, 2, 5]

@@ -15,15 +15,14 @@ from workbench.core.codes.checks import nearest, remembered, stragglers_fit
 
 @remembered
 def mds(workers: int, stragglers: int) -> GradientCode:
-    """Code of n workers and n parts, row i a cyclic shift by i of one window of s+1; any n-s answers decode.
+    """Return a code of n workers and n parts that any n-s answers decode. Row i is a window of s+1, shifted by i.
 
-    The s consecutive n-th roots of unity around -1 are the zeros of the generator polynomial. They are closed
-    under conjugation, so the coefficients are real, only where n and s differ in parity; for n and s alike
-    they would be complex, which a gradient's path through the workers is not made for, and `mds` refuses. (s
-    = 0 always works.)
+    The zeros of the generator polynomial are the s consecutive n-th roots of unity around -1. They are closed under
+    conjugation, so the coefficients are real, only if n and s differ in parity. Otherwise the coefficients would be
+    complex. Messages are real, so `mds` raises `SettingError`. (s = 0 always works.)
 
-    No set of answers fails, by algebra and not only almost surely, but consecutive roots are the worst
-    conditioned choice: with many workers take `cyclic`.
+    By algebra no set of answers fails, not only with probability one. But consecutive roots are the worst conditioned
+    choice: with a large number of workers use `cyclic`.
 
     >>> mds(5, 2).matrix[0].round(3).tolist()
     [0.618, 1.0, 0.618, 0.0, 0.0]
@@ -44,10 +43,10 @@ def mds(workers: int, stragglers: int) -> GradientCode:
 
 
 def generator(n: int, s: int) -> Array:
-    """Coefficients of the polynomial whose zeros are the s n-th roots of unity around -1, (s+1,), at most 1.
+    """Return the coefficients, (s+1,), at most 1, of the polynomial with the s n-th roots of unity around -1 as zeros.
 
-    By the q-binomial theorem at q = exp(2 pi i/n) coefficient k is the product over j = 1..k of sin(pi
-    (s-j+1)/n) / sin(pi j/n): all positive, so no digits cancel as they would in multiplying the factors.
+    By the q-binomial theorem at q = exp(2 pi i/n), coefficient k is the product over j = 1..k of sin(pi (s-j+1)/n) /
+    sin(pi j/n). All are positive, so no digits cancel as they would in multiplying the factors.
     """
     j = np.arange(1, s + 1)
     window = np.concatenate([[1.0], np.cumprod(np.sin(np.pi * (s - j + 1) / n) / np.sin(np.pi * j / n))])
@@ -55,7 +54,7 @@ def generator(n: int, s: int) -> Array:
 
 
 def zeros(n: int, s: int) -> Array:
-    """The left null space of the circulant, (s, n) orthonormal: Fourier vectors at the polynomial's zeros."""
+    """Return the left null space of the circulant, (s, n) orthonormal: Fourier vectors at the polynomial's zeros."""
     frequencies = (n - s + 1) // 2 + np.arange(s)
     angle = 2 * np.pi * np.outer(frequencies, np.arange(n)) / n
     return np.asarray((np.cos(angle) + np.sin(angle)) / np.sqrt(n))

@@ -1,7 +1,7 @@
-"""Several coded messages per worker and iteration, GC-MMC: what each one combines, and who sends it.
+"""Several coded messages per worker and iteration, GC-MMC: the parts that each message combines, and its senders.
 
-E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW
-2019, sections III-A (correlated) and III-B (uncorrelated). K workers and parts; worker w computes on parts w,
+E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
+sections III-A (correlated) and III-B (uncorrelated). There are K workers and K parts. Worker w computes on parts w,
 w+1, ... in this order. A clustered scheme uses one code per cluster, with K the cluster's size.
 """
 
@@ -22,26 +22,26 @@ from workbench.core.codes.dual import best_dual, gaussian
 
 @dataclass(frozen=True, eq=False)
 class MultiMessage(GradientCode):
-    """Code whose rows are distinct messages. Worker w's j-th one is row messages[w, j], ready after[j] computations.
+    """Code whose rows are distinct messages. Message j of worker w is row messages[w, j], ready after[j] computations.
 
     Any `needed` distinct messages decode.
     """
 
     messages: NDArray[np.int64] = field(kw_only=True)  # (K, l): row numbers
-    after: tuple[int, ...] = field(kw_only=True)  # (l,): how many parts the worker has computed on by then
+    after: tuple[int, ...] = field(kw_only=True)  # (l,): number of parts that the worker has computed by then
 
     @property
     def needed(self) -> int:
-        """Number of distinct messages that always suffice."""
+        """Number of distinct messages that are always enough."""
         return len(self.matrix) - self.stragglers
 
 
 @remembered
 def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage:
-    """Correlated code: K coded gradients of `order` parts each, any K - order + 1 distinct ones decode; (K, K).
+    """Return K coded gradients of `order` parts each, (K, K). Any K - order + 1 distinct ones decode.
 
-    A worker sends coded gradients w, w+1, ..., w + load - order, so workers may send the same one. Order 1 is
-    the uncoded scheme, UC-MMC.
+    A worker sends coded gradients w, w+1, ..., w + load - order, so two workers may send the same one. Order 1 is the
+    uncoded scheme, UC-MMC.
 
     >>> code = correlated(6, load=3, order=2)
     >>> code.messages[0].tolist(), code.after, code.needed
@@ -60,13 +60,13 @@ def correlated(parts: int, load: int, order: int, seed: int = 0) -> MultiMessage
 def uncorrelated(
     parts: int, orders: Sequence[int], seed: int = 0, construction: Literal["joint", "separate"] = "joint"
 ) -> MultiMessage:
-    """Uncorrelated code: message j of worker w combines parts w, ..., w + orders[j] - 1, and only w can send it.
+    """Return a code in which message j of worker w combines parts w, ..., w + orders[j] - 1; only w can send it.
 
-    The matrix is (K l, K), row w*l + j; any K l - sum(orders) + 1 messages decode: fewer may lose a part. Both
-    constructions promise that. "joint" is one code over all messages, as in the paper, but from random decoding
-    weights: its Reed-Solomon code loses all digits at a hundred messages. "separate" is a cyclic code for each j.
-    As that fails only without orders[j] of its messages, all fail only without sum(orders); so one decodes, with
-    small weights, and often long before. Where orders[j] = K it contains the paper's hybrid rule.
+    The matrix is (K l, K), row w*l + j. Any K l - sum(orders) + 1 messages decode with both constructions; fewer may
+    lose a part. "joint" is one code over all messages, as in the paper, but from random decoding weights. (The
+    paper's Reed-Solomon code loses all digits at a hundred messages.) "separate" is one cyclic code for each j. Such
+    a code fails only without orders[j] of its messages, so all fail only without sum(orders). Otherwise one decodes,
+    with small weights, and often long before. If orders[j] = K, the code contains the paper's hybrid rule.
 
     >>> code = uncorrelated(6, [3, 2])
     >>> code.matrix.shape, code.needed, code.messages[1].tolist()
@@ -95,7 +95,7 @@ def _uncorrelated(parts: int, orders: tuple[int, ...], seed: int, construction: 
 
 
 def _holders(parts: int, orders: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Messages that hold each part: those of the workers w = k - t, t < orders[j]."""
+    """Return the messages that contain each part: those of the workers w = k - t, t < orders[j]."""
     size = len(orders)
     steps = [(t, j) for j, order in enumerate(orders) for t in range(order)]
     return [np.array([(k - t) % parts * size + j for t, j in steps]) for k in range(parts)]

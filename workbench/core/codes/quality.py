@@ -1,4 +1,4 @@
-"""How many digits decoding costs: measured, the same for every code."""
+"""Loss of digits in decoding, measured in the same way for every code."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
@@ -9,19 +9,20 @@ from numpy.typing import DTypeLike, NDArray
 
 from workbench.core.codes.base import GradientCode
 
-# random survivor sets that a judgement looks at: sizes of weights may have a heavy tail, see `codes.dual`
+# max number of random survivor sets that are evaluated; sizes of weights may have a heavy tail, see `codes.dual`
 MAX_SURVIVOR_SETS = 500
-MAX_MULTIPLICATIONS = 5e8  # multiplications that it may cost; then it looks at fewer sets of each kind, ...
+# max number of multiplications; above it, fewer sets of each kind are evaluated, ...
+MAX_MULTIPLICATIONS = 5e8
 FLOAT64_DIGITS = -float(np.log10(np.finfo(np.float64).eps))  # decimal digits of a float64
-MIN_SURVIVOR_SETS = 4  # but at so many at least
-GRADIENT_COORDINATES = 16  # of the random gradients that are coded and decoded
+MIN_SURVIVOR_SETS = 4  # ... but at least this number of sets
+GRADIENT_COORDINATES = 16  # coordinates of the random gradients that are coded and decoded
 Sets = int | Iterable[tuple[int, ...]]
 
 
 def amplification(code: GradientCode, sets: Sets = 200, rng: Generator | None = None) -> float:
-    """Largest |a|_1 max|B| over survivor sets: so many units of rounding may a decoded gradient be off.
+    """Return the largest |a|_1 max|B| over survivor sets: the error of a decoded gradient in units of rounding.
 
-    `sets` are tuples of the rows that answered, or how many to draw with `stragglers` rows missing.
+    `sets` are tuples of the rows that answered, or the number of sets to draw with `stragglers` rows missing.
 
     >>> from workbench.core.codes import fractional
     >>> round(amplification(fractional(4, 1)), 9)
@@ -35,7 +36,7 @@ def amplification(code: GradientCode, sets: Sets = 200, rng: Generator | None = 
 def measured_error(
     code: GradientCode, dtype: DTypeLike = np.float64, sets: Sets = 200, rng: Generator | None = None
 ) -> float:
-    """Largest relative error of a decoded sum of random gradients, everything sent and combined in `dtype`.
+    """Return the largest relative error of a decoded sum of random gradients, sent and combined in `dtype`.
 
     >>> from workbench.core.codes import cyclic
     >>> measured_error(cyclic(12, 4)) < 1e-12
@@ -54,7 +55,7 @@ def measured_error(
 
 
 def report(code: GradientCode, sets: Sets = 200) -> dict[str, float]:
-    """Decode amplification and measured relative gradient errors, over the same survivor sets.
+    """Return decode amplification and measured relative gradient errors, over the same survivor sets.
 
     >>> from workbench.core.codes import cyclic
     >>> sorted(report(cyclic(12, 3)))
@@ -74,11 +75,11 @@ def lost(
     rng: Generator | None = None,
     dtype: DTypeLike = np.float64,
 ) -> float:
-    """Decimal digits that decoding may lose, all of them at most: by the weights' size, or by what they miss.
+    """Return how many decimal digits decoding may lose, by the size of the weights or by the residual.
 
-    Looks at random survivor sets, at runs of neighbours and at every k-th row missing, and at few of each
-    where the code is large. P(size > x) ~ C/x for random sets (see `codes.dual`), so that the largest of so
-    many sets is the largest of a few times their share.
+    It evaluates random survivor sets, runs of neighbouring missing rows, and every k-th row missing. Of a large code
+    only a few sets of each kind are evaluated. P(size > x) ~ C/x for random sets (see `codes.dual`). So the largest
+    size over `sets` random sets is extrapolated from fewer sets.
 
     >>> from workbench.core.codes import cyclic, mds
     >>> round(lost(mds(58, 27))), round(lost(cyclic(58, 27)))
@@ -96,12 +97,12 @@ def lost(
 
 
 def cost(code: GradientCode) -> float:
-    """Multiplications of one decoding, roughly: the system of the missing rows, and the test of its solution."""
+    """Estimate the multiplications of a decoding: the system of the missing rows, and the test of its solution."""
     return float(code.matrix.size + 2 * code.stragglers**3)
 
 
 def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
-    """How far a decoded sum is from the one that all answers give, in coefficients of parts."""
+    """Return the distance of a decoded sum from that of all answers, in coefficients of parts."""
     everybody = code.decode(tuple(range(code.workers))).residual
     return float(np.sqrt(max(code.decode(answered).residual - everybody, 0.0)))
 
@@ -109,7 +110,9 @@ def missed(code: GradientCode, answered: tuple[int, ...]) -> float:
 def warning(
     code: GradientCode, share: float = 0.5, sets: Sets = MAX_SURVIVOR_SETS, dtype: DTypeLike = np.float64
 ) -> str | None:
-    """One sentence if decoding may lose more than that share of a number's digits, naming a better code; see `lost`.
+    """Return one sentence if decoding may lose more than `share` of a number's digits, naming a better code.
+
+    See `lost`.
 
     >>> from workbench.core.codes import mds
     >>> warning(mds(15, 4)) is None
@@ -121,7 +124,7 @@ def warning(
 
 
 def loses(code: GradientCode, gone: float, digits: float = FLOAT64_DIGITS) -> str:
-    """Say how many of a number's digits decoding may lose, and what to take instead."""
+    """Return a sentence on how many of a number's digits decoding may lose, and on the alternative."""
     return (
         f"decoding from {code.workers - code.stragglers} of {code.workers} messages may"
         f" lose {gone:.0f} of {digits:.0f} digits; take {code.instead}"
@@ -129,7 +132,7 @@ def loses(code: GradientCode, gone: float, digits: float = FLOAT64_DIGITS) -> st
 
 
 def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> Iterator[tuple[int, ...]]:
-    """Survivor sets as given, or so many random ones without `stragglers` rows each (seed 0 unless told)."""
+    """Yield the given survivor sets, or `sets` random ones without `stragglers` rows each (by default seed 0)."""
     if not isinstance(sets, int):
         yield from sets
         return
@@ -139,16 +142,19 @@ def survivors(code: GradientCode, sets: Sets, rng: Generator | None = None) -> I
 
 
 def runs(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region.
+    """Yield survivor sets whose missing rows are neighbours, cyclically: one rack, one switch, one lost region.
 
-    So many of them, evenly over all; None: all.
+    With `count`, only that many sets, evenly spaced.
     """
     for first in spread(range(code.workers if code.stragglers else 1), count):
         yield without(code, (first + np.arange(code.stragglers)) % code.workers)
 
 
 def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Survivor sets whose missing rows are every k-th, cyclically: one host of every rack, say. See `runs`."""
+    """Yield survivor sets whose missing rows are every k-th, cyclically, such as one host of every rack.
+
+    See `runs`.
+    """
     n, s = code.workers, code.stragglers
     steps = [step for step in range(2, n // 2 + 1) if s and n // gcd(n, step) >= s]
     for step in spread(steps, count):
@@ -156,7 +162,7 @@ def strides(code: GradientCode, count: int | None = None) -> Iterator[tuple[int,
 
 
 def spread(numbers: Sequence[int], count: int | None) -> Sequence[int]:
-    """So many of some numbers, evenly over all of them.
+    """Return at most `count` of some numbers, evenly spaced.
 
     >>> spread(range(10), 3)
     range(0, 10, 4)
@@ -165,5 +171,5 @@ def spread(numbers: Sequence[int], count: int | None) -> Sequence[int]:
 
 
 def without(code: GradientCode, missing: NDArray[np.int64]) -> tuple[int, ...]:
-    """Set of all rows but some."""
+    """Return the set of all rows except the missing ones."""
     return tuple(np.delete(np.arange(code.workers), missing).tolist())

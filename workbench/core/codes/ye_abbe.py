@@ -1,7 +1,8 @@
 """Communication-efficient gradient coding: messages of p/m coordinates.
 
-M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers and parts, d parts
-per worker, s stragglers, messages shorter by m; possible if and only if d >= s + m (Theorem 1).
+M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. There are n workers and n parts, d
+parts per worker, s stragglers, and messages are shorter than gradients by a factor of m. That is possible if and only
+if d >= s + m (Theorem 1).
 """
 
 from dataclasses import dataclass, field
@@ -18,49 +19,49 @@ from workbench.core.codes.cyclic import cyclic_holders
 from workbench.core.codes.dual import Dual, best_dual, dual, harmonics, judged_sets, perturbed
 
 Kind = Literal["auto", "polynomial", "gaussian", "stable"]
-# `auto` leaves the polynomials where half of a double's digits may go: the condition number beyond this
+# max condition number at which `auto` uses polynomials: beyond it, half of a double's digits may be lost
 MAX_CONDITION_NUMBER = 1e8
-SURVIVOR_SETS = 500  # survivor sets looked at to find the worst condition number
-RELATIVE_ZERO = 1e-12  # singular values this much smaller than the largest are zeros
-MAX_MEASURED_ROWS = 60  # rows of a Vandermonde matrix whose condition number may be worth a measurement
+SURVIVOR_SETS = 500  # number of survivor sets that are evaluated to find the worst condition number
+RELATIVE_ZERO = 1e-12  # singular values that are smaller than the largest by this factor count as zeros
+MAX_MEASURED_ROWS = 60  # max number of rows of a Vandermonde matrix whose condition number is measured
 
 
 @dataclass(frozen=True, eq=False)
 class YeAbbe(GradientCode):
-    """Code whose messages carry m coordinates each; `matrix` is (n, n*m), column i*m + u for coordinate u of part i.
+    """Code whose messages have m coordinates each; `matrix` is (n, n*m), column i*m + u for coordinate u of part i.
 
-    Gradients are cut into blocks of m coordinates, g[v*m : v*m+m] block v, and padded with zeros. Message
-    block v of a worker is the sum over its parts i and u = 0..m-1 of encode(worker)[u, i] * g_i[v*m + u].
-    Weights (m, answers) turn the answers' block v into the m coordinates of the sum's block v.
+    Gradients are cut into blocks of m coordinates, where g[v*m : v*m+m] is block v, and padded with zeros. Block v of
+    a worker's message is the sum over its parts i and u = 0..m-1 of encode(worker)[u, i] * g_i[v*m + u]. Weights (m,
+    answers) turn block v of the answers into the m coordinates of block v of the sum.
     """
 
     windows: NDArray[np.int64] = field(kw_only=True)  # (n, d): the parts of each worker
     reduction: int = field(kw_only=True)  # m
     construction: str = field(kw_only=True)
-    V: Array = field(kw_only=True, repr=False)  # (n-d+m, n): any so many columns are independent
+    V: Array = field(kw_only=True, repr=False)  # (n-d+m, n): any n-d+m columns are independent
 
     def encode(self, worker: int) -> Array:
-        """Coefficients of a worker's message over its parts, (m, d), the parts in the order of its window."""
+        """Return the coefficients of a worker's message over its parts, (m, d), in the order of its window."""
         return self.matrix[worker].reshape(-1, self.reduction)[self.windows[worker]].T
 
     def message(self, worker: int, gradients: Array) -> Array:
-        """What a worker sends, (ceil(p/m),), from the gradients of its parts, (d, p)."""
+        """Return the message of a worker, (ceil(p/m),), from the gradients of its parts, (d, p)."""
         return interleave(self.encode(worker) @ gradients)
 
     def restore(self, weights: Array, messages: Array, size: int) -> Array:
-        """Sum of all gradients, (size,), from the weights, (m, answers), and the messages, (answers, ceil(p/m)).
+        """Return the sum of all gradients, (size,), from weights, (m, answers), and messages, (answers, ceil(p/m)).
 
-        Messages may have more axes, as weights over parts do instead of numbers; these have no length to cut.
+        Messages may have more axes, as for weights over parts. Then padding is not removed.
         """
         blocks = np.tensordot(messages, weights, axes=([0], [1]))  # (p/m, ..., m): block v, coordinate u
         whole = np.moveaxis(blocks, -1, 1).reshape(-1, *blocks.shape[1:-1])
         return whole[:size] if whole.ndim == 1 and self.reduction > 1 else whole
 
     def condition(self, answered: tuple[int, ...]) -> float:
-        """Condition number of the system that the paper inverts for these answers: the columns of V.
+        """Return the condition number of the system that the paper inverts for these answers: the columns of V.
 
-        Where the workers of the stable construction form classes, answers of one class repeat one another:
-        there singular values that are mere rounding do not count.
+        In the stable construction workers may form classes, whose answers are linearly dependent. Then singular
+        values that are only rounding are ignored.
         """
         sigma = np.linalg.svd(self.V[:, answered], compute_uv=False)
         rounding = RELATIVE_ZERO * sigma[0] if self.construction == "stable" else 0.0
@@ -68,7 +69,7 @@ class YeAbbe(GradientCode):
 
 
 def interleave(coded: Array) -> Array:
-    """Coordinate u, u+m, ... of the u-th of m coded gradients, summed over u: (m, p) -> (ceil(p/m),).
+    """Sum coordinates u, u+m, ... of the u-th of m coded gradients over u: (m, p) -> (ceil(p/m),).
 
     >>> interleave(np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])).tolist()
     [21.0, 3.0]
@@ -83,13 +84,13 @@ def interleave(coded: Array) -> Array:
 def ye_abbe(
     workers: int, load: int, stragglers: int, reduction: int, construction: Kind = "auto", seed: int = 0
 ) -> YeAbbe:
-    """Code of n workers, each with d = load parts, s stragglers, messages shorter by m = reduction.
+    """Return a code of n workers, each with d = load parts, for s stragglers, with messages shorter by m = reduction.
 
-    Constructions: "polynomial", section 3 of the paper, nodes +-(1 + i/2); "gaussian", its way out for many
-    workers, V of random numbers; "stable", the same with evenly spread Fourier vectors for V, see
-    `workbench.core.codes.dual`; "auto" takes polynomials while their worst condition number is below 1e8, else
-    stable. A load above s + m makes a code for load - m stragglers, of which s are used: the answers to spare
-    make the weights shorter.
+    There are four constructions. "polynomial" is section 3 of the paper, with nodes +-(1 + i/2). "gaussian" is the
+    paper's alternative for many workers, with a random V. "stable" takes evenly spread Fourier vectors for V: see
+    `workbench.core.codes.dual`. "auto" uses polynomials while their worst condition number is below 1e8, else
+    "stable". A load above s + m makes a code for load - m stragglers, of which only s are used. The spare answers
+    make the weights smaller.
 
     >>> code = ye_abbe(5, load=3, stragglers=1, reduction=2)
     >>> gradients = np.arange(5 * 3.0).reshape(5, 3)
@@ -118,7 +119,7 @@ def ye_abbe(
 def _check(workers: int, load: int, stragglers: int, reduction: int) -> None:
     stragglers_fit(workers, stragglers)
     between("reduction", reduction, 1, workers, f"a message is cut to a share of 1 to 1/{workers}")
-    between("load", load, 1, workers, f"a worker holds some of the {workers} parts")
+    between("load", load, 1, workers, f"a worker stores some of the {workers} parts")
     if load < stragglers + reduction:
         fits = f"load = {stragglers + reduction}, or " if stragglers + reduction <= workers else ""
         raise SettingError(
@@ -128,10 +129,10 @@ def _check(workers: int, load: int, stragglers: int, reduction: int) -> None:
 
 
 def chosen(workers: int, load: int, reduction: int) -> Literal["polynomial", "stable"]:
-    """What `auto` takes.
+    """Return the construction that `auto` uses.
 
-    The condition number of a Vandermonde matrix of k real nodes is at least 2^(k-2) / sqrt(k) (Gautschi and
-    Inglese 1988): beyond `MAX_MEASURED_ROWS` nodes there is nothing to measure.
+    The condition number of a Vandermonde matrix of k real nodes is at least 2^(k-2) / sqrt(k) (Gautschi and Inglese
+    1988). So beyond `MAX_MEASURED_ROWS` nodes it is not measured.
     """
     rows = workers - load + reduction
     if rows > MAX_MEASURED_ROWS:
@@ -141,7 +142,7 @@ def chosen(workers: int, load: int, reduction: int) -> Literal["polynomial", "st
 
 
 def worst_condition(V: Array) -> float:
-    """Largest condition number of square column subsets of V, over all or `SURVIVOR_SETS` of them."""
+    """Return the largest condition number of square column subsets of V, over all or `SURVIVOR_SETS` of them."""
     rows, n = V.shape
     missing = judged_sets(n, n - rows)
     missing = missing[:: -(-len(missing) // SURVIVOR_SETS)]
@@ -149,7 +150,7 @@ def worst_condition(V: Array) -> float:
 
 
 def nodes(n: int) -> Array:
-    """Evaluation points of section 4 of the paper: +-(1 + i/2), and 0 for an odd number.
+    """Return the evaluation points of section 4 of the paper: +-(1 + i/2), and 0 for an odd number.
 
     >>> nodes(5).tolist()
     [1.0, 1.5, -1.0, -1.5, 0.0]
@@ -159,12 +160,12 @@ def nodes(n: int) -> Array:
 
 
 def vandermonde(n: int, rows: int) -> Array:
-    """Powers 0, ..., rows-1 of the n nodes, (rows, n): equation (17) of the paper for all workers."""
+    """Return powers 0, ..., rows-1 of the n nodes, (rows, n): equation (17) of the paper for all workers."""
     return np.vander(nodes(n), rows, increasing=True).T
 
 
 def from_generator(V: Array, reduction: int, windows: int) -> Dual:
-    """Code of a matrix V, (n-d+m, n), by the paper: its weights W solve V W^T = the last m unit vectors."""
+    """Return the code of a matrix V, (n-d+m, n), by the paper: its weights W solve V W^T = the last m unit vectors."""
     rows, n = V.shape
     q, r = np.linalg.qr(V.T, mode="complete")
     last = np.eye(rows)[:, rows - reduction :]
@@ -189,11 +190,10 @@ def _design(n: int, d: int, m: int, construction: str, seed: int) -> tuple[Dual,
 
 
 def _stable(n: int, d: int, m: int, seed: int) -> Dual:
-    """Evenly spread frequencies, as they are for d | n.
+    """Return evenly spread frequencies. They are exactly even if d divides n.
 
-    Then workers in steps of d tile the parts and send the same combination of coordinates; s missing workers
-    leave m of the d classes whole, and as trigonometric polynomials the combinations of any m classes are
-    independent.
+    Then workers in steps of d tile the parts and send the same combination of coordinates. With s missing workers, m
+    of the d classes are complete. As trigonometric polynomials, the combinations of any m classes are independent.
     """
     base, holders = harmonics(n, d, m), cyclic_holders(n, d)
     if n % d == 0:

@@ -1,1 +1,1 @@
-"""The papers' own settings."""
+"""Experiments of the papers."""

@@ -1,9 +1,9 @@
-"""The experiments that paper 1 published, as presets: five schemes each, with the published speedups.
+"""Published experiments of paper 1, as presets: five schemes each, with the published speedups.
 
-The paper states tree, resiliency and data sizes; of the cluster it states the model (section III-C) and, for
-figure 13, its constants: t_c = 0.05 s a message, a = 5e-5 s a sample, a mu = 1. The presets use these everywhere.
-GISETTE needs a download, so the presets' data are the synthetic stand-in of its size; `on("openml:gisette")`
-puts the real one in its place.
+The paper states tree, resiliency and data sizes. Of the cluster it states the model (section III-C) and, for figure
+13, its constants: t_c = 0.05 s per message, a = 5e-5 s per sample, a mu = 1. The presets use these everywhere.
+GISETTE has to be downloaded, so the presets use synthetic data of the same size. `on("openml:gisette")` replaces them
+by the real data.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SCHEMES = ("UMW", "GC", "RAR", "SGD", "CR")
 
 @dataclass(frozen=True)
 class Preset(Sequence[Experiment]):
-    """A published figure: its experiments in the order UMW, GC, RAR, SGD, CR. `wb.compare(preset)` runs them.
+    """Published figure: its experiments in the order UMW, GC, RAR, SGD, CR. `wb.compare(preset)` runs them.
 
-    `published` holds the speedups of CR that the paper prints.
+    `published` contains the speedups of CR that the paper prints.
     """
 
     name: str
@@ -54,28 +54,29 @@ class Preset(Sequence[Experiment]):
         return len(self.experiments)
 
     def replace(self, **changes: Any) -> Preset:
-        """Change fields of all five experiments, validated anew."""
+        """Return the preset with changed fields in all five experiments, which are validated again."""
         changed = tuple(e.replace(**changes) for e in self.experiments)
         return Preset(self.name, self.title, changed, self.published)
 
     def on(self, data: str) -> Preset:
-        """The same experiments on other data."""
+        """Return the same experiments on other data."""
         changed = tuple(e.replace(problem_args={**e.problem_args, "data": data}) for e in self.experiments)
         return Preset(self.name, self.title, changed, self.published)
 
 
 def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tuple[Experiment, ...]:
-    """CR on a regular tree and its four baselines, at the same resiliency alpha = s/n and on the same stragglers.
+    """Return CR on a regular tree and its four baselines, at the same resiliency alpha = s/n and the same stragglers.
 
     GC tolerates and SGD ignores S = alpha N workers, rounded to the nearest whole number. SGD gets the step
-    c1/(t+c2); `sgd` in `common` gives its numbers.
+    c1/(t+c2), with the constants that `sgd` in `common` gives.
 
-    `children` (n) per parent, `layers` of workers, `stragglers` (s) late ones per parent; `common`: other fields.
+    `children` (n) per parent, `layers` of workers, `stragglers` (s): max late children per parent. `common`: other
+    fields.
 
     >>> [e.scheme for e in baselines(3, 2, 1, rounds=5)]
     ['UMW', 'GC', 'RAR', 'SGD', 'CR']
     """
-    CR(children=children, layers=layers, stragglers=stragglers)  # refuses what is no tree
+    CR(children=children, layers=layers, stragglers=stragglers)  # raises `SettingError` if it is not a tree
     workers = tree_size(children, layers)
     late = min(round(Fraction(stragglers, children) * workers), workers - 1)
     sgd = {"optimiser": "inverse_time", "optimiser_args": common.pop("sgd", {})}
@@ -93,7 +94,7 @@ def baselines(children: int, layers: int, stragglers: int, **common: Any) -> tup
 def _baselines(
     tree: Sequence[int], floats: int, common: Mapping[str, Any], **_: Any
 ) -> tuple[Experiment, ...]:
-    """Paper 1's five schemes on the cluster of its model."""
+    """Return the five schemes of paper 1 on the cluster of its model."""
     link = {"bandwidth": 8 * floats / MESSAGE_S}
     delays = {"kind": "shifted_exponential", "shift": SHIFT_S_PER_SAMPLE, "rate": RATE_SAMPLES_PER_S}
     children, layers, stragglers = tree
@@ -101,7 +102,7 @@ def _baselines(
 
 
 class Presets(Mapping[str, Preset]):
-    """Presets of a file beside this one by name, made when they are asked for; an unknown name lists the known ones.
+    """Presets of a YAML file in this folder by name, made on request. An unknown name raises an error with all names.
 
     >>> presets["fig9a"][0].scheme
     'UMW'
@@ -117,7 +118,7 @@ class Presets(Mapping[str, Preset]):
 
     @property
     def titles(self) -> dict[str, str]:
-        """What every preset shows, by name."""
+        """Title of every preset, by name."""
         return {name: fields["title"] for name, fields in self._found.items()}
 
     def __getitem__(self, name: str) -> Preset:

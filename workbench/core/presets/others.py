@@ -1,4 +1,4 @@
-"""The experiments of papers 2 to 5, as presets on data that are at hand: the explorer offers them beside paper 1's."""
+"""Experiments of papers 2 to 5, as presets on available data. The explorer offers them beside those of paper 1."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,6 +1,6 @@
-"""Problems by name: what is minimised, over which data.
+"""Problems by name: an objective and its data.
 
-To add one, add a file with its mathematics and a subclass of `ProblemArgs`, or of `OnData`, that has a `name`: its
+To add one, add a file with its mathematics and a subclass of `ProblemArgs`, or of `OnData`, that has a `name`. Its
 fields become the form and the help. Nothing else needs an edit.
 """
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def names() -> list[str]:
-    """Names of all problems.
+    """Return the names of all problems.
 
     >>> "logistic" in names()
     True
@@ -29,7 +29,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> type[ProblemArgs]:
-    """Arguments class of a problem; raises `SettingError` with the nearest name.
+    """Return the arguments class of a problem. Raise `SettingError` with the nearest name if there is none.
 
     >>> get("softmax").__name__
     'SoftmaxArgs'
@@ -39,9 +39,9 @@ def get(name: str) -> type[ProblemArgs]:
 
 @kinds_checked
 def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
-    """Build a problem; those on the same data are built once.
+    """Build a problem. Problems with the same arguments and data are built once.
 
-    `args`: what `get` gives, filled in. `plan`: only `unit` looks at it.
+    `args`: an instance of the class that `get` returns. `plan`: used only by `unit`.
 
     >>> from workbench.core.contract.plan import uncoded_plan
     >>> problem_from(get("logistic")(samples=50), uncoded_plan(4, 50)).samples
@@ -55,8 +55,8 @@ def problem_from(args: ProblemArgs, plan: Plan) -> Problem:
 
 @lru_cache(maxsize=4)
 def _shared(args: ProblemArgs, identity: tuple[Any, ...]) -> Problem:
-    """One problem per settings and content: a changed file is read again, a cell's new definition used."""
-    problem = args.build(None)  # type: ignore[arg-type]  # problems on data do not look at the plan
+    """Build one problem per set of fields and content: a changed file is read again, a cell's new definition used."""
+    problem = args.build(None)  # type: ignore[arg-type]  # problems on data ignore the plan
     return args.tested(problem)
 
 

@@ -1,4 +1,4 @@
-"""What a problem is told: arguments, which know its size and how to make it."""
+"""Arguments of a problem, with its size and the function that builds it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from workbench.core.contract.problem import Evaluation, Problem, Quadratic, Requ
 from workbench.core.problems.data import DataSet
 
 __all__ = ["Evaluation", "Named", "Problem", "ProblemArgs", "Quadratic", "Request", "Slice", "curvature"]
-POWER_STEPS = 12  # that a curvature is estimated with
+POWER_STEPS = 12  # number of power steps of a curvature estimate
 
 
 def _named(value: Any, info: ValidationInfo) -> Any:
     return value if value is None else name_of(value, str(info.field_name))
 
 
-Named = Annotated[str, BeforeValidator(_named)]  # a function or class, by its name: see `name_of`
+Named = Annotated[str, BeforeValidator(_named)]  # a function or class, stored as its name: see `name_of`
 
 
 def curvature(gradient: Callable[[Array], Array], first: Array, step: float, seed: int = 0) -> float:
-    """Largest curvature at a model: some power steps on differences of gradients, so it is an estimate.
+    """Estimate the largest curvature at a model, by power steps on differences of gradients.
 
-    `gradient`: of the mean loss at a model, (p,).
+    `gradient`: function that returns the gradient of the mean loss at a model, (p,).
     """
     v, top = np.random.default_rng(seed).standard_normal(len(first)), 0.0
     for _ in range(POWER_STEPS):
@@ -42,7 +42,7 @@ def curvature(gradient: Callable[[Array], Array], first: Array, step: float, see
 
 
 class ProblemArgs(Family):
-    """Arguments of a problem; a subclass with a `name` is registered.
+    """Arguments of a problem. A subclass with a `name` is registered.
 
     >>> {"cnn", "least_squares", "logistic", "numpy", "softmax", "torch", "unit"} <= set(ProblemArgs.catalogue)
     True
@@ -55,41 +55,44 @@ class ProblemArgs(Family):
 
     @abstractmethod
     def count(self) -> int:
-        """Number of samples d."""
+        """Return the number of samples d."""
 
     def declared_samples(self) -> int | None:
-        """Number of samples if it can be told without opening data, else None."""
+        """Return the number of samples if it is known without opening data, else None."""
         return self.count()
 
     def fewer(self, samples: int) -> Self:
-        """Return arguments with so many training samples, about."""
+        """Return arguments with about this number of training samples."""
         return self.replace(samples=samples)
 
     @abstractmethod
     def size(self, plan: Plan | None) -> int:
-        """Number of parameters p."""
+        """Return the number of parameters p."""
 
     @property
     def width(self) -> int:
-        """Bytes of a number in a message."""
+        """Bytes of a value in a message."""
         return BYTES_PER_FLOAT
 
     def model_args(self) -> dict[str, Any]:
-        """Functions and classes that fields name, by the fields."""
+        """Return the functions and classes that fields name, by field."""
         return {}
 
     def identity(self) -> tuple[Any, ...]:
-        """What makes a problem besides its fields: those that agree in both are built once; empty: every time."""
+        """Return what identifies a problem besides its fields.
+
+        Problems that agree in both are built once. With an empty result, the problem is built every time.
+        """
         return ()
 
     def prepared(self) -> DataSet | None:
-        """The data, prepared once and mapped into memory; None: it needs none."""
+        """Return the data, prepared once and mapped into memory; None if the problem needs no data."""
         return None
 
     @abstractmethod
     def build(self, plan: Plan) -> Problem:
-        """Open the data and make the problem."""
+        """Open the data and build the problem."""
 
     def tested(self, problem: Problem) -> Problem:
-        """Return what was built with the metrics of held-out samples, if there are any."""
+        """Return the problem with the metrics of held-out samples, if there are any."""
         return problem

@@ -1,9 +1,10 @@
 """The convolutional network of paper 1 (section IV-B, table II) behind a flat vector of parameters; needs PyTorch.
 
-Table II gives the layers: Conv 3 -> 16 (3 x 3, padding 1), Conv 16 -> 64 (4 x 4), Linear 64-384-192-10. It does not
-say how 32 x 32 pixels become the 64 numbers that the first Linear takes; here the largest of 4 x 4 pixels follows the
-first convolution and the mean over all the second, each after its ReLU. Convolutions start Glorot uniform, the rest as
-PyTorch has it. Everything that schemes, optimisers and engines see is NumPy: a model is (117706,) float64.
+Table II gives the layers: Conv 3 -> 16 (3 x 3, padding 1), Conv 16 -> 64 (4 x 4), Linear 64-384-192-10. It omits how
+32 x 32 pixels become the 64 inputs of the first Linear layer. Here, the first convolution and its ReLU are followed
+by the maximum over 4 x 4 pixels. The second convolution and its ReLU are followed by the mean over all pixels.
+Convolutions start Glorot uniform, the other layers with PyTorch's default. Schemes, optimisers and engines see only
+NumPy arrays: a model is (117706,) float64.
 """
 
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from workbench.core.problems.data import DataError, DataSet, catalogue
 from workbench.core.problems.on_data import OnData
 from workbench.core.problems.torch import Device, Network, Precision, all_digits, cross_entropy, pytorch
 
-SIDE, CHANNELS, CLASSES = 32, 3, 10  # of CIFAR-10
+SIDE, CHANNELS, CLASSES = 32, 3, 10  # shape of CIFAR-10 images
 SHAPES = (  # weights and biases, layer by layer
     (16, 3, 3, 3), (16,), (64, 16, 4, 4), (64,), (384, 64), (384,), (192, 384), (192,), (10, 192), (10,),
 )  # fmt: skip
@@ -28,12 +29,12 @@ SAMPLES_PER_BLOCK = 512  # samples in one pass through the network
 
 
 def torch() -> Any:
-    """PyTorch; raises `SettingError` where it is not installed."""
+    """Return the module PyTorch. Raise `SettingError` if it is not installed."""
     return pytorch("cnn")
 
 
 class Cnn(Network):
-    """Mean cross-entropy of the network; a `Problem`. X is (d, 3072) with values per channel, row, column."""
+    """Mean cross-entropy of the network; a `Problem`. X is (d, 3072): values by channel, row, column."""
 
     def __init__(
         self,
@@ -52,12 +53,12 @@ class Cnn(Network):
     def _pass(
         self, model: Array, rows: NDArray[np.int64], weights: Array | None
     ) -> tuple[float, float | None, Array]:
-        """Likewise; gradients are float64, as they travel."""
+        """Run a pass as `Network` does, with gradients as float64, which is the type in messages."""
         loss, right, gradient = super()._pass(model, rows, weights)
         return loss, right, gradient.astype(np.float64)
 
     def _curvature(self, rows: NDArray[np.int64]) -> float:
-        """By products of the Hessian and a vector: differences would cross the kinks of so many ReLUs."""
+        """Estimate by Hessian-vector products, because differences would cross the kinks of the ReLUs."""
         t, top = self.torch, 0.0
         with self.lock, all_digits(t):
             self._put(self.first)
@@ -75,7 +76,7 @@ class Cnn(Network):
 
 
 def network() -> Any:
-    """The layers of table II, from rows of 3072 numbers to 10 scores."""
+    """Return the layers of table II, from rows of 3072 values to 10 scores."""
     nn = torch().nn
     first = [nn.Unflatten(1, (CHANNELS, SIDE, SIDE)), nn.Conv2d(CHANNELS, 16, 3, padding=1), nn.ReLU()]
     second = [nn.MaxPool2d(4), nn.Conv2d(16, 64, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
@@ -84,7 +85,7 @@ def network() -> Any:
 
 
 def drawn(seed: int) -> Array:
-    """The start model: Glorot uniform convolutions, PyTorch's own start for the rest."""
+    """Draw the start model: Glorot uniform convolutions, and PyTorch's default for the other layers."""
     t = torch()
     random = t.Generator().manual_seed(seed)
     pieces = [_drawn(shape, SHAPES[i - i % 2], random, t) for i, shape in enumerate(SHAPES)]
@@ -92,7 +93,7 @@ def drawn(seed: int) -> Array:
 
 
 def _drawn(shape: tuple[int, ...], weight: tuple[int, ...], random: Any, t: Any) -> Any:
-    """Uniform numbers: sqrt(6 / (fan in + fan out)) for a convolution's weights, else 1 / sqrt(fan in), as PyTorch."""
+    """Draw uniform numbers, up to sqrt(6 / (fan in + fan out)) for weights of convolutions, else 1 / sqrt(fan in)."""
     field = int(np.prod(weight[2:]))
     fan_in, fan_out = weight[1] * field, weight[0] * field
     bound = np.sqrt(6 / (fan_in + fan_out)) if len(shape) == 4 else 1 / np.sqrt(fan_in)
@@ -107,16 +108,16 @@ class CnnArgs(OnData):
     features: int | None = setting(
         3072, "pixels of an image; the network takes 3 x 32 x 32", ge=3072, le=3072
     )
-    precision: Precision = setting("float32", "numbers that the network computes with")
-    device: Device = setting("auto", "where; auto = CUDA where there is one")
+    precision: Precision = setting("float32", "type of the numbers that the network computes with")
+    device: Device = setting("auto", "device; auto = CUDA if there is one")
     init_seed: int = setting(0, "seed of the start model", ge=0)
 
     def size(self, plan: Plan | None) -> int:
-        """117706, whatever the data."""
+        """Return 117706, whatever the data."""
         return SIZE
 
     def open(self) -> DataSet:
-        """Open the data; raises `DataError` for pictures of another size."""
+        """Open the data. Raise `DataError` for images of another size."""
         info = catalogue().get(self.data)
         if info and info.name != "synthetic" and self.features and info.features < self.features:
             raise DataError(
@@ -126,13 +127,13 @@ class CnnArgs(OnData):
         return super().open()
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data; raises `SettingError` without PyTorch, or for data of another shape."""
+        """Open the data. Raise `SettingError` without PyTorch, or for data of another shape."""
         torch()  # before the data are prepared
         if self.intercept:
-            why = "the network has biases of its own; leave it out"
+            why = "the network contains biases; leave it out"
             raise SettingError(f"problem_args.intercept = True: {why}")
         data = self.open()
         if data.classes > CLASSES:
-            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most so many"
+            why = f"has {data.classes} classes, the network {CLASSES}; take a set with at most as many"
             raise SettingError(f"problem_args.data = {self.data!r}: {why}")
         return Cnn(data.X, data.y, self.l2, self.precision, self.device, self.init_seed)

@@ -1,4 +1,4 @@
-"""Held-out samples: what a model is tested on, and never learns from."""
+"""Held-out samples: a model is tested on them, and never trained."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from workbench.core.contract.problem import Around, Evaluation, Problem, Request
 
 
 class Tested(Around):
-    """A problem with held-out samples: where a request asks for it, their metrics follow those of training.
+    """Problem with held-out samples, whose metrics are added to those of training if a request asks for them.
 
-    `test_loss`: mean loss without regularisation. `test_accuracy`: share of right answers, where there are classes.
-    `test_auc`: of two classes, see `auc`. `make`: the same problem on the held-out samples, without regularisation. A
-    problem of two classes says with `scores(model)`, (samples,), how much it prefers the second; None: it cannot.
+    `test_loss`: mean loss without regularisation. `test_accuracy`: share of right answers, if there are classes.
+    `test_auc`: for two classes, see `auc`. `make`: returns the same problem on the held-out samples, without
+    regularisation. A problem of two classes may have `scores(model)`, (samples,): its preference for the second class.
     """
 
     def __init__(self, problem: Problem, make: Callable[[], Problem]) -> None:
@@ -27,11 +27,11 @@ class Tested(Around):
 
     @cached_property
     def held_out(self) -> Problem:
-        """The problem on the held-out samples; ranks of a run never ask for it."""
+        """Problem on the held-out samples; ranks of a run never use it."""
         return self._make()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Return losses and gradients over the training samples, and what was asked for of the held-out ones."""
+        """Return losses and gradients over the training samples, and requested metrics of the held-out ones."""
         found = self.whole.evaluate(requests)
         asked = [i for i, request in enumerate(requests) if request.test]
         if not asked:
@@ -50,9 +50,9 @@ class Tested(Around):
 
 
 def auc(scores: Array, y: Array) -> float:
-    """Return the area under the ROC curve: the chance that a sample of class 1 has a higher score than one of class 0.
+    """Return the area under the ROC curve: the probability that class 1 has a higher score than class 0.
 
-    Equal scores count half. `scores`, `y`: (samples,). NaN where a class is missing or a score is not a number.
+    Equal scores count half. `scores`, `y`: (samples,). NaN if a class is missing or a score is not a number.
 
     >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
     0.75

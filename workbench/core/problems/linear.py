@@ -1,6 +1,6 @@
 """Problems with a linear model: least squares, logistic (two classes), softmax (several).
 
-Loss and gradient come out of the same two products with the data; nothing as large as the data is ever copied.
+Loss and gradient use the same two products with the data. No array as large as the data is ever copied.
 """
 
 import itertools
@@ -23,12 +23,13 @@ from workbench.core.contract.problem import rows_of, stretch
 from workbench.core.problems.base import Evaluation, Problem, Request, Slice
 from workbench.core.problems.on_data import OnData
 
-BLOCK_BYTES = 512 * 2**20  # of data in one product: small blocks cost more in calls than caches give back
-MIN_TILED_BYTES = 32 * 2**20  # bytes of data from which on two requests share tiles
-TILE_SAMPLES = 80  # samples: 3 MB of 5000 features
-THREAD_RANGES = 4  # worked on by as many threads as there are cores
-MIN_SLICE_SAMPLES = 16  # slices shorter than this on average are brought together
-MAX_GRAM_FEATURES = 256  # features up to which the Gram matrix is formed
+# max bytes of data in one product: smaller blocks cost more in calls than they save in caches
+BLOCK_BYTES = 512 * 2**20
+MIN_TILED_BYTES = 32 * 2**20  # min bytes of data above which two requests share tiles
+TILE_SAMPLES = 80  # samples in a tile: 3 MB with 5000 features
+THREAD_RANGES = 4  # ranges of samples, computed by as many threads as there are cores
+MIN_SLICE_SAMPLES = 16  # min average length of a slice, in samples; shorter slices are gathered first
+MAX_GRAM_FEATURES = 256  # max number of features for which the Gram matrix is formed
 
 
 @lru_cache(maxsize=1)
@@ -44,7 +45,7 @@ class _Sums:
 
 
 class LinearProblem(ABC):
-    """Shared by all linear models: blocks, passes, smoothness. X is (d, features), y is (d,)."""
+    """Base of all linear models: blocks, passes, smoothness. X is (d, features), y is (d,)."""
 
     columns = 1  # parameters per feature
     curvature = 1.0  # bound on the second derivative of the sample loss
@@ -58,21 +59,22 @@ class LinearProblem(ABC):
 
     @abstractmethod
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
-        """Sum of losses, derivative of each by its score z, number of right answers (NaN for regression).
+        """Return the sum of losses, the derivative of each by its score z, and the number of right answers.
 
-        Scores of one parameter a feature may stand in several rows, (k, samples): then the sums are (k,).
+        The number is NaN for regression. Scores of one parameter per feature may have several rows, (k, samples).
+        Then the sums are (k,).
         """
 
     def slope(self, z: Array, y: Array) -> Array:
-        """Derivative of each loss by its score alone: all that a gradient needs."""
+        """Return the derivative of each loss by its score, which is all that a gradient needs."""
         return self.losses(z, y)[1]
 
     def start(self) -> Array:
-        """All zeros."""
+        """Return a model of zeros."""
         return np.zeros(self.size)
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weighted sum of the slices' gradients, shape (p,)."""
+        """Return the weighted sum of the slices' gradients, shape (p,)."""
         known = self._excerpt is not None and self._excerpt[0] is slices
         if known or sum(b - a for a, b, _ in slices) < MIN_SLICE_SAMPLES * len(slices):
             return self._gathered(slices, model)
@@ -85,11 +87,11 @@ class LinearProblem(ABC):
         return total
 
     def _gathered(self, slices: Sequence[Slice], model: Array) -> Array:
-        """The same for many short slices, such as a mini-batch: their rows are brought together first."""
-        # A worker asks for the same again and again.
+        """Return the gradient of many short slices, such as a mini-batch, whose rows are gathered first."""
+        # A worker often asks for the same slices.
         if self._excerpt is None or self._excerpt[0] is not slices:
             rows, weights = rows_of(slices)
-            taken = stretch(rows)  # the ranks of a host share the file's pages
+            taken = stretch(rows)  # the ranks of a host share the pages of the file
             self._excerpt = slices, self.X[taken], self.y[taken], weights
         return self._weighted(*self._excerpt[1:], model)
 
@@ -102,15 +104,15 @@ class LinearProblem(ABC):
         return slope[0] * X[0] if len(X) == self.columns == 1 else self._back(slope, X)  # five times as fast
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """One pass over memory for all requests; a request's bits do not depend on its company."""
+        """Evaluate all requests in one pass over memory; the bits of a result do not depend on the other requests."""
         if self.columns == 1 and self.X.nbytes >= MIN_TILED_BYTES:
             return [e for i in range(0, len(requests), 2) for e in self._pair(requests[i : i + 2])]
-        # Threads that share out a short product wait for one another longer than they compute.
+        # In a short product, threads would wait longer for one another than they compute.
         with one_thread() if self.X.nbytes < MIN_TILED_BYTES else nullcontext():
             return self._blockwise(requests)
 
     def _blockwise(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Every request in turn on each block of the data."""
+        """Evaluate every request in turn on each block of the data."""
         found = [_Sums(np.zeros(self.size) if r.gradient else None) for r in requests]
         for a, b in self._blocks(0, self.samples):
             X, y = self.X[a:b], self.y[a:b]
@@ -124,7 +126,7 @@ class LinearProblem(ABC):
         return [self._evaluation(sums, r.model) for sums, r in zip(found, requests, strict=True)]
 
     def _pair(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Two requests (or one, twice) on large data: tiles that stay in a core's cache serve four products.
+        """Evaluate two requests (or one, twice) on large data: a tile in a core's cache is used in four products.
 
         The ranges of samples do not depend on the number of cores, and are added up in order.
         """
@@ -142,7 +144,7 @@ class LinearProblem(ABC):
         ]
 
     def _range(self, models: Array, pair: Sequence[Request], first: int, last: int) -> tuple[Array, Array]:
-        """Sums (loss, right answers) of each request, (2, 2), and gradients, (2, p), over a range of samples."""
+        """Return sums (loss, right answers), (2, 2), and gradients, (2, p), of each request over a range of samples."""
         totals, gradients = np.zeros((2, 2)), np.zeros((2, self.size))
         for a in range(first, last, TILE_SAMPLES):
             b = min(a + TILE_SAMPLES, last)
@@ -163,14 +165,14 @@ class LinearProblem(ABC):
         return Evaluation(sums.loss / self.samples + penalty, sums.gradient, metrics)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Curvature bound * largest eigenvalue of X^T X / d, plus l2."""
+        """Return the curvature bound * largest eigenvalue of X^T X / d, plus l2."""
         ranges = [(0, self.samples)] if slices is None else [(a, b) for a, b, _ in slices if b > a]
         count = sum(b - a for a, b in ranges)
         blocks = [block for a, b in ranges for block in self._blocks(a, b)]
         return self.curvature * self._top_eigenvalue(blocks) / max(count, 1) + self.l2
 
     def _top_eigenvalue(self, blocks: list[tuple[int, int]]) -> float:
-        """Largest eigenvalue of X^T X: Lanczos from a fixed start, so that it has the same bits every time."""
+        """Return the largest eigenvalue of X^T X, by Lanczos from a fixed start, so that its bits are reproducible."""
         if self.features <= MAX_GRAM_FEATURES:
             gram = np.zeros((self.features, self.features))
             for a, b in blocks:
@@ -201,7 +203,7 @@ class LeastSquares(LinearProblem):
     """Sample loss (x.model - y)^2 / 2."""
 
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
-        """Residuals are the slopes."""
+        """Return losses with the residuals as slopes."""
         slope = self.slope(z, y)
         return 0.5 * (slope * slope).sum(axis=-1), slope, np.nan
 
@@ -209,7 +211,10 @@ class LeastSquares(LinearProblem):
         return z - y
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """Weighted sum of the slices' rows, number by number, shorter slices filled up with rows of zeros."""
+        """Return the weighted sum of the slices' rows, element by element.
+
+        Shorter slices are padded with rows of zeros.
+        """
         total = np.zeros((max((last - first for first, last, _ in slices), default=0), self.features))
         for first, last, weight in slices:
             total[: last - first] += weight * self.X[first:last]
@@ -219,7 +224,7 @@ class LeastSquares(LinearProblem):
         return np.asarray((block @ model) @ block)
 
     def constant(self, slices: Sequence[Slice]) -> Array:
-        """The gradient at the model 0: the weighted sum of the slices' -X^T y."""
+        """Return the gradient at the model 0: the weighted sum of the slices' -X^T y."""
         return self.gradient(slices, self.start())
 
 
@@ -229,19 +234,19 @@ class Logistic(LinearProblem):
     curvature = 0.25
 
     def losses(self, z: Array, y: Array) -> tuple[Any, Array, Any]:
-        """Slope is sigmoid(z) - y; both are computed without overflow."""
+        """Return losses and the slope sigmoid(z) - y, both computed without overflow."""
         small = np.exp(-np.abs(z))
         loss = np.log1p(small) + np.maximum(z, 0.0) - y * z
         probability = np.where(z >= 0, 1.0, small) / (1.0 + small)
         return loss.sum(axis=-1), probability - y, ((z > 0) == (y > 0.5)).sum(axis=-1)
 
     def scores(self, model: Array) -> Array:
-        """How much each sample looks like class 1, (samples,)."""
+        """Return the score of class 1 for each sample, (samples,)."""
         return self._scores(self.X, model)
 
 
 class Softmax(LinearProblem):
-    """Multi-class logistic: model is (features, classes) row by row; loss is the cross-entropy."""
+    """Multi-class logistic: the model is (features, classes) row by row, and the loss is the cross-entropy."""
 
     curvature = 0.5
 
@@ -250,7 +255,7 @@ class Softmax(LinearProblem):
         super().__init__(X, y, l2)
 
     def losses(self, z: Array, y: Array) -> tuple[float, Array, float]:
-        """Slope is softmax(z) - one-hot(y), shape (samples, classes)."""
+        """Return losses and the slope softmax(z) - one-hot(y), shape (samples, classes)."""
         rows, label = np.arange(len(y)), y.astype(int)
         z = z - z.max(axis=1, keepdims=True)
         e = np.exp(z)
@@ -268,7 +273,7 @@ class Softmax(LinearProblem):
         return np.asarray(X.T @ slope).ravel()
 
     def scores(self, model: Array) -> Array | None:
-        """Of two classes: how much each sample looks like class 1, (samples,)."""
+        """Return the score of class 1 over class 0 for each sample, (samples,), if there are two classes."""
         return self._scores(self.X, model) @ np.array([-1.0, 1.0]) if self.columns == 2 else None
 
 
@@ -290,7 +295,7 @@ class LogisticArgs(OnData):
     task: ClassVar[str] = "binary"
 
     def build(self, plan: Plan) -> Problem:
-        """Open the data. The truth of noisy labels is no minimiser, so no distance from it is reported."""
+        """Open the data, without a distance from the truth: that of noisy labels is not a minimiser."""
         data = self.open()
         return Logistic(data.X, data.y, self.l2)
 
@@ -306,7 +311,7 @@ class SoftmaxArgs(OnData):
     task: ClassVar[str] = "multiclass"
 
     def size(self, plan: Plan | None) -> int:
-        """Number of columns times number of classes."""
+        """Return the number of columns times the number of classes."""
         known = self.known()
         if known and (known[2] or self.data == "synthetic"):
             return known[1] * (known[2] or 10)

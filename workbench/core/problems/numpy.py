@@ -1,4 +1,4 @@
-"""A loss of the user's own, written in NumPy as one function of the model and of some samples."""
+"""User-defined loss in NumPy: one function of the model and of some samples."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -14,16 +14,17 @@ from workbench.core.contract.plan import Plan
 from workbench.core.problems.base import Evaluation, Named, Problem, Request, Slice, curvature
 from workbench.core.problems.on_data import OnData
 
-DIFFERENCE_STEP = 1e-4  # of the finite differences that the curvature is estimated with
+DIFFERENCE_STEP = 1e-4  # relative step of the finite differences of the curvature estimate
 
 
 class Function:
-    """Mean loss as a function says it; a `Problem`.
+    """Mean loss that a user-defined function computes; a `Problem`.
 
-    `loss_and_gradient(model, X, y)`: the mean loss of the samples given, and its gradient, shape (p,).
+    `loss_and_gradient(model, X, y)`: returns the mean loss of the given samples, and its gradient, shape (p,).
     """
 
-    rough = "of such a function it is an estimate, at the first model"  # why `smoothness` is no bound
+    # reason why `smoothness` is not a bound
+    rough = "of such a function it is an estimate, at the first model"
 
     def __init__(
         self,
@@ -39,11 +40,11 @@ class Function:
         self.truth: Array | None = None
 
     def start(self) -> Array:
-        """The first model."""
+        """Return the first model."""
         return self.first.copy()
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weighted sum of the slices' gradients, shape (p,)."""
+        """Return the weighted sum of the slices' gradients, shape (p,)."""
         total = np.zeros(self.size)
         for a, b, weight in slices:
             if b > a:
@@ -51,7 +52,7 @@ class Function:
         return total
 
     def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
-        """Return the weighted sum of the gradients of some samples: one call for those of one weight."""
+        """Return the weighted sum of the gradients of some samples, with one call for each weight."""
         total = np.zeros(self.size)
         for weight in np.unique(weights):
             chosen = rows[weights == weight]
@@ -59,7 +60,7 @@ class Function:
         return total
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Loss of all samples; gradient by stretches of samples that weigh the same."""
+        """Evaluate the loss on all samples, and the gradient on stretches of samples with equal weights."""
         return [self._evaluate(request) for request in requests]
 
     def _evaluate(self, request: Request) -> Evaluation:
@@ -73,7 +74,7 @@ class Function:
         return Evaluation(loss + penalty, gradient if request.gradient else None)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Largest curvature at the first model: an estimate, no bound holds everywhere."""
+        """Estimate the largest curvature at the first model; no bound holds everywhere."""
         ranges = [(a, b, 1.0) for a, b, _ in slices or [(0, self.samples, 1.0)]]
         number = sum(b - a for a, b, _ in ranges)
         if not number:
@@ -89,7 +90,7 @@ class Function:
 
 
 class NumpyArgs(OnData):
-    """A loss of your own in NumPy: one function gives the mean loss of some samples, and its gradient.
+    """User-defined loss in NumPy: one function returns the mean loss of some samples, and its gradient.
 
     >>> from workbench.core.problems.numpy import NumpyArgs
     >>> sorted(set(NumpyArgs.model_fields) - set(OnData.model_fields))
@@ -98,13 +99,14 @@ class NumpyArgs(OnData):
 
     name: ClassVar[str] = "numpy"
     loss_and_gradient: Named = setting(
-        ..., "your function of (model, X, y): mean loss of these samples, and its gradient; or 'FILE.py:NAME'"
+        ...,
+        "function of (model, X, y) that returns the mean loss of these samples and its gradient; or 'FILE.py:NAME'",
     )
     first: Named | None = setting(
-        None, "your function that makes the first model, without arguments; empty = a zero for every column"
+        None, "function without arguments that returns the first model; empty = a zero for every column"
     )
     targets: Literal["numbers", "two classes", "classes"] = setting(
-        "numbers", "what y holds: numbers, 0 and 1, or 0 to K - 1"
+        "numbers", "values of y: numbers, 0 and 1, or 0 to K - 1"
     )
 
     def model_args(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class NumpyArgs(OnData):
         return {"numbers": "regression", "two classes": "binary", "classes": "multiclass"}[self.targets]
 
     def size(self, plan: Plan | None) -> int:
-        """As many numbers as the first model has."""
+        """Return the number of parameters of the first model."""
         return super().size(plan) if self.first is None else int(np.size(self.model_args()["first"]()))
 
     def build(self, plan: Plan) -> Problem:

@@ -1,4 +1,4 @@
-"""What problems on a data set share: which data, how many of them, and how they are prepared."""
+"""Base of problems on a data set: its name, its size and its preparation."""
 
 import re
 from typing import Annotated, Any, ClassVar, Self
@@ -12,12 +12,12 @@ from workbench.core.problems.data import DataError, DataSet, catalogue, check_te
 from workbench.core.problems.held_out import Tested
 
 MAX_SAMPLES, MAX_FEATURES = 10**12, 10**8
-# The usual problem of a task.
+# Usual problem of each task.
 PROBLEM_OF_TASK = {"regression": "least_squares", "binary": "logistic", "multiclass": "softmax"}
 
 
 class OnData(ProblemArgs):
-    """Shared by all problems on a data set.
+    """Base of all problems on a data set.
 
     >>> from workbench import problems
     >>> issubclass(problems.get("logistic"), OnData)
@@ -25,15 +25,13 @@ class OnData(ProblemArgs):
     """
 
     task: ClassVar[str] = ""
-    data: str = setting(
-        "synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file of yours"
-    )
+    data: str = setting("synthetic", "'synthetic', a bundled set, 'openml:NAME', or the path of a file")
     target: str | None = setting(
         None, "column to learn, of a .csv or .parquet; empty = the only one called target, label, class or y"
     )
     samples: Annotated[int | None, at_most(MAX_SAMPLES)] = setting(
         None,
-        "samples used, those held out by number or share among them; empty = all, 1000 of the synthetic",
+        "samples used, including those held out by number or share; empty = all, 1000 of the synthetic",
         "samples",
         ge=1,
     )
@@ -44,12 +42,12 @@ class OnData(ProblemArgs):
     intercept: bool = setting(False, "add a column of ones")
     scale: bool | None = setting(None, "standardise the columns; empty = yes, except the synthetic")
     data_seed: int = setting(
-        0, "seed of the synthetic data, of the rows' shuffling and of what is held out", ge=0
+        0, "seed of the synthetic data, of the rows' shuffling and of the held-out samples", ge=0
     )
     test: float | str | None = setting(
         None,
-        "samples held out for test_loss, test_accuracy and (of two classes) test_auc: a share such as 0.2, a number of"
-        " samples, either drawn class by class, or the path of a file with the same columns; empty = none",
+        "samples held out for test_loss, test_accuracy and (for two classes) test_auc: a share such as 0.2, or a number"
+        " of samples, which are drawn by class, or the path of a file with the same columns; empty = none",
     )
     _held_out: bool = PrivateAttr(False)
 
@@ -64,15 +62,15 @@ class OnData(ProblemArgs):
         return test
 
     def tested(self, problem: Problem) -> Problem:
-        """Return a problem that was built of these arguments with the metrics of held-out samples, if there are any."""
+        """Return the problem of these arguments with the metrics of held-out samples, if there are any."""
         if self.test is None:
             return problem
         same = self.replace(l2=0.0)
         same._held_out = True
-        return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # nobody looks at the plan
+        return Tested(problem, lambda: same.build(None))  # type: ignore[arg-type]  # the plan is not used
 
     def fewer(self, samples: int) -> Self:
-        """Return arguments with so many training samples, about: what is held out shrinks by as much."""
+        """Return arguments with about this number of training samples, and as many fewer held-out ones."""
         if self.test is None or isinstance(self.test, str):
             return self.replace(samples=samples)
         whole = self.count() if self.test >= 1 else 1.0
@@ -80,20 +78,20 @@ class OnData(ProblemArgs):
         return self.replace(samples=round(samples / (1 - share)), test=share)
 
     def suits(self) -> str:
-        """The task that the data are prepared for."""
+        """Return the task that the data are prepared for."""
         return self.task
 
     def prepared(self) -> DataSet | None:
-        """The data, prepared once and mapped into memory."""
+        """Return the data, prepared once and mapped into memory."""
         return self.open()
 
     def identity(self) -> tuple[Any, ...]:
-        """The data's content, where they are the workbench's, and what is the user's own."""
+        """Return the hash of the prepared data, and the user-defined functions and classes."""
         prepared = self.prepared()
         return (prepared.digest if prepared else "", *self.model_args().values())
 
     def open(self) -> DataSet:
-        """Prepare the data once and map them into memory; raises `DataError`."""
+        """Prepare the data once and map them into memory. Raise `DataError`."""
         same = ("samples", "features", "intercept", "scale", "target", "test")
         choices: dict[str, Any] = {name: getattr(self, name) for name in same}
         try:
@@ -103,7 +101,7 @@ class OnData(ProblemArgs):
             raise DataError(_named_as_fields(str(error), self.suits(), self.name)) from error
 
     def known(self) -> tuple[int, int, int] | None:
-        """(training samples, columns, classes) where the arguments and the catalogue tell, else None."""
+        """Return (training samples, columns, classes) if they follow from arguments and catalogue, else None."""
         info = catalogue().get(self.data)
         samples = self.samples or (info.samples if info else None)
         features = self.features or (info.features if info else None)
@@ -115,7 +113,7 @@ class OnData(ProblemArgs):
         return self._learnt_from(samples), features + self.intercept, info.classes if info else 0
 
     def _learnt_from(self, samples: int) -> int:
-        """How many of some samples are not held out."""
+        """Return the number of samples that are not held out."""
         if self.test is None or isinstance(self.test, str):
             return samples
         try:
@@ -124,22 +122,22 @@ class OnData(ProblemArgs):
             raise DataError(f"problem_args.{error}") from None
 
     def count(self) -> int:
-        """Number of training samples d."""
+        """Return the number of training samples d."""
         known = self.known()
         return known[0] if known else len(self.open().y)
 
     def declared_samples(self) -> int | None:
-        """Number of samples, of data that the arguments and the catalogue tell enough of."""
+        """Return the number of samples if it follows from the arguments and the catalogue, else None."""
         return self.count() if self.known() else None
 
     def size(self, plan: Plan | None) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         known = self.known()
         return known[1] if known else self.open().X.shape[1]
 
 
 def _named_as_fields(message: str, task: str, problem: str) -> str:
-    """Name the fields of an experiment, and its problems, where the data room names its own arguments and tasks."""
+    """Replace names of data arguments and tasks in a message by those of an experiment's fields and problems."""
     if message.startswith("task: "):
         message = re.sub(r"('\w+') \([\w ]+ problem\)|('regression') \(least squares\)", r"\1\2", message)
         for theirs, ours in {**PROBLEM_OF_TASK, task: problem}.items():

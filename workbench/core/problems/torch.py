@@ -1,11 +1,12 @@
-"""A network of the user's own in PyTorch behind a flat vector of its parameters.
+"""User-defined network in PyTorch, seen as a flat vector of its parameters.
 
-Everything that schemes, optimisers and engines see is NumPy: a model is (p,) numbers, one parameter that is trained
-after the other as `module.parameters()` gives them; a gradient is the weighted sum over samples of the gradients of
-their losses. So what comes of a sample must not depend on who else is in its pass: layers that mix the samples of a
-batch are refused. What a network draws while it is trained (dropout) is drawn by commit and sample, in groups of
-`SAMPLES_PER_DRAW`, whoever computes it and in whatever round: replicas of a part agree, and all exact schemes have
-the same iterates.
+Schemes, optimisers and engines see only NumPy arrays. A model is (p,) numbers: the trained parameters in the order of
+`module.parameters()`. A gradient is the weighted sum over samples of the gradients of their losses. So the result of
+a sample must not depend on the other samples of its pass. Layers that mix the samples of a batch are refused.
+
+Random numbers of training (dropout) are drawn by commit and sample, in groups of `SAMPLES_PER_DRAW`. They do not
+depend on the worker or on the round in which it computes. So replicas of a part agree, and all exact schemes have the
+same iterates.
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ from workbench.core.problems.on_data import OnData
 
 Precision = Literal["float32", "float64"]
 Device = Literal["auto", "cpu", "cuda"]
-SAMPLES_PER_DRAW = 16  # samples that draw together: a part that begins among them goes through all of them
-CURVATURE_SAMPLES = 512  # samples that the curvature is estimated with
-DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # of its finite differences
-MAX_TENSOR_BYTES = 2**26  # bytes of samples that are turned into tensors once and for all
+# samples that share a draw: a part that begins within such a group computes the whole group
+SAMPLES_PER_DRAW = 16
+CURVATURE_SAMPLES = 512  # max number of samples of the curvature estimate
+DIFFERENCE_STEPS = {"float32": 1e-2, "float64": 1e-4}  # relative step of its finite differences
+MAX_TENSOR_BYTES = 2**26  # max bytes of samples that are converted to tensors only once
 # how such layers' names begin
 MIXING_LAYERS = ("BatchNorm", "SyncBatchNorm", "LazyBatchNorm", "InstanceNorm")
 
 
 def pytorch(problem: str = "torch") -> Any:
-    """PyTorch; raises `SettingError` where it is not installed."""
+    """Return the module PyTorch. Raise `SettingError` if it is not installed."""
     try:
         return import_module("torch")
     except ImportError:
@@ -54,7 +56,10 @@ def pytorch(problem: str = "torch") -> Any:
 
 
 def device_of(name: str) -> Any:
-    """The device of that name, "auto" being CUDA where it is; raises `SettingError` for CUDA without one."""
+    """Return the device of that name, where "auto" is CUDA if available.
+
+    Raise `SettingError` for CUDA without a device.
+    """
     there = pytorch().cuda.is_available()
     if name == "cuda" and not there:
         raise SettingError("problem_args.device = 'cuda': PyTorch finds no CUDA device; take 'cpu' or 'auto'")
@@ -62,19 +67,19 @@ def device_of(name: str) -> Any:
 
 
 def all_digits(t: Any) -> Any:
-    """A block in which CUDA's convolutions round as float32 does, and give the same numbers every time."""
+    """Return a context in which CUDA's convolutions round as float32 does, and are deterministic."""
     return t.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
 
 
 class Network:
     """Mean loss of a PyTorch module; a `Problem`.
 
-    `make()`: the module. `loss(outputs, targets)`: a loss a sample, or several, whose mean is taken. X, y: arrays or
-    tensors, a row a sample; real numbers are turned into `precision`, on `device`. `at_once`: samples in one pass.
-    The same samples in the same order give the same bits on a CPU.
+    `make()`: returns the module. `loss(outputs, targets)`: returns one loss per sample, or several, whose mean is
+    taken. X, y: arrays or tensors with one row per sample; real numbers are converted to `precision` on `device`.
+    `at_once`: samples in one pass. On a CPU, the same samples in the same order give the same bits.
     """
 
-    rough = "of a network it is an estimate, at the first model"  # why `smoothness` is no bound
+    rough = "of a network it is an estimate, at the first model"  # reason why `smoothness` is not a bound
 
     def __init__(
         self,
@@ -95,11 +100,11 @@ class Network:
             DIFFERENCE_STEPS[precision],
         )
         self.loss, self.l2, self.at_once, self.seed = loss, l2, at_once, init_seed
-        self.round: int | None = None  # whose draws are taken; None: nothing is drawn
+        self.round: int | None = None  # round whose draws are used; None = without draws
         self.batch: NDArray[np.int64] | None = None  # samples of the mini-batch, ascending; None: all
         self.samples = len(X)
         self.truth: Array | None = None
-        self.lock = RLock()  # a pass goes through the one module
+        self.lock = RLock()  # one pass at a time uses the module
         self.X, self.y = X, y
         if (
             self.device.type == "cuda"
@@ -112,18 +117,18 @@ class Network:
         self.flat = t.cat([p.detach().ravel() for p in trained])
         self.slope = t.zeros_like(self.flat)
         self.size, a = len(self.flat), 0
-        for p in trained:  # windows of the two vectors: nothing is put together after a pass
+        for p in trained:  # views of the two vectors, so that nothing is copied after a pass
             p.data, p.grad = (v[a : a + p.numel()].view(p.shape) for v in (self.flat, self.slope))
             a += p.numel()
         self.first = self.flat.cpu().numpy().astype(np.float64)
         self.draws = self._tried()
 
     def start(self) -> Array:
-        """The parameters as the module makes them, drawn from `init_seed`."""
+        """Return the initial parameters of the module, drawn with `init_seed`."""
         return self.first.copy()
 
     def at(self, round: int) -> Network:
-        """The problem with the draws of a commit; itself where the network draws nothing."""
+        """Return the problem with the draws of a commit, or this problem if the network draws nothing."""
         if not self.draws:
             return self
         other = copy(self)
@@ -131,7 +136,7 @@ class Network:
         return other
 
     def among(self, batch: NDArray[np.int64]) -> Network:
-        """Return the problem whose samples draw together by their place in a mini-batch, (samples,), ascending."""
+        """Return the problem whose samples share draws by their place in a mini-batch, (samples,), ascending."""
         if self.round is None:
             return self
         other = copy(self)
@@ -139,7 +144,7 @@ class Network:
         return other
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weighted sum of the slices' gradients, shape (p,), in the network's precision."""
+        """Return the weighted sum of the slices' gradients, shape (p,), in the network's precision."""
         return self._pass(model, *rows_of(slices))[2]
 
     def rows_gradient(self, rows: NDArray[np.int64], weights: Array, model: Array) -> Array:
@@ -147,7 +152,7 @@ class Network:
         return self._pass(model, rows, weights)[2]
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """One pass over the data for each request, and another for its gradient where the network draws."""
+        """Evaluate each request in one pass over the data, and a second one for the gradient if the network draws."""
         return [self._evaluate(request) for request in requests]
 
     def _evaluate(self, request: Request) -> Evaluation:
@@ -164,7 +169,7 @@ class Network:
         return Evaluation(loss / self.samples + penalty, gradient if request.gradient else None, metrics)
 
     def scores(self, model: Array) -> Array | None:
-        """Of two classes: how much each sample looks like the second, (samples,)."""
+        """Return the score of the second class over the first for each sample, (samples,), for two classes."""
         found = []
         with self.lock, all_digits(self.torch), self.torch.no_grad():
             self._put(model)
@@ -178,24 +183,24 @@ class Network:
         return np.concatenate(found)
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """Largest curvature at the start model, on at most 512 samples: an estimate, no bound holds everywhere."""
+        """Estimate the largest curvature at the start model, on at most 512 samples; no bound holds everywhere."""
         rows, _ = rows_of([(0, self.samples, 1.0)] if slices is None else slices)
         return self.l2 + (self._curvature(rows[:: -(-len(rows) // CURVATURE_SAMPLES)]) if len(rows) else 0.0)
 
     def _curvature(self, rows: NDArray[np.int64]) -> float:
-        """By differences of gradients: not every layer has second derivatives."""
+        """Estimate by differences of gradients, because not every layer has second derivatives."""
 
         def mean(model: Array) -> Array:
             return self._pass(model, rows, np.ones(len(rows)))[2].astype(np.float64) / len(rows)
 
         return curvature(mean, self.first, self.step, self.seed)
 
-    # ---------------------------------------------------------------- PyTorch's side
+    # ---------------------------------------------------------------- passes in PyTorch
 
     def _pass(
         self, model: Array, rows: NDArray[np.int64], weights: Array | None
     ) -> tuple[float, float | None, Array]:
-        """Sum of losses, number of right answers (None: no classes), weighted sum of gradients."""
+        """Return the sum of losses, number of right answers (None without classes), and weighted sum of gradients."""
         with self.lock, all_digits(self.torch):
             self._put(model)
             return self._run(rows, weights)
@@ -221,7 +226,7 @@ class Network:
     def _blocks(
         self, rows: NDArray[np.int64], weights: Array | None
     ) -> Iterator[tuple[int, NDArray[np.int64], Array | None]]:
-        """Number, rows and weights of what goes through in one pass."""
+        """Yield the number, rows and weights of the samples of each pass."""
         if self.round is None:
             for a in range(0, len(rows), self.at_once):
                 block = slice(a, a + self.at_once)
@@ -242,7 +247,7 @@ class Network:
             self.flat.copy_(self.torch.tensor(model))
 
     def _rows(self, rows: NDArray[np.int64]) -> tuple[Any, Any]:
-        if isinstance(self.X, self.torch.Tensor):  # copied: a module may write over what it is given
+        if isinstance(self.X, self.torch.Tensor):  # copied, because a module may write into its input
             chosen = self.torch.as_tensor(rows, device=self.device)
             return self.X[chosen], self.y[chosen]
         taken = stretch(rows)
@@ -252,16 +257,16 @@ class Network:
         found = values if isinstance(values, self.torch.Tensor) else self.torch.as_tensor(np.array(values))
         return found.to(self.device, self.kind if found.is_floating_point() else None)
 
-    # ---------------------------------------------------------------- what fits
+    # ---------------------------------------------------------------- checks of the module
 
     def _tried(self) -> bool:
-        """Send some samples through beside others; does the network draw anything? Raises `SettingError`."""
+        """Return whether the network draws random numbers. Raise `SettingError` if samples affect each other."""
         few = min(4, self.samples)
         rows, others = np.arange(few), np.arange(self.samples)[-few:]
         others[0] = 0
         with self.lock, self.torch.no_grad():
             noise = self.torch.as_tensor(np.random.default_rng(0).standard_normal(self.size))
-            self.flat += 0.05 * noise.to(self.flat)  # where nothing is still 0
+            self.flat += 0.05 * noise.to(self.flat)  # avoid parameters that are still 0
             self.module.train()
             buffers = {name: value.clone() for name, value in self.module.named_buffers()}
             one, beside, again = (self._try(*at) for at in ((rows, 1), (others, 1), (rows, 2)))
@@ -281,14 +286,14 @@ class Network:
         return not one.equal(again)
 
     def _try(self, rows: NDArray[np.int64], seed: int) -> Any:
-        """Losses of some samples in training, with these draws; raises `SettingError` with the user's own line."""
+        """Return losses of some samples in training, with these draws. Raise `SettingError` with the user's line."""
         x, y = self._rows(rows)
         shapes = f"samples of shape {tuple(x.shape)} and targets of shape {tuple(y.shape)}"
         try:
             with forked(self.torch, True):
                 self.torch.manual_seed(seed)
                 each = self.loss(self.module(x), y)
-        except Exception as error:  # a user's own code may raise anything
+        except Exception as error:  # user code may raise any exception
             why, fault = " ".join(f"{type(error).__name__}: {error}".split()), fault_of(error)
             raise SettingError(
                 f"problem_args.module: cannot take {shapes} ({why}{f'; {fault.line}' if fault else ''})"
@@ -303,7 +308,7 @@ class Network:
 
 @contextmanager
 def forked(t: Any, draws: bool) -> Iterator[None]:
-    """A block whose draws are nobody else's."""
+    """Return a context whose draws do not change the global generators."""
     if not draws:
         yield
         return
@@ -312,12 +317,12 @@ def forked(t: Any, draws: bool) -> Iterator[None]:
 
 
 def seed_of(seed: int, round: int, group: int) -> int:
-    """Of what a group of samples draws in a round."""
+    """Return the seed of the draws of a group of samples in a round."""
     return int(np.random.SeedSequence([seed, round, group]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def made(make: Callable[[], Any], seed: int) -> Any:
-    """The module, its draws from `seed`; raises `SettingError` for what cannot be trained by sums over samples."""
+    """Return the module, drawn with `seed`. Raise `SettingError` if it cannot be trained by sums over samples."""
     t = pytorch()
     with forked(t, True):
         t.manual_seed(seed)
@@ -343,17 +348,20 @@ def made(make: Callable[[], Any], seed: int) -> Any:
 
 @lru_cache(maxsize=16)
 def size_of(make: Callable[[], Any], digest: str) -> int:
-    """Numbers that are trained; anew once what makes the network, or what that uses, has another hash."""
+    """Count the trained parameters. A new hash of the network's code, or of code that it uses, gives a new count."""
     return sum(p.numel() for p in made(make, 0).parameters() if p.requires_grad)
 
 
 def a_sample(each: Any) -> Any:
-    """A loss a sample: of several, as a text has, the mean."""
+    """Return one loss per sample: the mean if there are several, as for a text."""
     return each.flatten(1).mean(1) if each.dim() > 1 else each
 
 
 def hits(out: Any, y: Any) -> float | None:
-    """Right answers, of a sample with several targets their share; None where the scores are not of classes."""
+    """Return the number of right answers, or None if the scores are not of classes.
+
+    With several targets per sample, the share of right ones counts.
+    """
     shape = getattr(out, "shape", ())
     if y.is_floating_point() or len(shape) < 2 or (*shape[:1], *shape[2:]) != tuple(y.shape):
         return None
@@ -361,12 +369,12 @@ def hits(out: Any, y: Any) -> float | None:
 
 
 def cross_entropy(out: Any, y: Any) -> Any:
-    """Of scores (samples, classes, ...) and labels (samples, ...)."""
+    """Return the loss of scores (samples, classes, ...) and labels (samples, ...)."""
     return pytorch().nn.functional.cross_entropy(out, y, reduction="none")
 
 
 def mse(out: Any, y: Any) -> Any:
-    """Squared differences; outputs (samples, 1) suit targets (samples,)."""
+    """Return squared differences; outputs (samples, 1) fit targets (samples,)."""
     return (out.reshape(y.shape) - y) ** 2
 
 
@@ -375,7 +383,7 @@ LOSSES = {"cross_entropy": cross_entropy, "mse": mse}
 
 @lru_cache(maxsize=4)
 def samples_of(make: Callable[[], Any], digest: str) -> tuple[Any, Any]:
-    """What a data set of the user's own holds, as two tensors or arrays."""
+    """Return the samples of a user-defined data set, as two tensors or arrays."""
     t, found = pytorch(), make()
     found = getattr(found, "tensors", found)
     if not isinstance(found, tuple):
@@ -388,7 +396,7 @@ def samples_of(make: Callable[[], Any], digest: str) -> tuple[Any, Any]:
 
 
 class TorchArgs(OnData):
-    """A network of your own in PyTorch, on data of the workbench or your own.
+    """User-defined network in PyTorch, on data of the workbench or of the user.
 
     >>> from workbench.core.problems.torch import TorchArgs
     >>> TorchArgs.model_fields["precision"].default
@@ -398,28 +406,28 @@ class TorchArgs(OnData):
     name: ClassVar[str] = "torch"
     module: Named = setting(
         ...,
-        "what makes the network: a class or function of yours, or 'FILE.py:NAME'; it is called without arguments",
+        "class or function that makes the network, called without arguments; or 'FILE.py:NAME'",
     )
     loss: Named = setting(
         "cross_entropy",
-        "'cross_entropy', 'mse', or yours: of outputs and targets, a loss a sample; or 'FILE.py:NAME'",
+        "'cross_entropy', 'mse', or a function of outputs and targets with one loss per sample; or 'FILE.py:NAME'",
     )
     dataset: Named | None = setting(
-        None, "instead of data: what makes your samples, a Dataset of pairs or two arrays; or 'FILE.py:NAME'"
+        None, "instead of data: function that returns a Dataset of pairs, or two arrays; or 'FILE.py:NAME'"
     )
     targets: Literal["classes", "numbers"] | None = setting(
         None,
-        "what is learnt of the data; empty = numbers under 'mse' or where they are no classes, else classes",
+        "targets; empty = numbers with 'mse' or if the data have no classes, else classes",
     )
-    precision: Precision = setting("float32", "numbers that the network computes with and messages carry")
-    device: Device = setting("auto", "where; auto = CUDA where there is one")
+    precision: Precision = setting("float32", "type of the numbers in the network and in messages")
+    device: Device = setting("auto", "device; auto = CUDA if there is one")
     at_once: int = setting(256, "samples in one pass through the network", "samples", ge=1)
-    init_seed: int = setting(0, "seed of the start model, and of what the network draws", ge=0)
+    init_seed: int = setting(0, "seed of the start model, and of the network's random draws", ge=0)
 
     @model_validator(mode="after")
     def _own_data(self) -> Self:
         others = {"data", "target", "features", "intercept", "scale", "targets"}
-        others |= {"data_seed"} if self.test is None else set()  # which draws what is held out
+        others |= {"data_seed"} if self.test is None else set()  # seed of the held-out samples
         if self.dataset is not None and isinstance(self.test, str):
             why = "dataset brings its own samples; take a share of them, such as 0.2"
             raise SettingError(f"test = {self.test!r}: {why}")
@@ -444,7 +452,7 @@ class TorchArgs(OnData):
         return "regression" if targets == "numbers" else "multiclass"
 
     def prepared(self) -> DataSet | None:
-        """The data of the workbench; None where the samples are the user's own."""
+        """Return the data of the workbench; None if the user gives the samples."""
         return None if self.dataset else self.open()
 
     def count(self) -> int:
@@ -456,7 +464,7 @@ class TorchArgs(OnData):
         return None if self.samples is None else self._learnt_from(self.samples)
 
     def size(self, plan: Plan | None) -> int:
-        """Number of the network's parameters that are trained."""
+        """Return the number of the network's trained parameters."""
         module = self.model_args()["module"]
         return size_of(module, digest_of(module))
 
@@ -482,7 +490,10 @@ class TorchArgs(OnData):
         return X[wanted], y[wanted]
 
     def build(self, plan: Plan) -> Problem:
-        """Make the network and open the data; raises `SettingError` without PyTorch, or for what cannot be summed."""
+        """Build the network and open the data.
+
+        Raise `SettingError` without PyTorch, or if samples affect each other.
+        """
         pytorch()  # before the data are prepared
         X, y = self._samples()
         args, more = self.model_args(), (self.l2, self.precision, self.device, self.at_once, self.init_seed)

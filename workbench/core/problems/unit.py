@@ -1,4 +1,4 @@
-"""The Unit problem: part j has the gradient e_j, so what a scheme commits is its decoding vector."""
+"""The Unit problem: part j has the gradient e_j, so a commit is the decoding vector of its scheme."""
 
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
@@ -14,7 +14,10 @@ from workbench.core.problems.on_data import MAX_SAMPLES
 
 
 class Unit:
-    """One coordinate per part; all ones = exact, the squared distance is the approximation error."""
+    """Problem with one coordinate per part.
+
+    A commit of all ones is exact; its squared distance from that is the error.
+    """
 
     l2 = 0.0
 
@@ -25,11 +28,11 @@ class Unit:
         self.truth: Array | None = None
 
     def start(self) -> Array:
-        """All zeros."""
+        """Return a model of zeros."""
         return np.zeros(self.size)
 
     def gradient(self, slices: Sequence[Slice], model: Array) -> Array:
-        """Weights of the parts that the slices start at, shape (parts,)."""
+        """Return the weights of the parts that the slices start at, shape (parts,)."""
         total = np.zeros(self.size)
         for first, last, weight in slices:
             a, b = np.searchsorted(self.bounds, [first, last])
@@ -37,22 +40,22 @@ class Unit:
         return total
 
     def blend(self, slices: Sequence[Slice]) -> Array:
-        """One row, the weights of the parts: as if part j held the one sample e_j."""
+        """Return one row, the weights of the parts: as if part j were the one sample e_j."""
         return self.gradient(slices, self.start())[None]
 
     def curve(self, block: Array, model: Array) -> Array:
-        """block^T (block @ all ones), whatever the model: the sum over all parts is all ones."""
+        """Return block^T (block @ all ones), whatever the model, as the sum over all parts is all ones."""
         return np.asarray(block.sum(axis=1) @ block)
 
     def constant(self, slices: Sequence[Slice]) -> Array:
-        """Nothing: all of the gradient is in the data."""
+        """Return zeros, as all of the gradient comes from the data."""
         return self.start()
 
     def evaluate(self, requests: Sequence[Request]) -> list[Evaluation]:
-        """Gradient = the weight of each part; loss = 0."""
+        """Return the weight of each part as the gradient, and 0 as the loss."""
         out = []
         for r in requests:
-            gradient = np.ones(self.size)  # a part without samples carries nothing that could be missed
+            gradient = np.ones(self.size)  # a part without samples adds nothing, so it cannot be missed
             if r.weights is not None:
                 nonempty = np.diff(self.bounds) > 0
                 gradient[nonempty] = r.weights[self.bounds[:-1][nonempty]]
@@ -60,12 +63,12 @@ class Unit:
         return out
 
     def smoothness(self, slices: Sequence[Slice] | None = None) -> float:
-        """A constant: nothing curves here."""
+        """Return a constant, as the loss has no curvature."""
         return 1.0
 
 
 class UnitArgs(ProblemArgs):
-    """Part j has the gradient e_j: what a scheme commits is its decoding vector."""
+    """Part j has the gradient e_j, so a commit is the decoding vector of its scheme."""
 
     name: ClassVar[str] = "unit"
     samples: Annotated[int, at_most(MAX_SAMPLES)] = setting(
@@ -76,7 +79,7 @@ class UnitArgs(ProblemArgs):
         return self.samples
 
     def size(self, plan: Plan | None) -> int:
-        """Number of parts (1 without a plan)."""
+        """Return the number of parts (1 without a plan)."""
         return plan.parts if plan is not None else 1
 
     def build(self, plan: Plan) -> Problem:

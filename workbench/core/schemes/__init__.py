@@ -1,4 +1,4 @@
-"""Schemes: one file each (or a family). Whoever asks for a name finds every file in this package.
+"""Schemes, one file for each scheme or family. The catalogue imports every file of this package.
 
 To add a scheme, add a file with a subclass of `Scheme` that has a `name`; nothing else needs an edit.
 """
@@ -9,7 +9,7 @@ __all__ = ["Scheme", "get", "names"]
 
 
 def names() -> list[str]:
-    """Names of all schemes, as users write them.
+    """Return the names of all schemes, as users write them.
 
     >>> "CR" in names()
     True
@@ -18,7 +18,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> type[Scheme]:
-    """Class of a scheme; raises `SettingError` with the nearest name.
+    """Return the class of a scheme. Raise `SettingError` with the nearest name if there is none.
 
     >>> get("GC").title
     'Gradient coding'

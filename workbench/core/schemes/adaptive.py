@@ -1,13 +1,13 @@
-"""Distributed SGD and Adam, CADA, G-CADA: mini-batches, and gradients that are fetched only when they may have changed.
+"""Distributed SGD, D-Adam, CADA and G-CADA: mini-batches, and gradients fetched only when they may have changed.
 
 F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
 distributed SGD", sections II to V. The schemes deliver gradient estimates, equation (3); the update is the
 experiment's optimiser: "amsgrad", equations (8a) to (8c), for D-Adam, CADA and G-CADA, "gd" for D-SGD.
 
-Costs per iteration stand in `trace.rounds`: communication (5) is `downloads` + `messages`; computation (6) is
-`started`, in samples, or `downloads` times the mini-batch. `samples` counts what was gone through to the end, which
-is less in G-CADA, where the slower workers of a group are told to stop. The stop carries no model and counts as no
-download.
+`trace.rounds` holds the costs of an iteration. Communication, equation (5), is `downloads` + `messages`. Computation,
+equation (6), is `started`, in samples, or `downloads` times the mini-batch. `samples` counts only what was computed
+to the end. In G-CADA that is less, because the slower workers of a group are stopped. The stop message carries no
+model and does not count as a download.
 """
 
 from dataclasses import replace
@@ -28,29 +28,30 @@ from workbench.core.schemes.uncoded import total
 
 
 class MiniBatches(Scheme):
-    """Groups of workers that hold the same shard and draw mini-batches from it; here every group has one worker.
+    """Groups of workers that store the same shard and draw mini-batches from it; here each group has one worker.
 
-    A mini-batch is drawn without replacement, keyed by (seed, round, rank): the members of a group draw different
-    ones, as the paper has it (a worker m computes on its own xi_m, and the group's xi_g is the fastest one's). Its
-    sum is scaled up to the shard, so an estimate stands for the sum over all samples, as the optimisers expect.
+    A mini-batch is drawn without replacement, from a generator keyed by (seed, round, rank). So the members of a
+    group draw different ones, as in the paper: worker m computes on its own xi_m, and the group's xi_g is that of its
+    fastest worker. The sum over a mini-batch is scaled up to the shard. It estimates the sum over all samples of the
+    shard, as the optimisers expect.
     """
 
     paper: ClassVar[str] = "Zhu et al. 2022, section II"
-    exact: ClassVar[bool] = False  # a mini-batch is an estimate; an old gradient too
+    exact: ClassVar[bool] = False  # a mini-batch gives an estimate, and so does an old gradient
     numeric: ClassVar[bool] = True
     worker_batch: int | None = setting(
         None,
-        "samples that a worker draws for itself alone; empty = its shard, or its share of `batch`",
+        "samples that a worker draws in a round; empty = its whole shard, or its share of `batch`",
         "samples",
         ge=1,
     )
 
     def grouping(self, workers: int) -> Groups:
-        """Who shares a shard."""
+        """Return the groups of workers that share a shard."""
         return Groups(workers, 1)
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """A mini-batch fits the smallest shard."""
+        """Raise `SettingError` if a mini-batch is larger than the smallest shard."""
         groups = self.grouping(workers).number
         shard, which = samples // groups, f"the smallest of {groups} shards of {samples} samples"
         if self.worker_batch is not None and self.worker_batch > shard:
@@ -60,7 +61,10 @@ class MiniBatches(Scheme):
             raise SettingError(f"scheme_args.worker_batch = {self.worker_batch}: {why}")
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """One part per group, held by all of its workers; raises `SettingError` for a batch above the shard."""
+        """Return a plan with one part per group, stored by all workers of the group.
+
+        Raise `SettingError` as `check_samples`.
+        """
         self.check_samples(workers, samples)
         groups = self.grouping(workers)
         matrix = np.repeat(np.eye(groups.number), groups.size, axis=0)
@@ -68,7 +72,7 @@ class MiniBatches(Scheme):
 
 
 class DSGD(MiniBatches):
-    """Distributed SGD: everybody answers with the gradient of a mini-batch, the master waits for all."""
+    """Distributed SGD: every worker answers with the gradient of a mini-batch, and the master waits for all of them."""
 
     name: ClassVar[str] = "D-SGD"
     title: ClassVar[str] = "Distributed SGD"
@@ -76,7 +80,7 @@ class DSGD(MiniBatches):
 
     @property
     def is_exact(self) -> bool:
-        """Without mini-batches the whole shards' gradients add up to it."""
+        """Whether there are no mini-batches; the gradients of the whole shards then add up to the full gradient."""
         return self.worker_batch is None
 
     def program(self, node: Node) -> Program:
@@ -85,12 +89,12 @@ class DSGD(MiniBatches):
         return batch_worker(node, self.worker_batch)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The slowest of all, exactly: equation (11)."""
+        """Return exact round times, equation (11): the slowest of all workers."""
         return star_round_times(draws, workers)
 
 
 class DAdam(DSGD):
-    """Distributed Adam: distributed SGD's messages, for the optimiser "amsgrad"."""
+    """Distributed Adam: the messages of distributed SGD, with the optimiser "amsgrad"."""
 
     name: ClassVar[str] = "D-Adam"
     optimiser: ClassVar[str] = "amsgrad"
@@ -99,10 +103,10 @@ class DAdam(DSGD):
 
 
 class CADA(MiniBatches):
-    """Communication-adaptive distributed Adam: only workers whose last gradient may be wrong compute a new one.
+    """Communication-adaptive distributed Adam: only workers whose last gradient may be outdated compute a new one.
 
-    `forecast` is for the case that everybody is selected in every round, an upper end of round time and messages:
-    who is selected depends on the learning, which a forecast does not do.
+    `forecast` assumes that all workers are selected in every round. That is an upper bound of round time and
+    messages, as the real selection depends on the models, which a forecast does not compute.
     """
 
     name: ClassVar[str] = "CADA"
@@ -111,7 +115,7 @@ class CADA(MiniBatches):
     title: ClassVar[str] = "Communication-adaptive distributed Adam"
     paper: ClassVar[str] = "Zhu et al. 2022, section III"
     c: float = setting(2.0, AGE_HELP, ge=0)
-    max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
+    max_age: int = setting(10, "max age of a gradient, in rounds; older ones are always renewed (D)", ge=1)
 
     def program(self, node: Node) -> Program:
         groups = self.grouping(node.plan.workers)
@@ -120,30 +124,30 @@ class CADA(MiniBatches):
         return lazy_worker(node, groups, self.worker_batch)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The slowest of the groups' fastest workers if all are selected: (13) and (16) with Mbar = M, Gbar = G."""
+        """Return round times if all groups are selected: (13) and (16) with Mbar = M and Gbar = G."""
         return lazy_odds(draws, self.grouping(workers))
 
 
 class GCADA(CADA):
-    """Grouping-based CADA: G groups hold one shard each; the fastest worker of each selected group is enough.
+    """Grouping-based CADA: G groups store one shard each, and the fastest worker of each selected group is enough.
 
-    The paper states G = 3 and M_G = 4, but its 12292 / 9219 = 4 / 3 = (M_G + 1) / M_G means M_G = 3; the authors'
-    public script takes M_G = 12 / 4 and then G = 3, which is 9 workers.
-    `forecast` is for the case that every group is selected, as it is for `CADA`.
+    The paper states G = 3 and M_G = 4, but its 12292 / 9219 = 4 / 3 = (M_G + 1) / M_G means M_G = 3. The authors'
+    public script takes M_G = 12 / 4 and then G = 3, which is 9 workers. `forecast` assumes that every group is
+    selected, as in `CADA`.
     """
 
     name: ClassVar[str] = "G-CADA"
     title: ClassVar[str] = "Grouping-based CADA"
     paper: ClassVar[str] = "Zhu et al. 2022, section IV"
     c: float = setting(0.3, AGE_HELP, ge=0)
-    groups: int = setting(3, "groups of workers that hold the same shard (G)", ge=1)
+    groups: int = setting(3, "groups of workers, each of which stores one shard (G)", ge=1)
 
     def check(self, workers: int) -> None:
         groups_divide("scheme_args.groups", self.groups, workers)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Every number of groups with more than one worker each."""
+        """Return every number of groups with more than one worker each."""
         return [{"groups": g} for g in divisors(workers)[:-1]]
 
     def grouping(self, workers: int) -> Groups:

@@ -1,8 +1,8 @@
 """Approximate gradient coding for heterogeneous nodes, AGC: FRC and CRC, with and without shuffling.
 
 A. Johri, A. Yardi, T. Bodas, "Approximate gradient coding for heterogeneous nodes", sections II (deadline, codes,
-optimal decoding) and III (shuffling: every iteration the rows of the encoding matrix change workers; the data sit in a
-memory that all workers read).
+optimal decoding) and III (shuffling). With shuffling, the rows of the encoding matrix change workers in every
+iteration, and the data are in a memory that all workers read.
 """
 
 from collections.abc import Callable
@@ -37,27 +37,27 @@ from workbench.core.contract.round_times import (
 )
 from workbench.core.contract.scheme import Coded, least_digits_field
 
-PERMUTATION_STREAM = 4  # random stream of the permutations; delays have stream 0, mini-batches 1
+PERMUTATION_STREAM = 4  # random stream of the permutations; stream 0 is for delays, stream 1 for mini-batches
 
 
 class Approximate(Coded):
-    """A star whose master decodes as well as possible from whoever answered: by a deadline, or first."""
+    """Star whose master decodes as well as possible from the answers before a deadline, or from the first ones."""
 
     exact: ClassVar[bool] = False
-    replication: int = setting(2, "workers that hold each part (s)", ge=1)
+    replication: int = setting(2, "workers that store each part (s)", ge=1)
     deadline: float | None = setting(
         None,
-        "the master takes what came within this time of every round; empty = it counts answers",
+        "time that the master waits in every round; empty = it waits for a number of answers",
         "s",
         gt=0,
     )
     wait_for: int | None = setting(
-        None, "answers that the master waits for; empty, without a deadline = all but s-1", ge=1
+        None, "answers that the master waits for; empty, without a deadline = n-s+1", ge=1
     )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """A few holders of every part, each with nearly all answers, most of them, or half."""
+        """Return configurations with low replication that wait for nearly all answers, most of them, or half."""
         late = [max(1, workers // share) for share in (12, 4, 2)]
         waits = sorted({workers - s for s in late if s < workers})
         return [{"replication": r, "wait_for": k} for r in range(1, min(4, workers) + 1) for k in waits]
@@ -70,20 +70,20 @@ class Approximate(Coded):
         return self
 
     def check(self, workers: int) -> None:
-        """A part has no more holders, the master no more answers than there are workers."""
+        """Raise `SettingError` for more copies of a part, or more answers to wait for, than there are workers."""
         for field, value in (("replication", self.replication), ("wait_for", self.wait_for or 1)):
             between(f"scheme_args.{field}", value, 1, workers, f"there are {workers} workers")
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Weights of some rows' answers in a round: the optimal decoding of the paper's equation 2."""
+        """Return the weights of these rows' answers in a round: the optimal decoding of the paper's equation 2."""
         return code.decode(answered)
 
     def waits_for(self, workers: int) -> int:
-        """How many answers a master without a deadline waits for."""
+        """Return the number of answers that a master without a deadline waits for."""
         return workers - self.replication + 1 if self.wait_for is None else self.wait_for
 
     def rule(self, workers: int) -> StopRule:
-        """When the master goes on."""
+        """Return the rule that ends a round at the master."""
         return at_least(self.waits_for(workers)) if self.deadline is None else deadline(self.deadline)
 
     def program(self, node: Node) -> Program:
@@ -94,18 +94,21 @@ class Approximate(Coded):
         return parent_program(node, self.rule(workers), combine)
 
     def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
-        """What weighs rows that answered in a round."""
+        """Return the function that weighs the rows that answered in a round."""
         return partial(self.weigh, self.build_code(workers))
 
     def _answer(self, node: Node, job: Message) -> Program:
-        """Compute this round's row, unless the master has gone on."""
+        """Compute this round's row, unless the master has moved on to a later round."""
         rows = self.rows(node.plan.workers, job.round)
         return answer(node, job, None if rows is None else node.plan.work[rows[node.rank - 1] + 1])
 
     def _combine(
         self, plan: Plan, weigh: Callable[[tuple[int, ...], int], Decoding], round: int, got: Answers
     ) -> tuple[Any, float]:
-        """Decode, adding up row by row of the code; nobody answered: 0, with every part missing."""
+        """Decode, adding up row by row of the code.
+
+        Without answers, return 0 and a residual that counts every part.
+        """
         if not got:
             return 0.0, float(plan.parts)
         rows = self.rows(plan.workers, round)
@@ -114,22 +117,22 @@ class Approximate(Coded):
         return decoded(lambda answered: weigh(answered, round), values)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The deadline, or the k-th answer."""
+        """Return the time of the deadline, or of the k-th answer."""
         if self.deadline is None:
             return star_round_times(draws, self.waits_for(workers))
         return deadline_round_times(draws, self.deadline)
 
 
 class Shuffled(Approximate):
-    """An approximate scheme whose workers may change places every round, as everybody can work out alone."""
+    """Approximate scheme whose rows can change workers in every round, by a rule that every node evaluates alone."""
 
     shuffle: Literal["none", "random", "cyclic"] = setting(
-        "none", "every round the workers change places: not, at random, or each one place on"
+        "none", "how rows of the code change workers every round: not at all, at random, or by one place"
     )
     code_seed: int = setting(0, "seed of the code's and of the shuffling's random numbers", ge=0)
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64] | None:
-        """Row of the code that each worker takes (section III; cyclic: remark 1)."""
+        """Return the row of the code that each worker takes (section III; for cyclic shuffling, remark 1)."""
         if self.shuffle == "none":
             return None
         if self.shuffle == "cyclic":
@@ -138,7 +141,7 @@ class Shuffled(Approximate):
 
 
 class Grouped(Approximate):
-    """An approximate scheme of groups of s workers that hold the same s parts."""
+    """Approximate scheme of groups of s workers that store the same s parts."""
 
     def check(self, workers: int) -> None:
         super().check(workers)
@@ -149,7 +152,7 @@ class Grouped(Approximate):
 
 
 class FRC(Grouped, Shuffled):
-    """Approximate gradient coding by fractional repetition: groups of s workers hold the same s parts."""
+    """Approximate gradient coding by fractional repetition: groups of s workers store the same s parts."""
 
     name: ClassVar[str] = "FRC"
     title: ClassVar[str] = "Approximate gradient coding, fractional repetition"
@@ -157,7 +160,7 @@ class FRC(Grouped, Shuffled):
 
 
 class CRC(Shuffled):
-    """Approximate gradient coding by cyclic repetition: worker i holds the parts i, ..., i+s-1."""
+    """Approximate gradient coding by cyclic repetition: worker i stores the parts i, ..., i+s-1."""
 
     name: ClassVar[str] = "CRC"
     title: ClassVar[str] = "Approximate gradient coding, cyclic repetition"
@@ -170,13 +173,13 @@ class CRC(Shuffled):
     least_digits: int = least_digits_field()
 
     def build_code(self, workers: int) -> GradientCode:
-        """Cyclic windows of s parts."""
+        """Return the code of cyclic windows of s parts."""
         return circulant(workers, self.replication, self.coefficients, self.code_seed)
 
 
 @lru_cache(maxsize=64)
 def permutation(workers: int, round: int, seed: int) -> NDArray[np.int64]:
-    """Random order of the rows in a round: the same on every node, without a message.
+    """Return the random order of the rows in a round. It is the same on every node, without a message.
 
     >>> sorted(permutation(4, round=7, seed=0).tolist())
     [0, 1, 2, 3]

@@ -1,12 +1,15 @@
 """Relatives of approximate gradient coding, on the same master and workers: ErasureHead, SGC and BGC.
 
 * H. Wang, Z. Charles, D. Papailiopoulos, "ErasureHead: distributed gradient descent without delays using approximate
-  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). After its abstract, as its sections were not at hand.
-* R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed learning",
-  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). After its abstract, likewise.
-* Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section 5.
+  gradient coding", arXiv 1901.09671, 2019 ([9] of paper 4). Written after its abstract; its sections were not
+available.
+* R. Bitar, M. Wootters, S. El Rouayheb, "Stochastic gradient coding for straggler mitigation in distributed
+learning",
+  IEEE J. Sel. Areas Inf. Theory 1 (2020), pp. 277-291 ([11] of paper 4). Written after its abstract as well.
+* Z. Charles, D. Papailiopoulos, J. Ellenberg, "Approximate gradient coding via sparse random graphs", 2017, section
+5.
 
-SGC and BGC can be shuffled, which paper 4 leaves for later (its section VI).
+Here SGC and BGC can be shuffled. Paper 4 leaves that for later (its section VI).
 """
 
 from functools import lru_cache
@@ -24,28 +27,29 @@ from workbench.core.schemes.gradient_coding import GC
 
 
 class ErasureHead(Grouped):
-    """Fractional repetition whose master goes on early, once every group has answered (paper's abstract)."""
+    """Fractional repetition whose master ends a round early, once every group has answered (paper's abstract)."""
 
     name: ClassVar[str] = "ErasureHead"
     title: ClassVar[str] = "ErasureHead"
     paper: ClassVar[str] = "Wang, Charles, Papailiopoulos 2019"
 
     def rule(self, workers: int) -> StopRule:
-        """Enough answers (or seconds), or one answer of every group."""
+        """Return the rule that ends a round: enough answers or the deadline, or one answer of every group."""
         size = self.replication
         return super().rule(workers) | one_of_each(lambda rank: (rank - 1) // size, workers // size)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The earlier of both."""
+        """Return the earlier of two times: one answer of every group, and the rule of `Approximate`."""
         covered = GC(stragglers=self.replication - 1, code="fractional").round_times(draws, workers)
         return earlier(covered, super().round_times(draws, workers))
 
 
 class SGC(Shuffled):
-    """Stochastic gradient coding: every part on s random workers, any two parts on few of the same on average.
+    """Stochastic gradient coding: every part is on s random workers, and any two parts share few workers on average.
 
-    The paper's master adds up what came, which is right on average (its abstract): decoding = "sum". By default the
-    least-squares weights of what came are committed, as in all approximate schemes here; they are never further off.
+    The paper's master adds up the answers, and the sum is unbiased (its abstract): decoding = "sum". By default the
+    least-squares weights of the answers are committed, as in all approximate schemes here. Their error is never
+    larger.
 
     >>> SGC().loads(workers=6, samples=60).tolist()
     [30, 20, 10, 40, 0, 20]
@@ -65,7 +69,7 @@ class SGC(Shuffled):
     )
 
     def check(self, workers: int) -> None:
-        """The plain sum has to know how many answers are missing on average."""
+        """Raise `SettingError` if the plain sum lacks the probability that an answer is missing."""
         super().check(workers)
         if self.deadline is not None and self.straggling is None and self.decoding == "sum":
             raise SettingError(
@@ -74,19 +78,19 @@ class SGC(Shuffled):
             )
 
     def build_code(self, workers: int) -> GradientCode:
-        """Every part on s workers with the coefficient 1/(s (1-p)), so that the sum is right on average."""
+        """Return every part on s workers with the coefficient 1/(s (1-p)), so that the sum is unbiased."""
         p = self.straggling
         if p is None:
             p = 1 - self.waits_for(workers) / workers if self.deadline is None else 0.0
         return scattered(workers, self.replication, 1 / (self.replication * (1 - p)), self.code_seed)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Weights 1, or the optimal ones."""
+        """Return weights of 1, or the optimal weights."""
         return plain_sum(code, answered, 1.0) if self.decoding == "sum" else code.decode(answered)
 
 
 class BGC(Shuffled):
-    """Bernoulli gradient coding: every worker holds every part with probability s/n, on its own.
+    """Bernoulli gradient coding: every worker stores every part with probability s/n, independently.
 
     >>> BGC().loads(workers=6, samples=60).tolist()
     [30, 10, 20, 30, 10, 20]
@@ -99,21 +103,22 @@ class BGC(Shuffled):
         "optimal", "least-squares weights, or the same weight n/(r s) for all r answers"
     )
     cover: bool = setting(
-        True, "give a part that chance left to nobody to one worker; off = as in the paper, it is never used"
+        True,
+        "give a part that no worker drew to one worker; off = such a part is never used, as in the paper",
     )
 
     def build_code(self, workers: int) -> GradientCode:
         return sparse(workers, self.replication, self.code_seed, self.cover)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """One-step weights, or the optimal ones."""
+        """Return the one-step weights, or the optimal ones."""
         if self.decoding == "optimal":
             return code.decode(answered)
         return plain_sum(code, answered, code.workers / (len(answered) * self.replication))
 
 
 def plain_sum(code: GradientCode, answered: tuple[int, ...], weight: float) -> Decoding:
-    """The same weight for every answer.
+    """Return a decoding with the same weight for every answer.
 
     >>> from workbench.core.codes import fractional
     >>> plain_sum(fractional(4, 1), (0, 1, 3), 0.5)
@@ -126,7 +131,7 @@ def plain_sum(code: GradientCode, answered: tuple[int, ...], weight: float) -> D
 
 @lru_cache(maxsize=32)
 def scattered(workers: int, copies: int, coefficient: float, seed: int) -> GradientCode:
-    """Every part on that many random workers: any two parts share copies^2 / n workers on average (pair-wise balance).
+    """Put every part on `copies` random workers; two parts share copies^2 / n workers on average (pair-wise balance).
 
     >>> scattered(4, 2, 0.5, seed=0).matrix.sum(axis=0).tolist()
     [1.0, 1.0, 1.0, 1.0]
@@ -139,7 +144,7 @@ def scattered(workers: int, copies: int, coefficient: float, seed: int) -> Gradi
 
 @lru_cache(maxsize=32)
 def sparse(workers: int, copies: int, seed: int, cover: bool) -> GradientCode:
-    """The Bernoulli code; with `cover`, part i goes to worker i where nobody drew it.
+    """Return the Bernoulli code. With `cover`, part i goes to worker i if no worker drew it.
 
     >>> sparse(9, 1, seed=0, cover=True).matrix.any(axis=0).all()
     np.True_

@@ -1,14 +1,14 @@
-"""Asynchronous SGD: the master updates on every arrival, or on every K-th, and nobody waits for anybody.
+"""Asynchronous SGD: the master updates on every arrival, or on every K-th, and workers never wait for each other.
 
 W. Zhang, S. Gupta, X. Lian, J. Liu, "Staleness-aware async-SGD for distributed deep learning", IJCAI 2016: a gradient
-that is t updates old counts 1/t. C. Xie, S. Koyejo, I. Gupta, "Asynchronous federated optimization", 2019: it counts
-(1 + t)^-a. J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022: the master
-updates with the mean of every K arrivals, weighted 1 / sqrt(1 + t).
+that is t updates old has the weight 1/t. C. Xie, S. Koyejo, I. Gupta, "Asynchronous federated optimization", 2019:
+its weight is (1 + t)^-a. J. Nguyen et al., "Federated learning with buffered asynchronous aggregation", AISTATS 2022:
+the master updates with the mean of every K arrivals, weighted 1 / sqrt(1 + t).
 
-Workers hold a part of the data each. An answer is a gradient over all of its worker's part, weighted as if it were one
-over all data; so without damping the weights are one on average wherever all workers are equally fast, and lean towards
-the fast ones where they are not. A worker that answers again before the next commit answers with the same gradient,
-which then counts twice: a buffer is worth having below the number of workers. With n workers an answer is (n - 1) / K
+Each worker stores one part of the data. An answer is the gradient over that part, weighted as if it were the gradient
+over all data. Without damping, the weights of all parts average to one if all workers are equally fast. Otherwise
+parts of fast workers weigh more. A worker that answers twice before the next commit sends the same gradient, which
+then counts twice. So a buffer is useful only below the number of workers. With n workers an answer is (n - 1) / K
 commits old on average, whatever the delays.
 """
 
@@ -42,16 +42,16 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import RoundTimes, SampledTimes
 from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
-DAMPING = "an answer whose model is t commits old counts (1 + t)^-damping; 0 = as much as any"
+DAMPING = "weight (1 + t)^-damping for an answer whose model is t commits old; 0 = all weights are equal"
 # what happens at one moment, in the event engine's order
 TRANSFERRED, ARRIVED, MODEL_ARRIVED, DECODED = range(4)
 Ended = tuple[float, int]  # when a commit is, and answers received since the one before
 
 
 class Asynchronous(Scheme):
-    """Base of those whose master takes answers as they come, and gives a worker that has answered the newest model.
+    """Base of schemes whose master takes answers as they come and sends the newest model to each worker that answered.
 
-    `damping`: an answer whose model is t commits old counts (1 + t)^-damping.
+    `damping`: an answer whose model is t commits old has the weight (1 + t)^-damping.
     """
 
     damping: float
@@ -66,7 +66,7 @@ class Asynchronous(Scheme):
         return 1
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """One part per worker; every worker may be at a model of its own, and so may every answer that is held."""
+        """Return one part per worker, with room for as many versions as there are workers and answers of a commit."""
         return replace(uncoded_plan(workers, samples), versions=workers + self.size)
 
     def program(self, node: Node) -> Program:
@@ -89,24 +89,24 @@ class Asynchronous(Scheme):
                 lost.add(message)
                 if lost.gone.issuperset(node.children):
                     raise lost.quorum_lost(node.rank, version, lost.gone)
-            # Who answered, or was refused, goes on.
+            # Workers that answered, or were refused, continue.
             if version < node.rounds and message.src not in lost.gone:
                 yield Send(message.src, MODEL, version, model)
         yield Send(node.children, MODEL, node.rounds, None, floats=0)
 
     def weight(self, staleness: int, plan: Plan) -> float:
-        """Of an answer in its commit: it stands for as many parts as there are."""
+        """Return the weight of an answer in its commit, scaled as if it came from all parts."""
         return float(plan.parts / self.size * (1.0 + staleness) ** -self.damping)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Arrivals one by one, as each depends on those before: the event engine's, without its programs."""
+        """Simulate arrivals one by one, with the same times as the event engine but without its programs."""
         commits: Iterator[Ended] = draws.state or _commits(draws, workers, self.size)
         ended = np.array([next(commits) for _ in range(len(draws.seconds))])
         return RoundTimes(ended[:, 0], ended[:, 1], ended[:, 1] * (BYTES_PER_FLOAT * draws.floats), commits)
 
 
 class ASGD(Asynchronous):
-    """Asynchronous SGD: each answer is a commit of its own; `damping` 1 is the staleness-aware step of Zhang et al.
+    """Asynchronous SGD: each answer is one commit. `damping` 1 is the staleness-aware step of Zhang et al.
 
     >>> ASGD().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -119,12 +119,12 @@ class ASGD(Asynchronous):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """All alike, and old answers for less."""
+        """Return no damping, and two degrees of damping for old answers."""
         return [{"damping": a} for a in (0.0, 0.5, 1.0)]
 
 
 class FedBuff(Asynchronous):
-    """Buffered asynchronous aggregation: K answers make a commit, each for less the older its model is.
+    """Buffered asynchronous aggregation: K answers make a commit, weighted by the age of their models.
 
     >>> FedBuff(buffer=4).plan(workers=6, samples=60).versions
     10
@@ -138,7 +138,7 @@ class FedBuff(Asynchronous):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Buffers of two to all workers' answers."""
+        """Return buffers of two to all workers' answers."""
         return [{"buffer": k} for k in log_spaced_ints(2, workers, 5)]
 
     @property
@@ -147,7 +147,7 @@ class FedBuff(Asynchronous):
 
 
 def _worker(node: Node) -> Program:
-    """Compute at the newest model that is told; its j-th answer takes its j-th drawn time."""
+    """Compute at the newest model received. The j-th answer takes the j-th drawn time."""
     job = node.step
     while True:
         model: Message = yield Recv({MODEL: 0}, latest=True)
@@ -161,7 +161,7 @@ def _worker(node: Node) -> Program:
 
 
 def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
-    """Squared distance from all ones of the parts' weights in one commit."""
+    """Return the squared distance of the parts' weights in one commit from all ones."""
     weights = np.zeros(plan.parts)
     for rank, weight, _ in answers:
         weights[plan.work[rank].parts] += weight
@@ -169,7 +169,7 @@ def _residual(answers: Sequence[tuple[int, float, Any]], plan: Plan) -> float:
 
 
 class _Moments:
-    """Events in order of time; those of one moment by what they are, then by the tie of whose answer arrives."""
+    """Queue of events by time; simultaneous ones are ordered by kind, then by the tie-break of the arriving answer."""
 
     def __init__(self, tie: Callable[[int], float]) -> None:
         self.tie = tie
@@ -178,12 +178,12 @@ class _Moments:
         self.now, self.limit, self.serial = 0.0, -1.0, 0
 
     def add(self, time: float, what: int, who: tuple[int, ...]) -> None:
-        """Something will happen."""
+        """Add a future event."""
         self.serial += 1
         heappush(self.ahead, (time, self.serial, what, who))
 
     def next(self) -> tuple[int, tuple[int, ...]]:
-        """What happens next, and to whom."""
+        """Remove the next event; return its kind and its workers."""
         ahead, due = self.ahead, self.due
         if not due:
             time, _, what, who = first = heappop(ahead)
@@ -201,7 +201,7 @@ class _Moments:
 
 
 class _Master:
-    """The port, the master behind it, and workers that go on as soon as they are told a model."""
+    """Port, the master behind it, and workers that compute as soon as they receive a model."""
 
     def __init__(self, draws: SampledTimes, workers: int, size: int) -> None:
         self.job, self.sent, self.tie = draws.load_seconds, draws.send_seconds, draws.tie_order_of
@@ -209,14 +209,15 @@ class _Master:
         self.link, self.floats, self.size = draws.link, draws.floats, size
         self.transfer, self.decode = draws.link.transfer(draws.floats), draws.decode_seconds(1)
         self.jobs, self.versions = [0] * workers, [0] * workers
-        self.times: dict[int, tuple[Array, Array]] = {}  # of everybody's j-th job: computing, sending
+        # computing and sending times of every worker's j-th job
+        self.times: dict[int, tuple[Array, Array]] = {}
         self.version = self.stored = self.received = 0
 
     def _tie(self, worker: int) -> float:
         return float(self.tie(self.versions[worker])[worker])
 
     def tell(self, who: tuple[int, ...]) -> None:
-        """Workers get the newest model."""
+        """Give the newest model to these workers."""
         for worker in who:
             self.versions[worker] = self.version
         if self.link.downloads:
@@ -227,7 +228,7 @@ class _Master:
             self.send_model(who)
 
     def send_model(self, who: tuple[int, ...]) -> None:
-        """They compute, and their answers arrive."""
+        """Let these workers compute, and queue the arrivals of their answers."""
         for worker in who:
             job = self.jobs[worker]
             if job not in self.times:
@@ -239,7 +240,7 @@ class _Master:
             self.events.add(self.events.now + float(seconds[worker]) + transit, ARRIVED, (worker,))
 
     def arrived(self, worker: int) -> None:
-        """An answer is at the port."""
+        """Put an answer into the queue of the port."""
         self.port.append(worker)
         if self.transfer == 0.0:
             self.through()
@@ -247,7 +248,7 @@ class _Master:
             self.events.add(self.events.now + self.transfer, TRANSFERRED, (worker,))
 
     def through(self) -> None:
-        """It is through the port, and the next one comes."""
+        """Move an answer from the port into the inbox, and start the next transfer."""
         self.received += 1
         self.inbox.append(self.port.popleft())
         if self.port:
@@ -256,7 +257,7 @@ class _Master:
             self.events.add(self.events.now + self.decode, DECODED, (self.inbox[0],))
 
     def taken(self) -> bool:
-        """The master takes the oldest one; is that a commit?"""
+        """Take the oldest answer from the inbox; return whether it completes a commit."""
         worker = self.inbox.popleft()
         self.stored += 1
         if full := self.stored == self.size:
@@ -268,7 +269,7 @@ class _Master:
 
 
 def _commits(draws: SampledTimes, workers: int, size: int) -> Generator[Ended, None, None]:
-    """Seconds from commit to commit, and answers received meanwhile, for ever."""
+    """Yield without end the seconds from commit to commit, and the answers received meanwhile."""
     master, before = _Master(draws, workers, size), 0.0
     master.tell(tuple(range(workers)))
     while True:

@@ -1,4 +1,4 @@
-"""CodedReduce, CR: gradient coding on a regular tree whose relays decode, add their own part and pass on.
+"""CodedReduce, CR: gradient coding on a regular tree. Relays decode, add their own part and send the sum on.
 
 A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
 aggregation in distributed learning", section III-A: CompAlloc, Allocate, Execute.
@@ -25,14 +25,14 @@ from workbench.core.schemes.uncoded import check_stragglers
 
 
 class Segments(NamedTuple):
-    """An ordered weighted data set: consecutive samples start[k]:stop[k], each with weight[k]."""
+    """Ordered weighted data set: consecutive samples start[k]:stop[k], each with weight[k]."""
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     weight: Array
 
     def take(self, first: int, last: int) -> Segments:
-        """Samples number first to last of the set, in its order."""
+        """Return samples number `first` to `last` of the set, in its order."""
         ends = np.cumsum(self.stop - self.start)
         begins = ends - (self.stop - self.start)
         a, b = np.maximum(first, begins) - begins, np.minimum(last, ends) - begins
@@ -55,12 +55,12 @@ class CR(Scheme):
     layers: int = setting(2, "layers of workers below the master (L)", ge=1)
     stragglers: int = setting(1, "children per parent that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
-    matrix: Matrix | None = setting(None, "encoding matrix of your own, n rows of n; empty = made for you")
+    matrix: Matrix | None = setting(None, "user-defined encoding matrix, n rows of n; empty = built-in")
     least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Every regular tree of so many workers and every s; where there is none, the nearest, to be refused."""
+        """Return every regular tree of this many workers with every s, or the nearest tree, for the error message."""
         near = nearest_trees(workers, 40)
         trees = [tree for tree in near if tree_size(*tree) == workers] or near[:1]
         return [
@@ -68,7 +68,7 @@ class CR(Scheme):
         ]
 
     def check(self, workers: int) -> None:
-        """Refuse s >= n, workers that do not fill the tree, a matrix that does not decode."""
+        """Raise `SettingError` for s >= n, a wrong number of workers, or a matrix that does not decode."""
         check_stragglers(self.stragglers, self.children, f"a parent with {self.children} children")
         self._check_size(workers)
         if self.matrix is not None and any(len(row) != self.children for row in self.matrix):
@@ -78,7 +78,10 @@ class CR(Scheme):
         self.code()
 
     def _check_size(self, workers: int) -> None:
-        """A deep tree is not counted: it has more workers than so many however narrow it is."""
+        """Raise `SettingError` unless the workers fill the tree.
+
+        A tree that is too deep is refused without counting it.
+        """
         deep = self.layers > (workers if self.children == 1 else workers.bit_length())
         size = None if deep else tree_size(self.children, self.layers)
         if workers != size:
@@ -90,7 +93,7 @@ class CR(Scheme):
             )
 
     def code(self) -> GradientCode:
-        """Code between a parent and its children."""
+        """Return the code between a parent and its children."""
         if self.matrix is not None:
             return own_code(self.matrix, self.children, self.stragglers)
         return cyclic(self.children, self.stragglers, self.code_seed)
@@ -100,11 +103,11 @@ class CR(Scheme):
 
     @property
     def q(self) -> Fraction:
-        """n/(s+1): by so much the data set of a child is smaller than its parent's share."""
+        """Ratio n/(s+1) of a parent's share of the data to the data set of one child."""
         return Fraction(self.children, self.stragglers + 1)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Allocate (Algorithm 3 of the paper), then cut the data set wherever some node's set begins or ends."""
+        """Run Allocate (Algorithm 3 of the paper), then cut the data where the set of any node begins or ends."""
         segments = self.allocate(samples)
         cuts = np.unique(
             np.concatenate([[0, samples], *(np.concatenate([h.start, h.stop]) for h in segments)])
@@ -125,7 +128,7 @@ class CR(Scheme):
         )
 
     def allocate(self, samples: int) -> list[Segments]:
-        """Local weighted data set of every worker, layer by layer from the top."""
+        """Return the local weighted data set of every worker, layer by layer from the top."""
         B = self.code().matrix
         level = [Segments(np.array([0]), np.array([samples]), np.ones(1))]
         level = [child for s in level for child in comp_alloc(s, B)]
@@ -139,7 +142,7 @@ class CR(Scheme):
         return local
 
     def loads(self, workers: int, samples: int) -> NDArray[np.int64]:
-        """Samples per worker from the sizes alone (a tree of a million workers takes milliseconds)."""
+        """Compute samples per worker from the sizes alone (milliseconds for a tree of a million workers)."""
         n, holds = self.children, (self.code().matrix != 0).astype(np.int64)
         rest, loads = np.array([samples]), []
         for layer in range(1, self.layers + 1):
@@ -151,7 +154,7 @@ class CR(Scheme):
         return np.concatenate(loads)
 
     def _own(self, sizes: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
-        """How many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
+        """Return how many samples of its subtree's set a node keeps: the share 1/(1 + q + ... + q^(layers below))."""
         share = 1 / Fraction(sum(self.q**k for k in range(self.layers - layer + 1)))
         distinct, place = np.unique(sizes, return_inverse=True)
         retained = [
@@ -161,18 +164,18 @@ class CR(Scheme):
         return np.array(retained, dtype=np.int64)[place]
 
     def program(self, node: Node) -> Program:
-        """Master, relay or leaf: the same program, the leaf has no children."""
+        """Return the program of the master, a relay or a leaf. It is the same; a leaf has no children."""
         rule = at_least(self.children - self.stragglers)
         combine = decoder(self.code, first=node.children[0] if node.children else 0)
         return coded_program(node, rule, combine)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Order statistics layer by layer."""
+        """Compute order statistics layer by layer."""
         return tree_round_times(draws, self.children, self.layers, self.children - self.stragglers)
 
 
 def comp_alloc(data: Segments, B: Array) -> list[Segments]:
-    """CompAlloc (section III-A): cut the set evenly in n parts; child i gets b[i,k] * part k, in order of k."""
+    """Run CompAlloc (section III-A): cut the set evenly into n parts; child i gets b[i,k] * part k, in order of k."""
     n = len(B)
     ends = np.cumsum(even_sizes(int((data.stop - data.start).sum()), n))
     parts = [data.take(int(a), int(b)) for a, b in zip(np.concatenate([[0], ends[:-1]]), ends, strict=True)]
@@ -184,7 +187,7 @@ def comp_alloc(data: Segments, B: Array) -> list[Segments]:
 
 
 def tree_size(children: int, layers: int) -> int:
-    """Workers of the (n, L)-regular tree: n + n^2 + ... + n^L.
+    """Return the number of workers of the (n, L)-regular tree: n + n^2 + ... + n^L.
 
     >>> tree_size(12, 2), tree_size(4, 3)
     (156, 84)
@@ -193,13 +196,13 @@ def tree_size(children: int, layers: int) -> int:
 
 
 def tree_parents(children: int, layers: int) -> NDArray[np.int64]:
-    """Parent of every rank; ranks go layer by layer, the master is rank 0 with parent -1."""
+    """Return the parent of every rank. Ranks are numbered layer by layer; the master is rank 0 with parent -1."""
     ranks = np.arange(1, tree_size(children, layers) + 1)
     return np.concatenate([[-1], (ranks - 1) // children])
 
 
 def nearest_trees(workers: int, count: int = 4) -> list[tuple[int, int]]:
-    """Shapes (n, L) whose size is nearest to that many workers; L = 1 (a star) always fits.
+    """Return the shapes (n, L) whose size is nearest to that many workers. L = 1 (a star) always fits.
 
     >>> nearest_trees(156)[0]
     (12, 2)

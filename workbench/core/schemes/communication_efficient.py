@@ -20,7 +20,7 @@ from workbench.core.contract.scheme import Coded, least_digits_field, log_spaced
 
 
 class CEGC(Coded):
-    """Gradient coding that trades load for shorter messages: every part on d workers, any s late, p/m numbers each.
+    """Gradient coding with more load and shorter messages: each part on d workers, any s late, p/m values per message.
 
     >>> CEGC(load=3, stragglers=1, reduction=2).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -32,17 +32,17 @@ class CEGC(Coded):
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
     load: int = setting(3, "parts that every worker computes (d), at least stragglers + reduction", ge=1)
     stragglers: int = setting(1, "workers that may be late or dead (s)", ge=0)
-    reduction: int = setting(2, "how many times shorter than the model a message is (m)", ge=1)
+    reduction: int = setting(2, "ratio of the length of the model to that of a message (m)", ge=1)
     construction: Literal["auto", "polynomial", "gaussian", "stable"] = setting(
         "auto",
-        "polynomials where they are well conditioned, else evenly spread Fourier vectors; or one of them",
+        "code from polynomials if well conditioned, else from evenly spread Fourier vectors; or always one of them",
     )
     code_seed: int = setting(0, "seed of a random construction", ge=0)
     least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Some m >= 2 and s, each with the least load that Theorem 1 allows."""
+        """Return pairs of some m >= 2 and s, each with the least load that Theorem 1 allows."""
         pairs = [
             (m, s - 1)
             for m in log_spaced_ints(2, min(8, workers), 3)
@@ -51,7 +51,7 @@ class CEGC(Coded):
         return [{"load": m + s, "stragglers": s, "reduction": m} for m, s in pairs if m + s <= workers]
 
     def check(self, workers: int) -> None:
-        """Refuse d < s + m (Theorem 1), and anything above n."""
+        """Raise `SettingError` for d < s + m (Theorem 1), and for anything above n."""
         with within("scheme_args"):
             self.build_code(workers)
 
@@ -59,7 +59,10 @@ class CEGC(Coded):
         return ye_abbe(workers, self.load, self.stragglers, self.reduction, self.construction, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Cyclic windows of d parts. The plan's matrix says who holds what; coefficients differ by coordinate."""
+        """Return cyclic windows of d parts.
+
+        The plan's matrix is the allocation only: coefficients differ by coordinate.
+        """
         stored = np.zeros((workers, workers))
         np.put_along_axis(stored, self.build_code(workers).windows, 1.0, axis=1)
         return replace(star_plan(stored, samples), coordinates=self.reduction)
@@ -72,7 +75,7 @@ class CEGC(Coded):
         return worker_program(node, self._answer)
 
     def _answer(self, node: Node, job: Message) -> Program:
-        """Compute m coded gradients over the d parts, keep of each the coordinates that are due, send p/m numbers."""
+        """Compute m coded gradients over the d parts, pick the coordinates of this message, and send p/m values."""
         code, worker = self.build_code(node.plan.workers), node.rank - 1
         work = Work(code.windows[worker], code.encode(worker), node.work.samples)
         coded = yield Compute(work, job.value, job.round, unless={MODEL: job.round + 1})
@@ -82,13 +85,13 @@ class CEGC(Coded):
             yield Send(node.parent, CODED, job.round, value, floats=length, share=share)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The (n-s)-th answer of p/m numbers."""
+        """Return the time of the (n-s)-th answer of p/m values."""
         length = message_floats(draws.floats, self.reduction)
         return star_round_times(draws, workers - self.stragglers, length, 1 / self.reduction)
 
 
 def message_floats(floats: int, reduction: int) -> int:
-    """Length of a message, ceil(p/m): where m does not divide p the gradient is padded with zeros.
+    """Return the length of a message, ceil(p/m). If m does not divide p, the gradient is padded with zeros.
 
     >>> message_floats(100, 3)
     34
@@ -97,7 +100,7 @@ def message_floats(floats: int, reduction: int) -> int:
 
 
 def restorer(code: YeAbbe, floats: int) -> Combine:
-    """Combine messages of p/m numbers to the sum of all gradients, p numbers."""
+    """Return a function that combines messages of p/m values to the sum of all gradients, p values."""
 
     def combine(round: int, got: Answers) -> tuple[Any, float]:
         keys = sorted(got)

@@ -1,15 +1,16 @@
-"""DropCompute: everybody computes micro-batches until some seconds have passed; what is not there yet is left out.
+"""DropCompute: all workers compute micro-batches up to a time limit; those not begun by then are left out.
 
-N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple and
-more robust distributed synchronous training via compute variance reduction", 2023, and its public program
-(paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). A worker looks at the clock between two
-micro-batches, as the program does; a first one is always computed (the program may drop even that one, between going
-forward and back, and drops nothing in its first few steps). The sum is divided by the samples that were computed (the
-program divides by all). The threshold may be given, or be chosen from measured times by the rule of the program's
-`get_best_threshold`, with one difference: see `measured`.
+N. Giladi, S. Gottlieb, M. Shkolnik, A. Karnieli, R. Banner, E. Hoffer, K. Y. Levy, D. Soudry, "DropCompute: simple
+and more robust distributed synchronous training via compute variance reduction", 2023, and its public program
+(paper-submissions/dropcompute: `compute_timer.py`, `run_pretraining.py`). As in the program, a worker compares the
+clock with the threshold between two micro-batches. There are three differences. The first micro-batch is always
+computed. (The program may drop it too, between the forward and the backward pass, and drops nothing in its first few
+steps.) The sum is divided by the number of computed samples. (The program divides by the number of all samples.) The
+threshold may be given, or be chosen from measured times by the rule of the program's `get_best_threshold`, with one
+difference: see `measured`.
 
-The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with: a message has to say
-of how many micro-batches it is the sum, for which an all-reduce would need one more number.
+The authors add up by all-reduce. Here a master does, as in the schemes that it is compared with. A message has to
+contain the number of its micro-batches. An all-reduce would need one more value for that.
 """
 
 from collections.abc import Callable
@@ -43,16 +44,17 @@ from workbench.core.contract.round_times import (
 from workbench.core.contract.scheme import Scheme
 from workbench.core.schemes.uncoded import check_pieces, total
 
-TRIED_THRESHOLDS = 200  # thresholds
-MIN_MICRO_BATCHES = 6  # micro-batches that the quickest worker is through with before anybody stops
+TRIED_THRESHOLDS = 200  # number of thresholds that are tried
+# number of micro-batches that the fastest worker finishes before the smallest threshold
+MIN_MICRO_BATCHES = 6
 
 
 class DropCompute(Scheme):
-    """Synchronous and uncoded, but nobody begins a micro-batch later than the threshold.
+    """Synchronous, uncoded scheme in which no worker begins a micro-batch later than the threshold.
 
-    A commit is scaled to stand for all micro-batches. Those that a worker comes to last are left out most often, so its
-    weights average to one over the micro-batches together and not over each; with the data in random order that is
-    the same.
+    A commit is scaled up to all micro-batches. The last micro-batches of a worker are left out most often. So weights
+    average to one over all micro-batches together, but not for each single one. With the data in random order that
+    makes no difference.
 
     >>> DropCompute(micro_batches=5).loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -65,20 +67,21 @@ class DropCompute(Scheme):
     clock_driven: ClassVar[bool] = True
     micro_batches: int = setting(12, "micro-batches that a worker's part is cut into (M)", ge=1)
     threshold: float | None = setting(
-        None, "s of a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
+        None, "time in a round after which no micro-batch is begun (tau); empty = all are computed", "s", gt=0
     )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Few and many micro-batches; the threshold, in seconds, is told by measured times."""
+        """Return few and many micro-batches. The threshold, in seconds, follows from measured times."""
         return [{"micro_batches": m} for m in (4, 12)]
 
     def measured(self, draws: Callable[[], SampledTimes], workers: int) -> dict[str, Any]:
-        """The threshold, if none is given, with the largest effective speedup: what is computed a second, on average.
+        """Return the threshold with the largest effective speedup (computed samples per second), unless one is given.
 
-        Of as many as the authors' program tries, from the moment that the first worker is through with a few
-        micro-batches until the last is through with all. Where several do as well, the one that leaves out least.
-        The micro-batch that a threshold falls into counts as computed, as workers finish it; the program leaves it out.
+        As many thresholds are tried as in the authors' program. They lie between the time when the first worker
+        finishes a few micro-batches and the time when the last finishes all. Of equally good thresholds the one that
+        leaves out least is taken. A micro-batch in progress at the threshold counts as computed, because workers
+        finish it. The program leaves it out.
         """
         if self.threshold is not None:
             return {}
@@ -99,12 +102,15 @@ class DropCompute(Scheme):
         return {"threshold": tried[int(np.argmax(np.round(rates, 9)))]}
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """No micro-batch is empty where their number was asked for."""
+        """Raise `SettingError` if a micro-batch would be empty and their number was given."""
         if "micro_batches" in self.model_fields_set:
             check_pieces("micro_batches", self.micro_batches, workers, samples)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Micro-batches are parts, each of one worker, whose shard is the same as without micro-batches."""
+        """Return a plan in which each micro-batch is a part of one worker.
+
+        Shards are the same as without micro-batches.
+        """
         plan = star_plan(np.repeat(np.eye(workers), self.micro_batches, axis=1), samples)
         return replace(plan, sizes=shard_sizes(samples, workers, self.micro_batches).ravel())
 
@@ -122,7 +128,10 @@ class DropCompute(Scheme):
         return parent_program(node, everybody, combine)
 
     def _answer(self, node: Node, job: Message, pieces: list[Work]) -> Program:
-        """Micro-batch after micro-batch, then their sum; its number says how many there are in it."""
+        """Compute one micro-batch after the other, then send their sum.
+
+        Its message number is the count of micro-batches.
+        """
         sums, begun = [], node.clock()
         for piece in pieces:
             sums.append((yield Compute(piece, job.value, job.round, unless={MODEL: job.round + 1})))
@@ -135,7 +144,10 @@ class DropCompute(Scheme):
         yield Send(node.parent, CODED, job.round, plain_sum(sums), number=len(sums))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The last of all, who stops after the micro-batch that the threshold falls into."""
+        """Return the time of the last worker.
+
+        Each stops after the micro-batch that is in progress at the threshold.
+        """
         at_once = max(1, MAX_TIMES_PER_BATCH // (workers * self.micro_batches))
         starts = range(0, len(draws.seconds), at_once)
         seconds = [self._stops(draws, workers, slice(start, start + at_once)) for start in starts]
@@ -147,18 +159,18 @@ class DropCompute(Scheme):
         return np.asarray(np.take_along_axis(done, last[:, :, None], axis=2)[:, :, 0])
 
     def _done(self, draws: SampledTimes, workers: int, which: slice) -> Array:
-        """When every micro-batch would be done, (rounds, workers, micro-batches)."""
+        """Return the time at which every micro-batch would be done, (rounds, workers, micro-batches), s."""
         return draws.progress(self._sizes(draws, workers), which)
 
     def _sizes(self, draws: SampledTimes, workers: int) -> NDArray[np.int64]:
-        """Samples of every micro-batch, (workers, micro-batches)."""
+        """Return the samples of every micro-batch, (workers, micro-batches)."""
         return shard_sizes(draws.samples, workers, self.micro_batches)
 
 
 def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
-    """All samples over those that were computed, times their sum.
+    """Return the sum, scaled by all samples over the computed ones.
 
-    `gone_through`: samples of each worker's first micro-batches, (workers, micro-batches).
+    `gone_through`: cumulative samples of each worker's first micro-batches, (workers, micro-batches).
     """
     computed = sum(number for _, number in got)
     samples = sum(int(gone_through[rank - 1, number - 1]) for rank, number in got)
@@ -167,7 +179,7 @@ def _mean(gone_through: NDArray[np.int64], got: Answers) -> tuple[Any, float]:
 
 
 def _last(done: Array, threshold: float | None) -> NDArray[np.intp]:
-    """The last micro-batch that each worker computes, (rounds, workers)."""
+    """Return the last micro-batch that each worker computes, (rounds, workers)."""
     over = np.zeros(done.shape, dtype=bool) if threshold is None else done >= threshold - ABS_TOL
     over[:, :, -1] = True
     return over.argmax(axis=2)

@@ -1,11 +1,11 @@
-"""DSAG: the newest gradient known of every piece of the data, fresh from some workers and late from the others.
+"""DSAG: the sum of the newest gradients of all pieces of the data, fresh from some workers and late from the others.
 
-A. Severinson, E. Rosnes, S. El Rouayheb, A. Graell i Amat, "DSAG: A mixed synchronous-asynchronous iterative method for
-straggler-resilient learning", 2021, and its public program (severinson/CodedComputing.jl: `src/pca/logreg.jl`,
-`src/treegradient.jl`). The master keeps of every piece of the data the newest gradient that it has seen; in every
-iteration it waits for w fresh answers and a little longer, takes in late ones if they are newer than what it has, and
-divides the sum by the share of the samples that it knows a gradient of. Their load balancer, which cuts slow workers'
-data into more pieces as the run goes on, is not here.
+A. Severinson, E. Rosnes, S. El Rouayheb, A. Graell i Amat, "DSAG: A mixed synchronous-asynchronous iterative method
+for straggler-resilient learning", 2021, and its public program (severinson/CodedComputing.jl: `src/pca/logreg.jl`,
+`src/treegradient.jl`). The master stores the newest gradient of every piece of the data. In every iteration it waits
+for w fresh answers and a little longer. It accepts late answers if they are newer than the stored ones. It divides
+the sum by the share of the samples whose gradient it has. The authors' load balancer, which cuts the data of slow
+workers into more pieces during the run, is not implemented.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from workbench.core.schemes.uncoded import check_pieces
 
 
 class DSAG(Scheme):
-    """Stochastic average gradient with stale answers: a worker goes through one of its pieces at each model it takes.
+    """Stochastic average gradient with stale answers: a worker computes one of its pieces at each model it takes.
 
-    Workers finish what they have begun, also if the master has gone on, and then take the newest model. A piece's
-    turn comes when the worker has answered with all its others.
+    Workers finish the piece that they have begun, even after the master has committed, and then take the newest
+    model. A worker repeats a piece only after it has answered with all its others.
 
     >>> DSAG(pieces=5).loads(workers=6, samples=60).tolist()
     [2, 2, 2, 2, 2, 2]
@@ -59,43 +59,46 @@ class DSAG(Scheme):
         None, "fresh answers that the master waits for (w); empty = all but one", ge=1
     )
     tolerance: float = setting(
-        0.02, "of the time that these took, how much longer the master waits for others; 0 = not at all", ge=0
+        0.02,
+        "extra waiting time for other answers, as a share of the time that the w fresh ones took; 0 = none",
+        ge=0,
     )
-    pieces: int = setting(1, "pieces of a worker's data, one of which it goes through at each model", ge=1)
+    pieces: int = setting(1, "pieces of a worker's data, one of which it computes at each model", ge=1)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """From one fresh answer to all but one, with whole shards and in pieces."""
+        """Return one to all but one fresh answers, with whole shards and in pieces."""
         return [{"wait_for": w, "pieces": p} for w in log_spaced_ints(1, workers - 1, 5) for p in (1, 4)]
 
     def check(self, workers: int) -> None:
         between("scheme_args.wait_for", self.waits_for(workers), 1, workers, f"there are {workers} workers")
 
     def check_samples(self, workers: int, samples: int) -> None:
-        """No piece is empty."""
+        """Raise `SettingError` if a piece would be empty."""
         check_pieces("pieces", self.pieces, workers, samples)
 
     def check_batch(self, plan: Plan, sampler: BatchSampler) -> None:
-        """A worker already goes through one of its pieces at a time."""
+        """Refuse mini-batches, as a worker already computes one of its pieces at a time."""
         pieces = sampler.batches_per_epoch
-        why = (
-            f"a worker goes through one piece a round; leave it empty, and take scheme_args.pieces = {pieces}"
-        )
+        why = f"a worker computes one piece a round; leave it empty, and take scheme_args.pieces = {pieces}"
         raise SettingError(f"batch = {sampler.batch}: {why}")
 
     def waits_for(self, workers: int) -> int:
-        """How many fresh answers the master waits for."""
+        """Return the number of fresh answers that the master waits for."""
         return max(1, workers - 1) if self.wait_for is None else self.wait_for
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Every worker holds its pieces alone; the master may know a gradient of each, a worker be busy at an older."""
+        """Return a plan in which each piece has one worker.
+
+        Versions: one per stored gradient, and one per busy worker.
+        """
         plan = star_plan(np.repeat(np.eye(workers), self.pieces, axis=1), samples)
         sizes = shard_sizes(samples, workers, self.pieces).ravel()
-        batch = int(sizes.max())  # a worker goes through one piece at a time
+        batch = int(sizes.max())  # a worker computes one piece at a time
         return replace(plan, sizes=sizes, batch=batch, versions=workers * (self.pieces + 1) + 1)
 
     def program(self, node: Node) -> Program:
-        newest: dict[int, Message] = {}  # of each part the newest answer
+        newest: dict[int, Message] = {}  # newest answer of each part
         if node.rank == MASTER:
             return master_program(node, lambda r, model, lost: self._answers(node, r, lost, newest))
         return self._worker(node)
@@ -126,10 +129,10 @@ class DSAG(Scheme):
     def _gather(
         self, node: Node, round: int, lost: LostChildren, newest: dict[int, Message]
     ) -> Generator[Any, Any, int]:
-        """Take answers until w are fresh, and a little longer; returns how many were taken."""
+        """Take answers until w are fresh, and a little longer. Return how many were taken."""
         start, taken, waiting = node.clock(), 0, set(node.children) - lost.gone
         needed, ask = self.waits_for(node.plan.workers), Recv({CODED: 0, PEER_LOST: 0})
-        missing = len(node.children) - needed  # answers that it can do without
+        missing = len(node.children) - needed  # answers that are not needed
         while waiting:
             if len(lost.of(round)) > missing:
                 raise lost.quorum_lost(node.rank, round, lost.of(round))
@@ -150,7 +153,7 @@ class DSAG(Scheme):
         return taken
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Round by round: who is free when, and what is on its way, is carried on."""
+        """Compute round by round, and carry over busy workers and messages on their way."""
         sizes = shard_sizes(draws.samples, workers, self.pieces)
         at = draws.state or _Underway(
             0.0, np.zeros(workers), np.zeros(workers, int), np.zeros((0, 2)), 0.0, 0
@@ -166,7 +169,7 @@ class DSAG(Scheme):
     def _round(
         self, draws: SampledTimes, k: int, at: _Underway, sizes: NDArray[np.int64]
     ) -> tuple[_Underway, int]:
-        """One round; returns what is under way at its end, and the answers received."""
+        """Compute one round. Return the state at its end, and the number of answers received."""
         n, link, down = len(at.free), draws.link, draws.downlink_seconds
         begins = np.maximum(at.free, at.now + down)  # with this model, if it is still the newest
         place = np.arange(self.pieces) == (at.turn % self.pieces)[:, None]
@@ -181,11 +184,11 @@ class DSAG(Scheme):
         enough = through[fresh[self.waits_for(n) - 1]]
         end = max(at.now, enough + self.tolerance * (enough - at.now))
         count = int(np.count_nonzero(through <= end * REL_TOL))
-        if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # everybody is there
+        if fresh[-1] < count or fresh[-1] == fresh[self.waits_for(n) - 1]:  # all answers have come
             end, count = max(at.now, through[fresh[-1]]), int(fresh[-1]) + 1
         now = float(end + draws.decode_seconds(count))
         begun = begins <= (now + down) * REL_TOL
-        # What comes through while the master decodes is received now, and taken in the next round.
+        # Messages that pass the port while the master decodes are received now, and taken in the next round.
         received = count if draws.decode_rate is None else int(np.count_nonzero(through <= now * REL_TOL))
         left = first[count:]
         late = queue[left[np.concatenate([np.ones(len(at.late), dtype=bool), begun])[left]]]
@@ -195,11 +198,11 @@ class DSAG(Scheme):
 
 
 class _Underway(NamedTuple):
-    """What a round leaves behind."""
+    """State at the end of a round, from which the next one starts."""
 
-    now: float  # when it ended
-    free: Array  # when each worker is through with what it does, (workers,)
+    now: float  # end of the round, s
+    free: Array  # time when each worker finishes its piece, (workers,), s
     turn: NDArray[np.int64]  # answers that each worker has begun, (workers,)
-    late: Array  # messages that are on their way: when they are at the port, and their ties, (messages, 2)
-    port: float  # when the port is through with what was taken
-    at_hand: int  # messages that came through meanwhile, and that the next round takes
+    late: Array  # messages on their way: time of arrival at the port, and tie-break, (messages, 2)
+    port: float  # time when the port has passed the messages taken, s
+    at_hand: int  # messages that passed the port meanwhile, which the next round takes

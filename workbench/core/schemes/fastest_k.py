@@ -1,12 +1,12 @@
-"""The fastest k workers, with a k that follows the learning: AdaptiveK and DBW.
+"""Fastest-k schemes with a k that adapts to the progress of the optimisation: AdaptiveK and DBW.
 
 * S. Kas Hanna, R. Bitar, P. Parag, V. Dasari, S. El Rouayheb, "Adaptive stochastic gradient descent for fast and
   communication-efficient distributed learning", arXiv 2208.03134, 2022: the algorithm with the sign of inner products.
 * C. Xu, G. Neglia, N. Sebastianelli, "Dynamic backup workers for parallel machine learning", arXiv 2004.14696, 2020.
 
-After their abstracts and introductions, as the rest was not at hand: how DBW's authors estimate losses is not known
-here. The master adds up the first k answers, scales the sum by n/k, and tells the others the next model, so
-nobody's time depends on the k of the round before.
+Both follow the abstracts and introductions, as the other sections were not available. So how DBW's authors estimate
+losses is not known here. The master adds up the first k answers, scales the sum by n/k, and sends the next model to
+the other workers. So round times do not depend on the k of the round before.
 """
 
 from abc import abstractmethod
@@ -40,7 +40,7 @@ from workbench.core.schemes.lazy import batch_worker
 
 @dataclass
 class Round:
-    """What the master saw of a round: answers by rank, when each came, the estimate, the models before and after."""
+    """Record of a round at the master: answers by rank, their times, the estimate, and the models before and after."""
 
     answers: Mapping[int, Array]
     seconds: Sequence[float]
@@ -50,29 +50,30 @@ class Round:
 
 
 class Choice:
-    """How many answers the next round waits for."""
+    """Rule that chooses how many answers the next round waits for."""
 
     k: int
 
     @abstractmethod
     def saw(self, round: Round) -> None:
-        """Take in what a round was like."""
+        """Update the rule with a finished round."""
 
 
 class FastestK(MiniBatches):
-    """Shards of their own, the first k answers, a new k every round; once workers have died, those that are left."""
+    """Base of schemes that wait for the first k answers, with a new k every round; dead workers are not waited for."""
 
     data_dependent: ClassVar[bool] = True
 
     @abstractmethod
     def choice(self, node: Node) -> Choice:
-        """What chooses k, with the k of the first round."""
+        """Return the rule that chooses k. Its first k is that of the first round."""
 
     def program(self, node: Node) -> Program:
         return self._master(node) if node.rank == MASTER else batch_worker(node, self.worker_batch)
 
     def _master(self, node: Node) -> Program:
-        n, choice, seen = node.plan.workers, self.choice(node), list[Round]()  # the newest, if any
+        # `seen` holds the newest round, if any
+        n, choice, seen = node.plan.workers, self.choice(node), list[Round]()
 
         def answers(r: int, model: Any, lost: LostChildren) -> AnswerProgram:
             for last in seen:
@@ -88,12 +89,15 @@ class FastestK(MiniBatches):
         return master_program(node, answers)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The slowest of all: the upper end of a round, as k depends on the learning."""
+        """Return the slowest of all workers, an upper bound of the round time, as k depends on the models."""
         return star_round_times(draws, workers)
 
 
 def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> StopRule:
-    """The first k answers, or those of all who are left; notes when each came."""
+    """Return a rule for the first k answers, or those of all living workers.
+
+    It appends the time of each to `seconds`.
+    """
 
     def ready(got: Collection[Answer], start: float, now: float) -> bool:
         if len(got) > len(seconds) and now < INFINITY:
@@ -104,10 +108,11 @@ def _first(k: int, workers: int, lost: LostChildren, seconds: list[float]) -> St
 
 
 class AdaptiveK(FastestK):
-    """Fastest-k whose k grows once gradients turn around: the error then is noise, which more answers lessen.
+    """Fastest-k whose k grows once gradients turn around: then noise dominates, which more answers reduce.
 
-    In every iteration a counter goes up where the estimate's inner product with the last one is negative, else down.
-    Above the threshold, and at least the burn-in after the last change, k grows by a step and the counter starts anew.
+    In every iteration a counter goes up if the inner product of the estimate with the last one is negative, else
+    down. If the counter is above the threshold, and the last change is at least the burn-in ago, k grows by one step.
+    The counter is then reset.
 
     >>> AdaptiveK().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -116,19 +121,19 @@ class AdaptiveK(FastestK):
     name: ClassVar[str] = "AdaptiveK"
     title: ClassVar[str] = "Adaptive fastest-k"
     paper: ClassVar[str] = "Kas Hanna et al. 2022"
-    start: int = setting(1, "answers that the master waits for at first", ge=1)
-    step: int = setting(1, "by how many k grows", ge=1)
-    threshold: int = setting(10, "how many more inner products must have been negative than not", ge=0)
-    burn_in: int = setting(10, "iterations after a change in which k stays", ge=0)
+    start: int = setting(1, "answers that the master waits for in the first round (initial k)", ge=1)
+    step: int = setting(1, "answers by which k grows", ge=1)
+    threshold: int = setting(10, "excess of negative inner products above which k grows", ge=0)
+    burn_in: int = setting(10, "iterations after a change in which k does not change", ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """From one answer or half of them, in small or large steps."""
+        """Return initial values of one answer or half of them, with small and large steps."""
         starts = sorted({1, max(1, workers // 2)})
         return [{"start": k, "step": s} for k in starts for s in log_spaced_ints(1, max(1, workers // 4), 2)]
 
     def check(self, workers: int) -> None:
-        """There are no more answers than workers, and k grows by no more."""
+        """Raise `SettingError` if the initial k or its step exceeds the number of workers."""
         between("scheme_args.start", self.start, 1, workers, f"there are {workers} workers")
         between("scheme_args.step", self.step, 1, workers, f"there are {workers} workers")
 
@@ -137,7 +142,7 @@ class AdaptiveK(FastestK):
 
 
 class Turns(Choice):
-    """AdaptiveK's counter of inner products."""
+    """Counter of the inner products of AdaptiveK."""
 
     def __init__(self, k: int, step: int, threshold: int, burn_in: int, most: int) -> None:
         self.k, self.step, self.threshold, self.burn_in, self.most = k, step, threshold, burn_in, most
@@ -145,7 +150,7 @@ class Turns(Choice):
         self._last: Array | None = None
 
     def saw(self, round: Round) -> None:
-        """Count, and let k grow."""
+        """Count one inner product, and increase k if the threshold is passed."""
         self.iterations += 1
         if self._last is not None:
             self.negative += 1 if np.vdot(round.estimate, self._last) < 0 else -1
@@ -161,14 +166,15 @@ class Turns(Choice):
 class DBW(FastestK):
     """Dynamic backup workers: the k with the largest expected decrease of the loss per second.
 
-    With step eta, smoothness L of the mean loss, squared gradient G and variance V of one answer, k answers lessen the
-    loss by (eta - L eta^2 / 2) G - L eta^2 V / (2 k) at least, on average. G, V and L are means over the last
-    iterations, the time of the k-th answer over all. Where nothing is gained, and at first, all are waited for; after a
-    step that raised the loss, one answer more than before at least.
+    Notation: step eta, smoothness L of the mean loss, squared gradient norm G, and variance V of one answer. On
+    average, k answers decrease the loss by at least (eta - L eta^2 / 2) G - L eta^2 V / (2 k). G, V and L are means
+    over the last iterations, the time of the k-th answer is a mean over all. In the first round, and if no k
+    decreases the loss, the master waits for all. After a step that raised the loss, k grows by at least one.
 
-    A scheme here is told neither the step nor losses. So eta is how far the model went over the estimate's length. What
-    a step did to the loss is told by the workers that answered both before and after it: their gradients' mean along
-    the step says how much the loss rose, the change of it the curvature L. Until there is one, L is the data's own.
+    A scheme gets neither the step nor losses. So eta is estimated as the length of the model's move over that of the
+    estimate. The change of the loss is estimated from workers that answered both before and after the step. The mean
+    of their gradients along the step gives the rise of the loss, its change gives the curvature L. Before the first
+    such estimate, L is that of the data.
 
     >>> DBW().loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -178,7 +184,7 @@ class DBW(FastestK):
     title: ClassVar[str] = "Dynamic backup workers"
     paper: ClassVar[str] = "Xu, Neglia, Sebastianelli 2020"
     clock_driven: ClassVar[bool] = True
-    window: int = setting(5, "iterations over which gradients' lengths and variances are averaged", ge=1)
+    window: int = setting(5, "iterations over which squared gradient norms and variances are averaged", ge=1)
 
     def choice(self, node: Node) -> Choice:
         plan = node.plan
@@ -187,10 +193,10 @@ class DBW(FastestK):
 
 
 class Gain(Choice):
-    """DBW's estimates of what k answers gain, and of how long they take."""
+    """DBW's estimates of the decrease of the loss with k answers, and of the time that they take."""
 
     def __init__(self, workers: int, samples: int, smoothness: float, window: int) -> None:
-        # Here, so that importing the workbench stays quick, and no round of a real run lasts until it is imported.
+        # Imported here, so that importing the workbench is quick and no round of a real run waits for the import.
         from scipy.optimize import isotonic_regression
 
         self._rising = isotonic_regression
@@ -201,7 +207,7 @@ class Gain(Choice):
         self._last: Round | None = None
 
     def saw(self, round: Round) -> None:
-        """Estimate anew, and choose."""
+        """Update the estimates with a round, and choose k."""
         k, mean = len(round.answers), round.estimate / self.samples
         apart = [self.workers / self.samples * answer - mean for answer in round.answers.values()]
         variance = sum(float(np.vdot(a, a)) for a in apart) / (k - 1) if k > 1 else self._average[1]
@@ -215,7 +221,7 @@ class Gain(Choice):
         self.k = min(self.workers, max(best, self.k + 1)) if rose > 0 else best
 
     def _rise(self, round: Round) -> float:
-        """How much the step before raised the mean loss; notes its curvature."""
+        """Return how much the last step raised the mean loss; store its curvature."""
         last, self._last = self._last, round
         both = [] if last is None else [rank for rank in round.answers if rank in last.answers]
         if last is None or not both:
@@ -233,7 +239,7 @@ class Gain(Choice):
         return float(np.mean(lengths)), float(np.mean(variances))
 
     def _best(self, eta: float) -> int:
-        """The k with the most gain per second."""
+        """Return the k with the largest decrease per second."""
         length, variance = self._average
         known = np.flatnonzero(self._times)
         noise = float(np.mean(self._curved or [self.smoothness])) * eta**2 / 2

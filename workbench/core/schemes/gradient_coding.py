@@ -34,11 +34,12 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 class GC(Coded):
-    """Gradient coding on a star: every part is held by S+1 workers, any N-S answers give the full gradient.
+    """Gradient coding on a star: S+1 workers store every part, and any N-S answers give the full gradient.
 
     With a `tolerance` mu, the master waits as in sequential gradient coding (`SRSGC`): for 1 + mu times what the
-    fastest worker takes, then for all, unless those who are late may be dropped. Their simulator's GC of load
-    (s+1)/n drops s-1 at most; it is our GC with stragglers = s-1, whose load is s/n.
+    fastest worker takes. Then it drops the late workers if the code allows it, and otherwise waits for all. In the
+    simulator of Krishnan et al., GC of load (s+1)/n drops at most s-1 workers. It is our GC with stragglers = s-1,
+    whose load is s/n.
 
     >>> GC(stragglers=2).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -51,29 +52,29 @@ class GC(Coded):
     stragglers: int = setting(1, "workers that may be late or dead (S)", ge=0)
     code: Literal["cyclic", "fractional", "mds", "tandon"] = setting(
         "cyclic",
-        "cyclic windows, well conditioned; groups that repeat one another; cyclic MDS (Reed-Solomon);"
-        " the textbook's cyclic windows with random coefficients",
+        "well conditioned cyclic windows; groups with the same parts; cyclic MDS (Reed-Solomon);"
+        " cyclic windows with random coefficients, as in the textbook",
     )
     code_seed: int = setting(0, "seed of the cyclic code's random numbers", ge=0)
     matrix: Matrix | None = setting(
-        None, "encoding matrix of your own, one row per worker; empty = made for you"
+        None, "user-defined encoding matrix, one row per worker; empty = built-in"
     )
     tolerance: float | None = setting(
         None,
-        "wait for 1 + tolerance times the fastest, then drop the others or wait for all; empty = wait for enough",
+        "wait for 1 + tolerance times the fastest, then drop late workers or wait for all; empty = await n-s",
         ge=0,
     )
     least_digits: int = least_digits_field()
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Cyclic windows for some S, and groups wherever they divide."""
+        """Return cyclic windows for some S, and groups of every size that divides the workers."""
         windows = [{"stragglers": s} for s in log_spaced_ints(1, workers - 1)]
         groups = [{"stragglers": size - 1, "code": "fractional"} for size in divisors(workers)[1:]]
         return windows + groups
 
     def check(self, workers: int) -> None:
-        """S < N, and groups must divide."""
+        """Raise `SettingError` unless S < N, and groups or the user-defined matrix fit."""
         check_stragglers(self.stragglers, workers)
         if self.matrix is not None:
             own_code(self.matrix, workers, self.stragglers)
@@ -110,7 +111,7 @@ class GC(Coded):
         return coded_program(node, rule, combine)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The (N-S)-th answer; for groups, the last of the groups' first answers; with a tolerance, its moment."""
+        """Return the time of the (N-S)-th answer, of the last group's first answer, or of the end of the tolerance."""
         if self.tolerance is not None:
             return self._patient_odds(wait_for(draws, self.tolerance), draws)
         if self._grouped:
@@ -119,7 +120,7 @@ class GC(Coded):
 
     def _patient_odds(self, wait: WaitResult, draws: SampledTimes) -> RoundTimes:
         size = self.stragglers + 1 if self._grouped else wait.late_workers.shape[1]
-        most = self.stragglers  # of each group, where there are some, all but one
+        most = self.stragglers  # max number of late workers; of each group of a fractional code, all but one
         drop = (
             np.count_nonzero(wait.late_workers.reshape(len(wait.late_workers), -1, size), axis=2) <= most
         ).all(axis=1)
@@ -133,7 +134,10 @@ class GC(Coded):
 
 @lru_cache(maxsize=16)
 def own_code(matrix: Matrix, workers: int, stragglers: int) -> GradientCode:
-    """Code with a given matrix; raises `SettingError` unless any n-s rows decode (2000 sets are tried at most)."""
+    """Return the code of a given matrix.
+
+    Raise `SettingError` unless any n-s rows decode (at most 2000 sets are tried).
+    """
     if len(matrix) != workers or len({len(row) for row in matrix}) != 1:
         raise SettingError(f"scheme_args.matrix: has {len(matrix)} rows; give {workers} rows of equal length")
     code = GradientCode(np.array(matrix, dtype=float), stragglers)

@@ -1,4 +1,4 @@
-"""Graph codes, GGC: a worker holds the two parts that its edge of a regular graph joins; decoding takes linear time.
+"""Graph codes, GGC: a worker stores the two parts at the ends of its edge of a graph. Decoding takes linear time.
 
 M. Glasgow, M. Wootters, "Approximate gradient coding with optimal decoding", 2021; N. Raviv, I. Tamo, R. Tandon,
 A. G. Dimakis, "Gradient coding from cyclic MDS codes and expander graphs", 2018. The graph is a random regular one,
@@ -17,10 +17,10 @@ from workbench.core.schemes.approximate import Approximate
 
 
 class GGC(Approximate):
-    """Approximate gradient coding on a random regular graph, for very many workers.
+    """Approximate gradient coding on a random regular graph, for a large number of workers.
 
-    What is committed is the least-squares estimate, as in all approximate schemes here. Weights of single answers may
-    grow with the graph, to thousands with 100 000 workers, which costs as many digits of the 16.
+    The least-squares estimate is committed, as in all approximate schemes here. Weights of single answers may grow
+    with the graph, to thousands with 100 000 workers. That costs as many of the 16 digits.
 
     >>> GGC(replication=3).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -33,13 +33,13 @@ class GGC(Approximate):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Every number of holders up to eight that makes a graph."""
+        """Return every number of copies up to eight that gives a graph."""
         fits = [d for d in divisors(2 * workers) if 1 < d <= 8 and 2 * workers // d > d]
         waits = sorted({workers - max(1, workers // share) for share in (12, 4, 2)} - {0})
         return [{"replication": d, "wait_for": k} for d in fits for k in waits]
 
     def check(self, workers: int) -> None:
-        """Workers are the edges of a graph whose vertices have as many edges as a part has holders."""
+        """Raise `SettingError` unless the workers are the edges of a graph with `replication` edges at each vertex."""
         graph_fits("scheme_args.replication", self.replication, workers)
         super().check(workers)
 
@@ -47,19 +47,19 @@ class GGC(Approximate):
         return random_regular(workers, self.replication, self.code_seed)
 
     def build_code(self, workers: int) -> GradientCode:
-        """The same as a matrix, which very many workers have no room for."""
+        """Return the code as a matrix, which is too large for a very large number of workers."""
         return GradientCode(self.graph(workers).matrix(), 0)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """Nothing is factored, so nothing is to be judged beforehand."""
+        """Return no codes, as decoding inverts no matrix whose condition would have to be checked."""
         return []
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """A part per vertex."""
+        """Return a plan with one part per vertex."""
         graph = self.graph(workers)
         return even_plan(graph.edges, samples, graph.parts)
 
     def weigher(self, workers: int) -> Callable[[tuple[int, ...], int], Decoding]:
-        """In linear time, without the matrix."""
+        """Return a decoder that takes linear time and needs no matrix."""
         graph = self.graph(workers)
         return lambda answered, round: graph.decode(answered)

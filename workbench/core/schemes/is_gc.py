@@ -1,10 +1,10 @@
-"""Gradient coding that ignores any number of stragglers, IS-GC: plain sums, of which the master adds up disjoint ones.
+"""Gradient coding that ignores any number of stragglers, IS-GC: the master adds up plain sums of disjoint parts.
 
-"On arbitrary ignorance of stragglers with gradient coding", 2023; after its authors' public program
-(PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR). Worker i holds c parts and sends their plain sum;
-the master waits for any w workers, adds up the answers of a largest set of them that share no part, and divides by the
-parts that these cover. Such a set is one worker per group with fractional repetition; with cyclic repetition a largest
-set of workers that stand pairwise at least c apart on the circle.
+"On arbitrary ignorance of stragglers with gradient coding", 2023, after its authors' public program
+(PipelinedGradientCoding, `resnet18_cifar10.py`: IS_GC_FR, IS_GC_CR). Worker i stores c parts and sends their plain
+sum. The master waits for any w workers. It adds up the answers of a largest set of them that share no part, and
+divides by the number of parts that these cover. With fractional repetition such a set is one worker per group. With
+cyclic repetition it is a largest set of workers with pairwise distances of at least c on the circle.
 """
 
 from bisect import bisect_left
@@ -19,15 +19,16 @@ from workbench.core.codes.checks import groups_divide
 from workbench.core.contract.delays import CounterRNG
 from workbench.core.schemes.approximate import Approximate
 
-STARTS_STREAM = 6  # random stream of where the circle is cut; shuffling has 4, ties 5
+# random stream of the place at which the circle is cut; stream 4 is for shuffling, stream 5 for ties
+STARTS_STREAM = 6
 
 
 class ISGC(Approximate):
     """Gradient coding for any number of answers: the sum of disjoint ones, over the share of the parts they cover.
 
-    A commit stands for all parts: on average over who is late every part has the weight 1, as the master looks for its
-    largest set from an answer drawn anew in every round (the authors' program: always from the first). Parts count
-    alike, also where they differ by a sample.
+    A commit estimates the sum over all parts. Averaged over which workers are late, every part has the weight 1. For
+    that, the search for a largest set starts from an answer that is drawn in every round. (The authors' program
+    always starts from the first.) Parts have equal weights, even if they differ by a sample.
 
     >>> ISGC().loads(workers=6, samples=60).tolist()
     [20, 20, 20, 20, 20, 20]
@@ -37,13 +38,16 @@ class ISGC(Approximate):
     title: ClassVar[str] = "Ignore-straggler gradient coding"
     paper: ClassVar[str] = "On arbitrary ignorance of stragglers with gradient coding, 2023"
     placement: Literal["cyclic", "fractional"] = setting(
-        "cyclic", "worker i holds the parts i, ..., i+c-1, or groups of c workers the same c parts"
+        "cyclic", "worker i stores the parts i, ..., i+c-1, or groups of c workers store the same c parts"
     )
-    code_seed: int = setting(0, "seed of the answers from which largest sets are looked for", ge=0)
+    code_seed: int = setting(0, "seed of the answers from which the search for largest sets starts", ge=0)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Both placements, with the numbers that all approximate schemes try; one holder a part is `Backup`."""
+        """Return both placements for the values of all approximate schemes.
+
+        With one copy of each part it would be `Backup`.
+        """
         tried = [args for args in super().candidates(workers) if args["replication"] > 1]
         return [{**args, "placement": kind} for args in tried for kind in ("cyclic", "fractional")]
 
@@ -54,13 +58,13 @@ class ISGC(Approximate):
             groups_divide("scheme_args.replication", self.replication, workers, self.replication, more)
 
     def build_code(self, workers: int) -> GradientCode:
-        """The 0/1 matrix of who holds what."""
+        """Return the 0/1 matrix of the allocation."""
         if self.placement == "fractional":
             return fractional(workers, self.replication - 1)
         return circulant(workers, self.replication)
 
     def weigh(self, code: GradientCode, answered: tuple[int, ...], round: int = 0) -> Decoding:
-        """Parts over parts covered for the answers of the set, 0 for the others."""
+        """Return weights: parts over covered parts for the answers of the set, 0 for the others."""
         size, first = (
             self.replication,
             int(CounterRNG(self.code_seed, STARTS_STREAM).rng(round).integers(len(answered))),
@@ -76,11 +80,13 @@ class ISGC(Approximate):
 
 
 def largest_apart(places: Sequence[int], apart: int, around: int, first: int = 0) -> list[int]:
-    """Indices of a largest set of ascending places that are pairwise at least `apart` apart on a circle of `around`.
+    """Return indices of a largest set of ascending places with pairwise distances of at least `apart` on a circle.
 
-    From a start, taking the next place that is far enough is best. Some largest set starts within `apart` of any place:
-    a set that does not could have its last place before that one moved onto it. So the starts from number `first` on,
-    up to `apart` further, are tried, and of equally large sets the first is taken.
+    `around` is the length of the circle.
+
+    For a given start, it is optimal to take the next place that is far enough. Some largest set starts within `apart`
+    of any place: otherwise its last place could be moved onto that place. So the starts from number `first` on, up to
+    `apart` further, are tried. Of equally large sets the first is returned.
 
     >>> largest_apart([0, 1, 3, 4], apart=2, around=6)
     [0, 2]

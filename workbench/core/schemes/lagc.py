@@ -1,13 +1,13 @@
-"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule over groups that are coded inside.
+"""Lazily aggregated gradient coding, LAGC, and grouped-LAG: the lazy rule over groups that use a code inside.
 
 J. Zhang, O. Simeone, "LAGC: Lazily aggregated gradient coding for straggler-tolerant and communication-efficient
 distributed learning", IEEE Trans. Neural Networks and Learning Systems 32 (2021), arXiv 1905.09148.
 
-After the paper's abstract, as its sections were not at hand. The variant here is the one that contains the paper's
-ingredients as ends: G groups hold disjoint shards; inside a group the shard is coded against s stragglers; a selected
-group's gradient is decoded from its first M_G - s answers. s = M_G - 1 is grouped-LAG (the fastest is enough), s = 0
-with groups of one is LAG, c = 0 is gradient coding in G groups. Gradients are full ones, and a worker's load grows
-with s, which is what G-CADA avoids.
+Written after the paper's abstract, as its sections were not available. This variant contains the paper's schemes as
+special cases. G groups store disjoint shards. Inside a group the shard is coded against s stragglers. The gradient of
+a selected group is decoded from its first M_G - s answers. s = M_G - 1 is grouped-LAG (the fastest worker is enough).
+s = 0 with groups of one worker is LAG. c = 0 is gradient coding in G groups. Gradients are full ones, and the load of
+a worker grows with s, which G-CADA avoids.
 """
 
 from functools import partial
@@ -28,20 +28,20 @@ from workbench.core.schemes.uncoded import check_stragglers
 
 
 class LAGC(Coded):
-    """Lazily aggregated gradient coding: only groups whose last gradient may be wrong compute, any s of them late.
+    """Lazily aggregated gradient coding: only groups whose last gradient may be outdated compute, any s of them late.
 
-    `forecast` is for the case that every group is selected, an upper end: who is selected depends on the learning.
+    `forecast` assumes that every group is selected. That is an upper bound, as the selection depends on the models.
     """
 
     name: ClassVar[str] = "LAGC"
     title: ClassVar[str] = "Lazily aggregated gradient coding"
     paper: ClassVar[str] = "Zhang and Simeone 2020"
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
-    exact: ClassVar[bool] = False  # old gradients stand in for new ones
+    exact: ClassVar[bool] = False  # old gradients are used in place of new ones
     numeric: ClassVar[bool] = True
     data_dependent: ClassVar[bool] = True
     c: float = setting(0.3, AGE_HELP, ge=0)
-    max_age: int = setting(10, "rounds after which a gradient is old in any case (D)", ge=1)
+    max_age: int = setting(10, "max age of a gradient, in rounds; older ones are always renewed (D)", ge=1)
     groups: int = setting(3, "groups of workers that share a shard (G)", ge=1)
     stragglers: int = setting(1, "workers per group that may be late or dead (s)", ge=0)
     code_seed: int = setting(0, "seed of the code's random numbers", ge=0)
@@ -49,18 +49,18 @@ class LAGC(Coded):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Groups of some sizes, one or half of each late."""
+        """Return groups of some sizes, with one or half of each late."""
         pairs = {(g, s) for g in divisors(workers) for s in {1, workers // g // 2} if 0 < s < workers // g}
         return [{"groups": g, "stragglers": s} for g, s in sorted(pairs)]
 
     def check(self, workers: int) -> None:
-        """Groups must divide the workers, and somebody in each must be waited for."""
+        """Raise `SettingError` unless groups divide the workers, and at least one worker in each is waited for."""
         groups_divide("scheme_args.groups", self.groups, workers)
         size = workers // self.groups
         check_stragglers(self.stragglers, size, f"a group of {size} workers")
 
     def grouping(self, workers: int) -> Groups:
-        """G groups of M / G; the first M / G - s answers decode."""
+        """Return G groups of M / G workers, whose first M / G - s answers decode."""
         size = workers // self.groups
         return Groups(self.groups, size, size - self.stragglers)
 
@@ -68,7 +68,7 @@ class LAGC(Coded):
         return cyclic(workers // self.groups, self.stragglers, self.code_seed)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """M parts; a worker holds s + 1 of its group's M / G."""
+        """Return a plan with M parts. A worker stores s + 1 of the M / G parts of its group."""
         blocks = np.kron(np.eye(self.groups), self.build_code(workers).matrix)
         return star_plan(blocks.astype(np.float64), samples)
 
@@ -85,5 +85,5 @@ class LAGC(Coded):
         return lazy_master(node, groups, self.c, self.max_age, decoded)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The slowest group's (M_G - s)-th answer, if all are selected."""
+        """Return the time of the slowest group's (M_G - s)-th answer, if all are selected."""
         return lazy_odds(draws, self.grouping(workers))

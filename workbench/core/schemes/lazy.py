@@ -1,7 +1,7 @@
-"""What lazy schemes share: the rule that says whose gradient is too old, and the programs around it.
+"""Base of lazy schemes: the rule that decides whose gradient is too old, and the programs that use it.
 
-Groups of workers hold the same shard (CADA: groups of one). The master keeps the last gradient of every group; in
-each round it asks only those groups for a new one whose old one may have become wrong, and takes the others' as it is.
+Groups of workers store the same shard (in CADA, groups of one). The master keeps the last gradient of every group. In
+each round it requests a new one only from groups whose old one may be outdated, and uses the others' old ones.
 
 F. Zhu, J. Zhang, O. Simeone, X. Wang, "Adaptive worker grouping for communication-efficient and straggler-tolerant
 distributed SGD", conditions (7) and (9), Algorithm 1.
@@ -34,27 +34,27 @@ from workbench.core.contract.protocol import (
 from workbench.core.contract.round_times import RoundTimes, SampledTimes, port_departures
 
 Decoded = Callable[[int, Answers], Any]  # group, its answers -> its gradient
-AGE_HELP = "how much a model may have moved before a gradient counts as old; 0 = at all"  # the field c
+AGE_HELP = "how much a model may move before a gradient is old, relative to its last steps; 0 = any move"  # the field c
 
 
 class Laziness:
-    """Who is asked for a new gradient: condition (9), which is (7) for groups of one worker.
+    """Selection of the groups that compute a new gradient: condition (9), which is (7) for groups of one worker.
 
-    Group g is selected if L_g^2 |th_k - th_(k-tau_g)|^2 > c sum_(d=1..D) |th_(k+1-d) - th_(k-d)|^2 or tau_g >= D.
-    The age tau_g of a selected group becomes 1, that of the others grows by one (Algorithm 1, line 8; the text
-    forgets the "+1" and says "larger than D" where line 3 has "at least D"). In the first round all are selected.
+    Group g is selected if L_g^2 |th_k - th_(k-tau_g)|^2 > c sum_(d=1..D) |th_(k+1-d) - th_(k-d)|^2 or tau_g >= D. The
+    age tau_g of a selected group becomes 1, that of the others grows by one. (So in Algorithm 1, line 8. The text
+    omits the "+1", and has "larger than D" where line 3 has "at least D".) In the first round all are selected.
     """
 
     def __init__(self, smoothness: Sequence[float], c: float, max_age: int) -> None:
         self.smoothness, self.c, self.max_age = smoothness, c, max_age
-        self.ages = [max_age] * len(smoothness)  # tau: nobody has answered yet
+        self.ages = [max_age] * len(smoothness)  # tau: no group has answered yet
         self._seen: list[Any] = [None] * len(smoothness)  # th_(k-tau_g)
         # |th_(k+1-d) - th_(k-d)|^2, d = 1..D
         self._steps: deque[float] = deque(maxlen=min(max_age, sys.maxsize))
         self._before: Any = None
 
     def select(self, model: Any) -> list[int]:
-        """Groups to ask at this model; to be called once a round."""
+        """Return the groups to ask at this model. Call it once a round."""
         if self._before is not None:
             self._steps.appendleft(_squared(model - self._before))
         self._before = model
@@ -74,32 +74,32 @@ class Laziness:
 
 @dataclass(frozen=True)
 class Groups:
-    """Consecutive ranks in groups of one size; `needed` answers of a group give its gradient."""
+    """Consecutive ranks in groups of one size. `needed` answers of a group give its gradient."""
 
     number: int
     size: int
     needed: int = 1
 
     def members(self, group: int) -> tuple[int, ...]:
-        """Ranks of a group."""
+        """Return the ranks of a group."""
         return tuple(range(1 + group * self.size, 1 + (group + 1) * self.size))
 
     def of(self, rank: int) -> int:
-        """Group of a rank."""
+        """Return the group of a rank."""
         return (rank - 1) // self.size
 
     def work(self, node: Node, group: int) -> Work:
-        """All that a group holds, once and unweighted."""
+        """Return all parts that a group stores, each once and with weight 1."""
         parts = np.unique(np.concatenate([node.plan.work[rank].parts for rank in self.members(group)]))
         return Work(parts, np.ones(len(parts)), int(node.plan.sizes[parts].sum()))
 
     def additions(self, chosen: int) -> int:
-        """Vectors that the master adds up: every group's gradient, and what decodes those of the chosen ones."""
+        """Return how many vectors the master adds up: one per group, and those decoded for the chosen groups."""
         return self.number + (chosen * self.needed if self.needed > 1 else 0)
 
 
 def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Decoded) -> Program:
-    """Select groups, send them the model, take their first answers, commit with the others' last gradients."""
+    """Select groups, send them the model, take their first answers, commit with the last gradients of the others."""
     works = [groups.work(node, g) for g in range(groups.number)]
     rule = Laziness([node.smoothness(w) if w.samples else 0.0 for w in works], c, max_age)
     model, lost, last = node.model, LostChildren(), dict[int, Any]()
@@ -117,9 +117,9 @@ def lazy_master(node: Node, groups: Groups, c: float, max_age: int, decoded: Dec
 def gather_groups(
     node: Node, round: int, groups: Groups, chosen: Sequence[int], lost: LostChildren
 ) -> Generator[Any, Any, dict[int, Answers]]:
-    """Take the first answers of each chosen group; tell a group that has answered to stop, refuse what still comes.
+    """Take the first answers of each chosen group. Stop a group that has answered, and refuse its further answers.
 
-    Each group's answers are of a kind of their own, so that they can be refused while others are awaited.
+    Each group has its own kind of message, so that its answers can be refused while others are awaited.
     """
     got: dict[int, Answers] = {g: {} for g in chosen}
     waiting = dict.fromkeys(chosen)  # in order of rank
@@ -150,7 +150,7 @@ def _still_possible(
 
 
 def lazy_worker(node: Node, groups: Groups, batch: int | None = None) -> Program:
-    """Idle until asked; a model of None means that the group's answer is no longer needed."""
+    """Wait until asked, then answer. A model of None means that the group's answer is no longer needed."""
     kind = kind_of(groups.of(node.rank))
     return worker_program(node, lambda node, job: answer(node, job, kind=kind, batch=batch))
 
@@ -161,7 +161,7 @@ def batch_worker(node: Node, batch: int | None) -> Program:
 
 
 def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
-    """Round times if every group is selected: the first answers of all groups, through one port."""
+    """Return round times if every group is selected: the first answers of all groups, through one port."""
     arrivals = draws.arrival_times(draws.floats)
     apart = np.sort(arrivals.reshape(len(arrivals), groups.number, groups.size), axis=2)
     first = apart[:, :, : groups.needed].reshape(len(arrivals), -1)
@@ -172,7 +172,7 @@ def lazy_odds(draws: SampledTimes, groups: Groups) -> RoundTimes:
 
 
 def kind_of(group: int) -> str:
-    """Kind of a group's answers.
+    """Return the message kind of a group's answers.
 
     >>> kind_of(0)
     'coded by group 1'

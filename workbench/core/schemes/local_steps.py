@@ -1,13 +1,15 @@
-"""Local SGD and DiLoCo: workers go some steps on models of their own, and the master averages where they have come to.
+"""Local SGD and DiLoCo: workers take several steps on their own models, and the master averages the results.
 
 S. U. Stich, "Local SGD converges fast and communicates little", ICLR 2019. A. Douillard et al., "DiLoCo: Distributed
 low-communication training of language models", 2023, algorithm 1.
 
-What is committed is a sum over the samples, as a gradient is, from which the experiment's optimiser takes the outer
-step: (theta - theta_i) / unit, averaged over the workers by their samples, less the regularisation, which the optimiser
-puts in. In local SGD the unit is the inner step given: with one local step that is the very gradient, and `gd` with the
-inner step as its own sets the model to the average. In DiLoCo the unit is 1: `nesterov` takes the averaged difference
-for a gradient, with step 0.7 and momentum 0.9, as the paper has it, where an experiment does not say otherwise.
+A commit is a sum over the samples, as a gradient is. From it the experiment's optimiser takes the outer step. The sum
+is (theta - theta_i) / unit, averaged over the workers with their samples as weights, without the regularisation,
+which the optimiser adds.
+
+In local SGD the unit is the inner step. With one local step the commit equals the gradient. With `gd` and the same
+step, the outer step sets the model to the average. In DiLoCo the unit is 1, and `nesterov` uses the averaged
+difference as a gradient. By default its step is 0.7 and its momentum 0.9, as in the paper.
 """
 
 from abc import abstractmethod
@@ -32,10 +34,10 @@ Inner = Callable[[Array, Array], Array]  # model, gradient of a worker's own obj
 
 
 class LocalSteps(MiniBatches):
-    """Base of those whose workers go H steps on their own models; every step takes a drawn time of its own."""
+    """Base of schemes whose workers take H steps on their own models; every step takes its own drawn time."""
 
     self_paced: ClassVar[bool] = True
-    local_steps: int = setting(8, "steps that a worker goes on its own model per round (H)", ge=1)
+    local_steps: int = setting(8, "steps that a worker takes on its own model in a round (H)", ge=1)
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
@@ -46,16 +48,16 @@ class LocalSteps(MiniBatches):
         return self.local_steps
 
     def stream(self, delays: DelayModel, seed: int, workers: int, rounds: int) -> DelayStream:
-        """A round's draws are kept together."""
+        """Return a stream that caches enough rounds for the H draws of one round."""
         return DelayStream(delays, seed, workers, CACHED_ROUNDS + self.local_steps)
 
     def waits_for(self, workers: int) -> int:
-        """How many answers the master waits for."""
+        """Return the number of answers that the master waits for."""
         return workers
 
     @abstractmethod
     def inner(self, node: Node) -> tuple[Inner, float]:
-        """A worker's optimiser, and the unit of what it answers."""
+        """Return a worker's optimiser, and the unit of its answers."""
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
@@ -79,7 +81,7 @@ class LocalSteps(MiniBatches):
         yield Send(node.parent, CODED, model_message.round, moved, draw=draw)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """A star whose workers take the sum of H draws."""
+        """Return the times of a star whose workers take the sum of H draws."""
         steps = self.local_steps
         rounds = range(draws.first_round, draws.first_round + len(draws.seconds))
         seconds = [sum(draws.load_seconds(r * steps + h) for h in range(steps)) for r in rounds]
@@ -101,10 +103,10 @@ class LocalSGD(LocalSteps):
     title: ClassVar[str] = "Local SGD"
     paper: ClassVar[str] = "Stich 2019"
     rate: float | None = setting(
-        None, "step that workers take; empty = each 1 / smoothness of its own data", gt=0
+        None, "step of the workers; empty = 1 / smoothness of each worker's data", gt=0
     )
     stragglers: int = setting(
-        0, "workers whose models the master does not wait for; the average is the others'", ge=0
+        0, "workers whose models the master does not wait for; it averages the others", ge=0
     )
 
     def check(self, workers: int) -> None:
@@ -114,11 +116,15 @@ class LocalSGD(LocalSteps):
         return workers - self.stragglers
 
     def own_step(self, smoothness: float) -> float:
-        """The one with which the next model is the average."""
+        """Return the outer step for which the next model is the average of the workers' models."""
         return self.rate or 1 / smoothness
 
     def inner(self, node: Node) -> tuple[Inner, float]:
-        """Gradient steps. By itself the unit is `gd`'s own step, so that models are averaged as they are."""
+        """Return plain gradient steps, and the unit of the answers.
+
+        Without `rate`, the unit is the default step of the `gd` optimiser. So the outer step sets the model to the
+        average of the workers' models.
+        """
         parts = np.arange(node.plan.parts)
         unit = self.rate or _step(node, Work(parts, np.ones(len(parts)), node.plan.samples))
         rate = self.rate or _step(node, node.work)
@@ -128,10 +134,10 @@ class LocalSGD(LocalSteps):
 class DiLoCo(LocalSteps):
     """DiLoCo: H steps of AdamW on each worker's own part, then a Nesterov step on the averaged difference.
 
-    An experiment takes `optimiser="nesterov"`; with "gd" the step outside is a plain one.
+    An experiment uses `optimiser="nesterov"` by default. With "gd" the outer step is plain gradient descent.
 
-    Every worker keeps its moments from round to round, so the master waits for all. A run that is resumed begins with
-    moments of zero.
+    Every worker keeps its moments from round to round, so the master waits for all. A resumed run starts with moments
+    of zero.
 
     >>> DiLoCo(local_steps=50).optimiser
     'nesterov'
@@ -143,19 +149,21 @@ class DiLoCo(LocalSteps):
     optimiser: ClassVar[str] = "nesterov"
     optimiser_args: ClassVar[Mapping[str, float]] = {"step": 0.7, "momentum": 0.9}
     rate: float = setting(0.01, "learning rate of workers' AdamW", gt=0)
-    beta1: float = setting(0.9, "memory of the gradient", ge=0, lt=1)
-    beta2: float = setting(0.999, "memory of its square", ge=0, lt=1)
-    eps: float = setting(1e-8, "added to the root", gt=0)
-    weight_decay: float = setting(0.0, "share of the model, in units of rate, that a step takes away", ge=0)
+    beta1: float = setting(0.9, "decay rate of the mean of gradients", ge=0, lt=1)
+    beta2: float = setting(0.999, "decay rate of the mean of squared gradients", ge=0, lt=1)
+    eps: float = setting(1e-8, "constant added to the root of the mean square", gt=0)
+    weight_decay: float = setting(
+        0.0, "weight decay: each step subtracts rate times this share of the model", ge=0
+    )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """The same, each with a few rates inside."""
+        """Return the values of `LocalSteps`, each with a few inner learning rates."""
         rates = (0.003, 0.01, 0.03)
         return [{**args, "rate": rate} for args in super().candidates(workers) for rate in rates]
 
     def own_step(self, smoothness: float) -> float:
-        """Its paper's, of the averaged difference."""
+        """Return the outer step of the paper, which is taken on the averaged difference."""
         return self.optimiser_args["step"]
 
     def inner(self, node: Node) -> tuple[Inner, float]:
@@ -172,19 +180,19 @@ class LocalAdamW:
         self.steps = 0
 
     def step(self, model: Array, gradient: Array) -> Array:
-        """The next model."""
+        """Return the next model."""
         self.steps += 1
         self.mean, self.square = moments(self.mean, self.square, gradient, *self.numbers[1:3])
         return model * self.kept - adam_move(self.mean, self.square, self.steps, *self.numbers)
 
 
 def _step(node: Node, work: Work) -> float:
-    """1 / smoothness; where nothing is to be learnt, any step does."""
+    """Return 1 / smoothness, or 1 if the smoothness is 0."""
     smoothness = node.smoothness(work) if work.samples else 0.0
     return 1.0 / smoothness if smoothness > 0 else 1.0
 
 
 def _average(plan: Plan, got: Answers) -> tuple[Any, float]:
-    """Sum over all samples, as if the others' models were the average of these."""
+    """Return the sum over all samples. Workers that did not answer are replaced by the average of the others."""
     came = int(plan.stored[[rank for rank, _ in got]].sum())
     return total(got) * (plan.samples / came if came else 1.0), 0.0

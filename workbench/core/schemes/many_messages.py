@@ -1,4 +1,4 @@
-"""What schemes with several messages per worker and round share: programs, and rounds without an event loop.
+"""Base of schemes with several messages per worker and round: programs, and round times without an event loop.
 
 E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
 section III.
@@ -46,39 +46,40 @@ from workbench.core.contract.round_times import (
 )
 
 Ints = NDArray[np.int64]
-SUM_ROW = -1  # stands where a row of the code stands: the plain sum of the cluster (hybrid rule)
-Step = tuple[Work, list[tuple[int, Ints, Array]]]  # a part; number, parts, coefficients to send then
+SUM_ROW = -1  # row number of the plain sum of the cluster (hybrid rule), in place of a row of the code
+# a part, and the messages sent after it: number, parts, coefficients
+Step = tuple[Work, list[tuple[int, Ints, Array]]]
 
 
 class Agenda(NamedTuple):
-    """What the workers of a cluster send: worker w's j-th message is row rows[w, j], ready after after[j] parts."""
+    """Messages of the workers of a cluster: message j of worker w is row rows[w, j], ready after after[j] parts."""
 
     code: MultiMessage
-    after: Ints  # (l,), ascending
-    rows: Ints  # (workers, l), SUM_ROW for the plain sum
+    after: Ints  # number of parts after which a message is ready, (l,), ascending
+    rows: Ints  # rows of the code, (workers, l), SUM_ROW for the plain sum
 
     @classmethod
     def of(cls, code: MultiMessage) -> Agenda:
-        """A code's messages, sorted by when they are ready."""
+        """Return a code's messages, sorted by when they are ready."""
         after = np.array(code.after)
         order = np.argsort(after)
         return cls(code, after[order], code.messages[:, order])
 
     def hybrid(self, load: int) -> Agenda:
-        """Instead of the message after all parts, or as well where there is none, the plain sum (section III-D)."""
+        """Replace the message after all parts by the plain sum, or add the plain sum (section III-D)."""
         keep = self.after < load
         sums = np.full((len(self.rows), 1), SUM_ROW)
         return Agenda(self.code, np.append(self.after[keep], load), np.hstack([self.rows[:, keep], sums]))
 
     def coefficients(self, place: int, number: int) -> Array:
-        """Coefficients of a message over its worker's first parts, in the worker's order."""
+        """Return the coefficients of a message over its worker's first parts, in the worker's order."""
         row, count = self.rows[place, number], self.after[number]
         if row == SUM_ROW:
             return np.ones(count)
         return np.asarray(self.code.matrix[row][(place + np.arange(count)) % len(self.rows)])
 
     def steps(self, place: int, pieces: list[Work]) -> list[Step]:
-        """What a worker does part by part: compute it, then send what has become complete."""
+        """Return the steps of a worker: compute a part, then send the messages that are ready."""
         steps: list[Step] = [(piece, []) for piece in pieces]
         for number, count in enumerate(self.after.tolist()):
             coefficients = self.coefficients(place, number)
@@ -87,12 +88,12 @@ class Agenda(NamedTuple):
         return steps
 
     def enough(self, rows: Collection[int]) -> bool:
-        """Do these rows decode? Any `needed` different ones do, and a cluster's plain sum."""
+        """Return whether these rows decode. Any `needed` different ones do, and so does a cluster's plain sum."""
         return SUM_ROW in rows or len(rows) >= self.code.needed
 
 
 class Clusters(NamedTuple):
-    """Clusters of consecutive ranks with an agenda each; `stop`: one that is done is told to stop and refused."""
+    """Clusters of consecutive ranks with the same agenda; with `stop`, finished ones are stopped and refused."""
 
     number: int
     agenda: Agenda
@@ -104,41 +105,41 @@ class Clusters(NamedTuple):
         return len(self.agenda.rows)
 
     def place(self, rank: int) -> tuple[int, int]:
-        """Cluster of a worker, and its place in it."""
+        """Return the cluster of a worker, and its place in it."""
         return divmod(rank - 1, self.size)
 
     def members(self, cluster: int) -> tuple[int, ...]:
-        """Ranks of a cluster."""
+        """Return the ranks of a cluster."""
         return tuple(range(1 + cluster * self.size, 1 + (cluster + 1) * self.size))
 
     def kind(self, cluster: int) -> str:
-        """Kind of a cluster's messages: one of its own where they are refused apart from the others."""
+        """Return the kind of a cluster's messages. It differs between clusters if they are refused separately."""
         return f"{CODED} by cluster {cluster + 1}" if self.stop else CODED
 
 
 class Tally:
-    """What the master has of one cluster in a round."""
+    """Messages that the master has from one cluster in a round."""
 
     def __init__(self, agenda: Agenda) -> None:
         self.agenda = agenda
-        self.values: dict[int, Any] = {}  # by row
+        self.values: dict[int, Any] = {}  # value of each row
 
     def add(self, place: int, message: Message) -> None:
-        """Take in a message; of the same row from several workers the first counts."""
+        """Add a message. If several workers send the same row, the first one is used."""
         self.values.setdefault(int(self.agenda.rows[place, message.number]), message.value)
 
     @property
     def done(self) -> bool:
-        """Can the cluster's gradient be decoded?"""
+        """Whether the cluster's gradient can be decoded."""
         return self.agenda.enough(self.values)
 
     @property
     def combined(self) -> int:
-        """How many messages decoding combines."""
+        """Number of messages that decoding combines."""
         return 1 if SUM_ROW in self.values else len(self.values)
 
     def decode(self) -> tuple[Any, float]:
-        """The cluster's gradient and |b - 1|^2; added up by row, never by arrival."""
+        """Return the cluster's gradient and |b - 1|^2. Rows are added in their order, never by arrival."""
         if SUM_ROW in self.values:
             return self.values[SUM_ROW], 0.0
         return decoded(self.agenda.code.decode, self.values)
@@ -180,7 +181,7 @@ def gather_clusters(
 
 
 def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Program:
-    """Refuse what a cluster still sends, and tell it; the last cluster is stopped by the next model."""
+    """Refuse further messages of a cluster, and notify its workers. The next model stops the last cluster."""
     if clusters.stop or not waiting:
         yield Close(clusters.kind(cluster), round + 1)
     if clusters.stop and waiting:
@@ -188,7 +189,7 @@ def _finish(round: int, clusters: Clusters, cluster: int, waiting: int) -> Progr
 
 
 def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally], lost: LostChildren) -> None:
-    """Raise `QuorumLost` as soon as the living members of some cluster cannot complete it any more."""
+    """Raise `QuorumLost` as soon as the living members of some cluster can no longer complete it."""
     missing = lost.of(round)
     for cluster, tally in enumerate(tallies if missing else ()):
         ranks = clusters.members(cluster)
@@ -199,14 +200,14 @@ def check_hope(node: Node, round: int, clusters: Clusters, tallies: list[Tally],
 
 
 def clusters_worker(node: Node, clusters: Clusters) -> Program:
-    """Go through the parts one by one and send messages in between."""
+    """Compute the parts one by one, and send messages in between."""
     cluster, place = clusters.place(node.rank)
     steps = clusters.agenda.steps(place, node.work.split(node.plan.sizes))
     return worker_program(node, lambda node, job: _answer(node, job, steps, clusters.kind(cluster)))
 
 
 def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
-    """Part by part, unless the master has gone on; a model of None means that the cluster is done."""
+    """Compute part by part, unless the master has moved on. A model of None means that the cluster is done."""
     if job.value is None:
         return
     gradients: list[Any] = []
@@ -221,10 +222,12 @@ def _answer(node: Node, job: Message, steps: list[Step], kind: str) -> Program:
 
 
 def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> RoundTimes:
-    """Seconds, messages and bytes of every round; `portions` are the workers' samples in order, (workers, r).
+    """Return the seconds, messages and bytes of every round.
 
-    A cluster is done with `needed` different rows of its code, or with the one that is worth all. Who is first is
-    decided by order of arrival; the port keeps that order, so which messages are refused does not depend on its speed.
+    `portions`: samples of each worker's parts in its order, (workers, r).
+
+    A cluster is done with `needed` different rows of its code, or with its plain sum. The order of arrival decides
+    which message is first. The port keeps that order, so its speed does not change which messages are refused.
     """
     at_once = max(1, MAX_TIMES_PER_BATCH // portions.size)
     extra = np.broadcast_to(draws.send(draws.floats), draws.seconds.shape)
@@ -242,12 +245,15 @@ def message_odds(draws: SampledTimes, portions: Ints, clusters: Clusters) -> Rou
 
 
 def _ties(draws: SampledTimes, start: int, which: Ints) -> Array:
-    """Of rounds that are counted from `start`."""
+    """Return the tie-breaks of rounds that are counted from `start`."""
     return draws.tie_order(start + which)
 
 
 def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float) -> tuple[Array, Ints, Ints]:
-    """When the last cluster is done, messages taken in until then, messages combined in decoding; each (rounds,)."""
+    """Return per round: the time of the last cluster, the messages received until then, and those combined.
+
+    All three are of shape (rounds,); times in s.
+    """
     by_cluster = place.reshape(len(place), clusters.number, -1)
     last, combined = decisive(by_cluster, clusters)
     times = arrivals.reshape(by_cluster.shape)
@@ -262,9 +268,12 @@ def _outcomes(arrivals: Array, place: Ints, clusters: Clusters, transfer: float)
 
 
 def decisive(place: Ints, clusters: Clusters) -> tuple[Ints, Ints]:
-    """Place of the message that completes each cluster, and how many are combined then; both (rounds, clusters).
+    """Return the place of the message that completes each cluster, and how many are combined then.
 
-    `place` holds places in the order of arrival, (rounds, clusters, messages). Of equal messages the first counts.
+    Both are of shape (rounds, clusters).
+
+    `place` holds places in the order of arrival, (rounds, clusters, messages). If several messages have the same row,
+    the first one is used.
     """
     rows = clusters.agenda.rows.ravel()
     order = np.argsort(rows, kind="stable")

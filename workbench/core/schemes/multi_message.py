@@ -1,10 +1,10 @@
 """Gradient coding with clustering and multi-message communication: GC-MMC, and UC-MMC without a code.
 
 E. Ozfatura, D. Gunduz, S. Ulukus, "Gradient coding with clustering and multi-message communication", DSW 2019,
-sections III-A (correlated), III-B (uncorrelated), III-C (clusters), III-D (hybrid). K workers and K parts in P clusters
-of K/P; within its cluster worker i goes through the parts i, i+1, ..., i+r-1 in this order, cyclically, and sends a
-message as soon as the parts that it combines are done. One worker per cluster that finishes all (order = load = K/P) is
-the fractional repetition of Tandon et al. 2017.
+sections III-A (correlated), III-B (uncorrelated), III-C (clusters), III-D (hybrid). There are K workers and K parts
+in P clusters of K/P. Within its cluster, worker i computes the parts i, i+1, ..., i+r-1 in this order, cyclically. It
+sends a message as soon as the parts that it combines are done. With order = load = K/P one worker per cluster that
+finishes all parts is enough. That is the fractional repetition of Tandon et al. 2017.
 """
 
 from abc import abstractmethod
@@ -32,19 +32,19 @@ from workbench.core.schemes.many_messages import (
 
 
 class MultiMessageScheme(Scheme):
-    """Workers send a message whenever enough of their parts are done; clusters decode apart from one another."""
+    """Base of schemes whose workers send messages after some numbers of parts; clusters decode separately."""
 
-    load: int = setting(3, "parts that a worker goes through (r)", "parts", ge=1)
-    clusters: int = setting(1, "clusters of workers with parts of their own (P)", ge=1)
+    load: int = setting(3, "parts that a worker computes (r)", "parts", ge=1)
+    clusters: int = setting(1, "clusters of workers, which share no parts (P)", ge=1)
     when_done: Literal["stop", "go on"] = setting(
         "stop",
-        "what a cluster does once its gradient is known: its workers are told to stop and what is still on its way"
-        " is refused, or they go on to the end of the round and every message is taken in",
+        "what happens once a cluster's gradient is decoded: its workers are stopped and messages on their way"
+        " are refused, or they continue to the end of the round and all messages are received",
     )
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Some numbers of clusters and loads."""
+        """Return some numbers of clusters and loads."""
         sizes = divisors(workers)[1:]
         picked = {sizes[round(k * (len(sizes) - 1) / 3)] for k in range(4)} if sizes else set()
         return [
@@ -54,27 +54,27 @@ class MultiMessageScheme(Scheme):
         ]
 
     def check(self, workers: int) -> None:
-        """Clusters divide the workers; a worker has no more parts than its cluster."""
+        """Raise `SettingError` unless clusters divide the workers and a worker's load fits its cluster."""
         groups_divide("scheme_args.clusters", self.clusters, workers)
         size = workers // self.clusters
         between("scheme_args.load", self.load, 1, size, f"a cluster of {size} workers has {size} parts")
 
     @abstractmethod
     def agenda(self, size: int) -> Agenda:
-        """Messages of a cluster of that many workers."""
+        """Return the messages of a cluster of `size` workers."""
 
     def build(self, workers: int) -> Clusters:
-        """Clusters and what they send."""
+        """Return the clusters and their messages."""
         return Clusters(self.clusters, self.agenda(workers // self.clusters), self.when_done == "stop")
 
     def windows(self, workers: int) -> NDArray[np.int64]:
-        """Parts of each worker in the order in which it goes through them, (workers, r)."""
+        """Return the parts of each worker in the order in which it computes them, (workers, r)."""
         size = workers // self.clusters
         first, place = np.divmod(np.arange(workers), size)
         return np.asarray(first[:, None] * size + (place[:, None] + np.arange(self.load)) % size)
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """Cyclic windows of r parts within each cluster."""
+        """Return a plan with cyclic windows of r parts within each cluster."""
         agenda = self.agenda(workers // self.clusters)
         cluster = np.concatenate([[-1], np.arange(workers) * self.clusters // workers])
         notes = {"cluster": cluster, "message_code": agenda.code.matrix, "messages_after": agenda.after}
@@ -85,20 +85,20 @@ class MultiMessageScheme(Scheme):
         return clusters_master(node, clusters) if node.rank == MASTER else clusters_worker(node, clusters)
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """When the last cluster's decisive message is through the port."""
+        """Return the time when the last cluster's decisive message has passed the port."""
         portions = even_sizes(draws.samples, workers)[self.windows(workers)]
         return message_odds(draws, portions, self.build(workers))
 
 
 class UCMMC(MultiMessageScheme):
-    """Uncoded, multi-message: a worker sends every gradient as soon as it has it; each part must come from somebody."""
+    """Uncoded, multi-message: a worker sends each gradient when it is computed; every part must arrive once."""
 
     name: ClassVar[str] = "UC-MMC"
     title: ClassVar[str] = "Uncoded, multi-message"
     paper: ClassVar[str] = "Ozfatura et al. 2019, section IV"
 
     def agenda(self, size: int) -> Agenda:
-        """The correlated code of order 1."""
+        """Return the messages of the correlated code of order 1."""
         return Agenda.of(correlated(size, self.load, 1))
 
 
@@ -118,7 +118,7 @@ class GCMMC(MultiMessageScheme):
         " a list = uncorrelated code, a message after each of these numbers of parts",
     )
     hybrid: bool = setting(
-        False, "a worker that is through with all parts of its cluster sends their plain sum; needs r = K / P"
+        False, "a worker that has computed all parts of its cluster sends their plain sum; needs r = K / P"
     )
     construction: Literal["separate", "joint"] = setting(
         "separate",
@@ -130,7 +130,7 @@ class GCMMC(MultiMessageScheme):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """One message after all parts, or the first after half of them."""
+        """Return one message after all parts, or the first message after half of them."""
         shapes = super().candidates(workers)
         orders = [(each, m) for each in shapes for m in {each["load"], (each["load"] + 1) // 2}]
         return [{**each, "order": m} for each, m in orders if m > 1]
@@ -156,11 +156,11 @@ class GCMMC(MultiMessageScheme):
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """The order, or the list of orders."""
+        """Orders, as a tuple in both cases."""
         return (self.order,) if isinstance(self.order, int) else self.order
 
     def check(self, workers: int) -> None:
-        """A plain sum is of use where it is the whole cluster's."""
+        """Raise `SettingError` for a hybrid whose plain sum is not that of a whole cluster."""
         super().check(workers)
         size = workers // self.clusters
         if self.hybrid and self.load != size:
@@ -173,7 +173,7 @@ class GCMMC(MultiMessageScheme):
         return [self.agenda(workers // self.clusters).code]
 
     def agenda(self, size: int) -> Agenda:
-        """Coded messages, in the order in which they are ready."""
+        """Return coded messages, in the order in which they are ready."""
         if isinstance(self.order, int):
             code = correlated(size, self.load, self.order, self.code_seed)
         else:

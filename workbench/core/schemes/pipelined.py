@@ -1,9 +1,10 @@
-"""Pipelined gradient coding, PGC: each round one new part a worker, sent with what it knows of its other parts.
+"""Pipelined gradient coding, PGC: a worker computes one part a round, and sends it with old gradients of its others.
 
-After its authors' public program (PipelinedGradientCoding, `resnet18_cifar10.py`: Pipelined_GC_CR, PipelinedNetwork).
-Worker i holds the s+1 parts i, ..., i+s, cyclically. In round t it computes one of them, number t modulo s+1, and sends
-the sum of the newest gradients that it has of all of them, of different models; the master adds up the first n-s
-answers and scales by n / ((n-s) (s+1)). Stragglers are told the next model and give up, as in all schemes with rounds.
+Written after its authors' public program (PipelinedGradientCoding, `resnet18_cifar10.py`: Pipelined_GC_CR,
+PipelinedNetwork). Worker i stores the s+1 parts i, ..., i+s, cyclically. In round t it computes one of them, number t
+modulo s+1. It sends the sum of its newest gradients of all its parts, which belong to different models. The master
+adds up the first n-s answers and scales by n / ((n-s) (s+1)). Stragglers receive the next model and drop their old
+work, as in all schemes with rounds.
 """
 
 from dataclasses import replace
@@ -32,8 +33,9 @@ from workbench.core.schemes.uncoded import SGD, total
 class PGC(SGD):
     """Pipelined gradient coding: the load of an uncoded scheme, the redundancy of a code, gradients of old models.
 
-    Round 0 is the authors' pre-training: every worker goes through all its parts, and all are waited for. From then on
-    every part has the weight 1 on average over who is late, whatever the age of its gradients.
+    Round 0 is the authors' pre-training: every worker computes all its parts, and the master waits for all workers.
+    From round 1 on, averaged over which workers are late, every part has the weight 1, whatever the age of its
+    gradients.
 
     >>> PGC(stragglers=2).loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -44,17 +46,17 @@ class PGC(SGD):
     paper: ClassVar[str] = "PipelinedGradientCoding, 2023"
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """One part a worker and round; each of its s+1 gradients may be of a model of its own."""
+        """Return one part per worker and round. Each of the s+1 gradients of a worker may be of another model."""
         return replace(uncoded_plan(workers, samples), versions=workers * (self.stragglers + 1) + 1)
 
     def rows(self, workers: int, round: int) -> NDArray[np.int64]:
-        """Worker i takes part i + t modulo s+1."""
+        """Return the part of each worker: worker i takes part i + (t modulo s+1)."""
         return np.asarray((np.arange(workers) + round % (self.stragglers + 1)) % workers)
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
             return master_program(node, partial(self._answers, node))
-        newest: dict[int, Any] = {}  # of each of the worker's parts the newest gradient
+        newest: dict[int, Any] = {}  # newest gradient of each of the worker's parts
         return worker_program(node, lambda node, job: self._answer(node, job, newest))
 
     def _answers(self, node: Node, r: int, model: Any, lost: LostChildren) -> AnswerProgram:
@@ -70,7 +72,7 @@ class PGC(SGD):
         return float(((weights - 1) ** 2).sum())
 
     def _answer(self, node: Node, job: Message, newest: dict[int, Any]) -> Program:
-        """Compute this round's part, the first time every part; then the sum of all that is known."""
+        """Compute this round's part, the first time every part. Then send the sum of the newest gradients."""
         places = range(self.stragglers + 1) if not newest else (job.round % (self.stragglers + 1),)
         for place in places:
             index = (node.rank - 1 + place) % node.plan.workers
@@ -82,7 +84,7 @@ class PGC(SGD):
         yield Send(node.parent, CODED, job.round, plain_sum([newest[index] for index in sorted(newest)]))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The first n-s of one part each; in round 0 the last of all, with s+1 parts."""
+        """Return the time of the first n-s answers of one part; in round 0 that of all workers with s+1 parts."""
         number = draws.first_round + np.arange(len(draws.seconds))
         seconds, sizes = draws.seconds.copy(), even_sizes(draws.samples, workers)
         if draws.first_round == 0:

@@ -1,4 +1,4 @@
-"""Ring all-reduce, RAR: uncoded parts, no master, 2(N-1) slices of p/N; waits for everybody.
+"""Ring all-reduce, RAR: uncoded parts, 2(N-1) slices of p/N, and no master. Every round waits for all workers.
 
 Baseline of CodedReduce (section II-B), which uses MPI_Allreduce; P. Patarasuk, X. Yuan, "Bandwidth optimal
 all-reduce algorithms for clusters of workstations", 2009.
@@ -29,7 +29,7 @@ class RAR(Scheme):
     )
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """One part per worker; nobody has a parent, every worker commits."""
+        """Return one part per worker. Workers have no parent, and every worker commits."""
         star = uncoded_plan(workers, samples)
         return replace(star, parent=np.full(workers + 1, -1), committers=tuple(range(1, workers + 1)))
 
@@ -37,7 +37,7 @@ class RAR(Scheme):
         return even_sizes(samples, workers)
 
     def program(self, node: Node) -> Program:
-        """Compute, sum around the ring, update, again; the master's rank only looks on."""
+        """Compute, sum around the ring, update, and repeat. The rank of the master only records."""
         model = node.model
         for r in node.span if node.rank != MASTER else ():
             value = yield Compute(node.work, model, r)

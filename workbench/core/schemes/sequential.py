@@ -1,13 +1,13 @@
 """Sequential gradient coding, SR-SGC and M-SGC: codes over rounds, for stragglers that come in bursts.
 
 M. N. Krishnan, R. Ebrahimi, A. Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023: sections 3.2
-(SR-SGC) and 3.3 (M-SGC), and the authors' simulator (mamaj/Sequential-Gradient-Coding-2), which decides where the text
-leaves something open.
+(SR-SGC) and 3.3 (M-SGC). Where the text is ambiguous, the authors' simulator (mamaj/Sequential-Gradient-Coding-2)
+decides.
 
-Job t is the full gradient at one model. Jobs are pipelined: job t begins in round t, and is there T rounds later at the
-latest. So it is taken at the newest model that is there for certain when round t begins, that of version
-max(0, t - T): what is learnt is gradient descent with gradients T commits old, whatever the stragglers. (The authors
-train several models in turn, so that a job's is never old: here an experiment has one model.)
+Job t is the full gradient at one model. Jobs are pipelined: job t begins in round t and ends at most T rounds later.
+So it uses the newest model that is certain to exist when round t begins: version max(0, t - T). The run is gradient
+descent with gradients that are T commits old, whatever the stragglers. (The authors train several models in turn, so
+that no job uses an old model. Here an experiment has one model.)
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ from workbench.core.contract.round_times import RoundTimes, SampledTimes, WaitRe
 from workbench.core.contract.scheme import Scheme, least_digits_field, log_spaced_ints
 
 Late = frozenset[int]
-CODED_PART = -1  # of a minitask: no own chunk is repeated
+CODED_PART = -1  # chunk number of a minitask's coded part, which repeats no own chunk
 
 
 class Bursts:
-    """The (B, W, lambda)-bursty straggler model: which patterns of late workers a code stands."""
+    """The (B, W, lambda)-bursty straggler model: the patterns of late workers that a code tolerates."""
 
     def __init__(self, burst: int, window: int, stragglers: int) -> None:
         self.burst, self.window, self.stragglers = burst, window, stragglers
-        self.late: dict[int, Late] = {}  # by round
+        self.late: dict[int, Late] = {}  # late workers of each round
 
     def follows(self, r: int, late: Late) -> bool:
-        """(a) At most lambda in any W rounds; (b) who is late now was not late B to W-1 rounds ago."""
+        """Return whether (a) at most lambda are late in any W rounds, (b) none late now was B to W-1 rounds ago."""
         of = self.late
         recent = late.union(*(of.get(k, late) for k in range(r + 1 - self.window, r)))
         before = (of.get(k, frozenset()) for k in range(r + 1 - self.window, r + 1 - self.burst))
         return len(recent) <= self.stragglers and not any(late & them for them in before)
 
     def note(self, r: int, late: Late) -> None:
-        """These were late in a round, and what they sent was dropped."""
+        """Record which workers were late in a round, and had their answers dropped."""
         self.late[r] = late
         self.late.pop(r - self.window, None)
 
 
 class Step(NamedTuple):
-    """A round of `round_times`: its seconds, the messages received, and for each job decoded then, what is combined."""
+    """Round of `round_times`: seconds, messages received, and how many results each decoded job combines."""
 
     seconds: float
     messages: int
@@ -80,47 +80,47 @@ class Step(NamedTuple):
 
 
 class Sequential(Scheme):
-    """What SR-SGC and M-SGC share: their numbers, the wait rule, and rounds without an event loop."""
+    """Base of SR-SGC and M-SGC: their parameters, the wait rule, and round times without an event loop."""
 
     delayed: ClassVar[bool] = True
     precision_knob: ClassVar[tuple[str, int] | None] = ("stragglers", -1)
-    burst: int = setting(1, "rounds in a row in which a worker may be late (B)", ge=1)
-    window: int = setting(2, "a worker that was late is in time W-1 rounds after (W)", ge=2)
+    burst: int = setting(1, "consecutive rounds in which a worker may be late (B)", ge=1)
+    window: int = setting(2, "a worker that was late is on time W-1 rounds later (W)", ge=2)
     stragglers: int = setting(1, "different workers that may be late within W rounds (lambda)", ge=0)
     tolerance: float = setting(
-        1.0, "the master waits for 1 + tolerance times what the fastest worker takes (mu)", ge=0
+        1.0, "the master waits for 1 + tolerance times the time of the fastest worker (mu)", ge=0
     )
     least_digits: int = least_digits_field()
 
     @property
     @abstractmethod
     def lag(self) -> int:
-        """T: a job that begins in round t is there after round t + T."""
+        """Delay T in rounds: a job that begins in round t is decoded after round t + T."""
 
     @classmethod
     @abstractmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """All settings with at most `longest` rounds of delay T and windows of at most `widest` rounds."""
+        """Yield all configurations with a delay T of at most `longest` and windows of at most `widest` rounds."""
 
     @abstractmethod
     def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
-        """The rounds of a run, one after the other."""
+        """Yield the rounds of a run in order."""
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """Of the paper's search (`settings`) delays of up to three rounds, and some lambda."""
+        """Return configurations of the paper's search (`settings`) with delays of up to three rounds."""
         lambdas = set(log_spaced_ints(1, workers, 4))
         found = cls.settings(workers, longest=3, widest=4)
         return [each for each in found if each["stragglers"] in lambdas]
 
     def check(self, workers: int) -> None:
-        """Some worker must be in time."""
+        """Raise `SettingError` unless at least one worker must be on time."""
         if self.stragglers > workers or workers == 1 == self.stragglers:
             why = f"there are {workers} workers; take 0 to {workers if workers > 1 else 0}"
             raise SettingError(f"scheme_args.stragglers = {self.stragglers}: {why}")
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """Jobs' times, from one commit to the next: round by round, as later rounds depend on who was late before."""
+        """Compute the time of each job, round by round, as rounds depend on which workers were late before."""
         left: Iterator[tuple[float, float]]
         left = draws.state or _jobs(self.steps(draws, workers), draws)
         seconds, messages = np.array([next(left) for _ in draws.seconds]).T
@@ -128,7 +128,7 @@ class Sequential(Scheme):
 
 
 def _jobs(steps: Iterator[Step], draws: SampledTimes) -> Iterator[tuple[float, float]]:
-    """Of each job the seconds since the job before, and the messages that came meanwhile."""
+    """Yield for each job the seconds since the job before, and the messages that came in between."""
     seconds, messages = 0.0, 0
     for step in steps:
         seconds, messages = seconds + step.seconds, messages + step.messages
@@ -141,7 +141,7 @@ def _jobs(steps: Iterator[Step], draws: SampledTimes) -> Iterator[tuple[float, f
 
 
 class Repeats:
-    """What SR-SGC's master knows of its jobs: who delivered what, whom to ask again, which patterns count."""
+    """Jobs of SR-SGC's master: delivered results, repetitions to request, and patterns that count."""
 
     def __init__(self, scheme: SRSGC, workers: int, first: int) -> None:
         self.bursts = Bursts(scheme.burst, scheme.window, scheme.stragglers)
@@ -150,7 +150,7 @@ class Repeats:
         self.delivered: dict[int, set[int]] = {}  # job -> ranks
 
     def again(self, r: int) -> Late:
-        """If v > s workers have not delivered job r - B, the first v - s of them are to repeat it."""
+        """Return the workers that repeat job r - B: if v > s have not delivered it, the first v - s of them."""
         job = r - self.burst
         if job < self.first:
             return frozenset()
@@ -158,7 +158,7 @@ class Repeats:
         return frozenset(missing[: max(0, len(missing) - self.spare)])
 
     def note(self, r: int, again: Late, late: Late) -> None:
-        """A round is over. Where all that came is of its own job and at most s are late, the pattern does not count."""
+        """Record a round. Its pattern does not count if all results are of its own job and at most s workers late."""
         everybody = set(range(1, self.workers + 1))
         self.delivered[r] = everybody - again - late
         if again:
@@ -167,11 +167,11 @@ class Repeats:
         self.bursts.note(r, frozenset() if harmless else late)
 
     def there(self, job: int) -> bool:
-        """Can a job be decoded? n - s results of it are enough."""
+        """Return whether a job can be decoded: n - s of its results are enough."""
         return job < self.done or len(self.delivered.get(job, ())) >= self.workers - self.spare
 
     def decoded(self, r: int, rounds: int) -> list[int]:
-        """Jobs that can be committed after a round, in their order."""
+        """Return the jobs that can be committed after a round, in their order."""
         begin = self.done
         while self.done <= min(r, rounds - 1) and self.there(self.done):
             self.done += 1
@@ -181,7 +181,7 @@ class Repeats:
 
 
 class SRSGC(Sequential):
-    """Selective repeat: a job that too many were late for is repeated by some of them, B rounds later.
+    """Selective repeat: if too many workers were late for a job, some of them repeat it B rounds later.
 
     >>> SRSGC(burst=1, window=2, stragglers=3).loads(workers=6, samples=60).tolist()
     [30, 30, 30, 30, 30, 30]
@@ -197,12 +197,12 @@ class SRSGC(Sequential):
 
     @property
     def spare(self) -> int:
-        """Answers that a job's code can do without: s = ceil(B lambda / (W - 1 + B))."""
+        """Number of missing answers that a job's code tolerates: s = ceil(B lambda / (W - 1 + B))."""
         return math.ceil(self.burst * self.stragglers / (self.window - 1 + self.burst))
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Values of lambda from 1 to n, B from 1 to `longest`, W of B + 1, 2 B + 1, ..."""
+        """Yield values of lambda from 1 to n, B from 1 to `longest`, and W of B + 1, 2 B + 1, ..."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for burst in range(1, longest + 1):
                 for window in range(burst + 1, widest + 1, burst):
@@ -219,21 +219,21 @@ class SRSGC(Sequential):
         super().check(workers)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """One cyclic (n, s) code, for every job."""
+        """Return one cyclic (n, s) code, used for every job."""
         return [cyclic(workers, self.spare)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """A part per worker, each held by s + 1; jobs are at models up to B commits old."""
+        """Return a plan with one part per worker, each stored by s + 1; models of jobs are up to B commits old."""
         return replace(star_plan(self.codes(workers)[0].matrix, samples), versions=self.burst + 1)
 
     def program(self, node: Node) -> Program:
         if node.rank == MASTER:
             return self._master(node)
-        # Who is to repeat a job is sent that job's model; the last jobs are repeated after the last round.
+        # A worker that repeats a job is sent that job's model. The last jobs are repeated after the last round.
         return worker_program(replace(node, rounds=node.rounds + self.burst), self._answer)
 
     def _answer(self, node: Node, model: Message) -> Program:
-        """Compute the round's job, or repeat the one of B rounds before: the number of the model's message."""
+        """Compute the round's job, or if the model's message has number 1, repeat that of B rounds before."""
         r = model.round
         value = yield Compute(node.work, model.value, r, {MODEL: r + 1}, job=r - self.burst * model.number)
         if value is not None:
@@ -246,7 +246,7 @@ class SRSGC(Sequential):
         for r in range(node.first, node.rounds + self.burst):
             old, again = r - self.burst, jobs.again(r)
             if r >= node.rounds and jobs.there(old):
-                continue  # of the last B rounds those that nobody needs
+                continue  # skip jobs of the last B rounds that are complete
             models[r] = versions[max(node.first, old)] if r < node.rounds else models[old]
             yield Send(sorted(again), MODEL, r, models[max(node.first, old)], number=1)
             yield Send([rank for rank in node.children if rank not in again], MODEL, r, models[r])
@@ -281,21 +281,21 @@ class SRSGC(Sequential):
 
 
 class Diagonals:
-    """M-SGC's minitasks: minitask m of round r belongs to job r - m, so a job's lie on a diagonal."""
+    """Minitasks of M-SGC: minitask m of round r belongs to job r - m, so the minitasks of a job form a diagonal."""
 
     def __init__(self, scheme: MSGC, workers: int, first: int, rounds: int) -> None:
         self.own, self.minitasks = scheme.window - 1, scheme.lag + 1
         self.first, self.rounds = first, rounds
-        self.missed: dict[int, Late] = dict.fromkeys(range(1, workers + 1), frozenset())  # rank -> rounds
+        self.missed: dict[int, Late] = dict.fromkeys(range(1, workers + 1), frozenset())  # by rank: rounds
 
     def jobs(self, r: int) -> list[tuple[int, int]]:
-        """Minitasks of a round whose job there is, each with its job."""
+        """Return the minitasks of a round whose job exists, each with its job."""
         return [(m, r - m) for m in range(self.minitasks) if self.first <= r - m < self.rounds]
 
     def chunk(self, job: int, m: int, rank: int) -> int:
-        """Own chunk that a worker's minitask is, or `CODED_PART`.
+        """Return the own chunk that is computed by a worker's minitask, or `CODED_PART`.
 
-        The first W - 1 are one chunk each. Of the last B, each repeats one that is still missing, if there is one.
+        The first W - 1 minitasks are one chunk each. Each of the last B repeats a missing chunk, if there is one.
         """
         if m < self.own:
             return m
@@ -307,20 +307,20 @@ class Diagonals:
         return owed[0] if owed else CODED_PART
 
     def note(self, r: int, late: Late) -> None:
-        """These were late in a round; what is too long ago for any job is forgotten."""
+        """Record the late workers of a round; delete rounds that are too old for all jobs."""
         for rank in late:
             self.missed[rank] = frozenset(k for k in self.missed[rank] if k > r - self.minitasks) | {r}
 
     def tasks(self, r: int, rank: int) -> tuple[int, ...]:
-        """A worker's minitasks of a round: own chunk c as c, the coded part of group j as W - 1 + j."""
+        """Return a worker's minitasks of a round: own chunk c as c, the coded part of group j as W - 1 + j."""
         places = [(self.chunk(job, m, rank), m) for m, job in self.jobs(r)]
         return tuple(m if chunk == CODED_PART else chunk for chunk, m in places)
 
 
 class MSGC(Sequential):
-    """Multiplexed: in every round each worker does a piece of W - 1 + B jobs, and repeats of each what was late.
+    """Multiplexed: each round, a worker does one piece of each of W - 1 + B jobs; late pieces are repeated.
 
-    Answers are W - 1 + B messages, one for each job. The first and the last rounds have fewer jobs.
+    A worker answers with W - 1 + B messages, one for each job. The first and the last rounds have fewer jobs.
 
     >>> MSGC(burst=1, window=2, stragglers=2).loads(workers=4, samples=32).tolist()
     [12, 12, 12, 12]
@@ -336,7 +336,7 @@ class MSGC(Sequential):
 
     @classmethod
     def settings(cls, workers: int, longest: int, widest: int) -> Iterator[dict[str, int]]:
-        """Values of lambda from 1 to n, W from 2 on, B < W, W - 2 + B of at most `longest`."""
+        """Yield values of lambda from 1 to n, W from 2 on, and B < W, with a delay W - 2 + B of at most `longest`."""
         for stragglers in range(1, workers + 1 if workers > 1 else 1):
             for window in range(2, widest + 1):
                 for burst in range(1, min(window, longest + 3 - window)):
@@ -351,13 +351,13 @@ class MSGC(Sequential):
         super().check(workers)
 
     def codes(self, workers: int) -> list[GradientCode]:
-        """One cyclic (n, lambda) code, for every group; none where everybody may be late (lambda = n)."""
+        """Return one cyclic (n, lambda) code, used for every group; none if all workers may be late (lambda = n)."""
         return [] if self.stragglers == workers else [cyclic(workers, self.stragglers)]
 
     def plan(self, workers: int, samples: int) -> Plan:
-        """W - 1 own chunks for each worker, then B groups of n smaller parts, so that all minitasks are of one size."""
+        """Return a plan with W - 1 own chunks per worker and B groups of n smaller parts; minitasks have one size."""
         own, codes = self.window - 1, self.codes(workers)
-        groups, size = (self.burst, self.stragglers + 1) if codes else (0, 1)  # size: of a chunk, in parts
+        groups, size = (self.burst, self.stragglers + 1) if codes else (0, 1)  # size of a chunk, in parts
         pieces = even_sizes(samples, workers * (own * size + groups))
         chunks = pieces[: workers * own * size].reshape(-1, size).sum(axis=1)
         blocks = [np.kron(np.eye(workers), np.ones((1, own)))]
@@ -376,10 +376,10 @@ class MSGC(Sequential):
         n = node.plan.workers
         rows, lost = Diagonals(self, n, node.first, node.rounds), LostChildren()
         bursts, codes = Bursts(self.burst, self.window, self.stragglers), self.codes(n)
-        sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # of each job: own chunks; groups
+        sums, coded = dict[int, Any](), dict[int, list[dict[int, Any]]]()  # per job: own chunks; groups
         model, late = node.model, frozenset[int]()
         for r in range(node.first, node.rounds + self.lag):
-            # They learn whether they were late.
+            # The message contains whether the worker was late.
             for missed, ranks in ((1, late), (0, set(node.children) - late)):
                 yield Send(sorted(ranks), MODEL, r, model, number=missed, every=True)
             jobs = rows.jobs(r)
@@ -403,13 +403,13 @@ class MSGC(Sequential):
         yield Send(node.children, MODEL, node.rounds + self.lag, None, floats=0, every=True)
 
     def _combined(self, workers: int) -> int:
-        """Results that make a job: all own chunks, and n - lambda of each group."""
+        """Return how many results make a job: all own chunks, and n - lambda of each group."""
         return workers * (self.window - 1) + self.burst * (workers - self.stragglers)
 
     def _decoded(
         self, codes: list[GradientCode], chunks: Any, groups: list[dict[int, Any]]
     ) -> tuple[Any, float]:
-        """A job's gradient: the sum of its own chunks, and what each group decodes to."""
+        """Return a job's gradient, the sum of its own chunks and of the decoded groups, and its residual."""
         total, residual = chunks, 0.0
         for code in codes:
             for group in groups:
@@ -419,7 +419,7 @@ class MSGC(Sequential):
         return total, residual
 
     def _worker(self, node: Node) -> Program:
-        """Do a round's minitasks, each at the model of its job; the master says who was late in the round before."""
+        """Do a round's minitasks, each at the model of its job. The master sends who was late in the round before."""
         rows = Diagonals(self, node.plan.workers, node.first, node.rounds)
         models, works = dict[int, Any](), dict[tuple[int, ...], Work]()
         while (model := (yield Recv({MODEL: 0}))).round < node.rounds + self.lag:
@@ -438,13 +438,13 @@ class MSGC(Sequential):
                     yield Send(node.parent, CODED, r, value, number=m, share=float(len(jobs)))
 
     def _columns(self, task: int, held: int) -> range:
-        """Places of a minitask's parts among the `held` ones of a worker."""
+        """Return the places of a minitask's parts among the `held` parts of a worker."""
         own, size = self.window - 1, self.stragglers + 1
         first, length = (task, 1) if task < own else (own + (task - own) * size, size)
         return range(first, min(first + length, held))  # no groups where lambda = n
 
     def _work(self, node: Node, tasks: tuple[int, ...]) -> Work:
-        """A row of coefficients for each minitask, over its own parts."""
+        """Return a row of coefficients for each minitask, over its own parts."""
         own = node.work
         columns = [self._columns(task, len(own.parts)) for task in tasks]
         places = np.array([place for of in columns for place in of], dtype=np.int64)
@@ -455,12 +455,12 @@ class MSGC(Sequential):
         return Work(parts, coefficients, int(node.plan.sizes[parts].sum()))
 
     def steps(self, draws: SampledTimes, workers: int) -> Iterator[Step]:
-        """The wait rule over drawn times; a repeated chunk may be a sample longer than what it takes the place of."""
+        """Apply the wait rule to drawn times. A repeated chunk may be one sample longer than the chunk it replaces."""
         plan = self.plan(workers, draws.samples)
         rows = Diagonals(self, workers, 0, draws.total_rounds)
         bursts = Bursts(self.burst, self.window, self.stragglers)
         for r in range(draws.total_rounds + self.lag):
-            row = draws.block(range(r, r + 1))  # be it after the last commit's
+            row = draws.block(range(r, r + 1))  # although it may be after the last commit
             row = replace(row, seconds=self._seconds(row, plan, rows, r))
             wait = wait_for(row, self.tolerance, len(rows.jobs(r)))
             late, seconds, messages = _dropped(wait, partial(bursts.follows, r))
@@ -469,8 +469,8 @@ class MSGC(Sequential):
             yield Step(seconds, messages, [self._combined(workers)] if r >= self.lag else [])
 
     def _seconds(self, row: SampledTimes, plan: Plan, rows: Diagonals, r: int) -> Array:
-        """How long each worker takes for its minitasks of a round, (1, workers)."""
-        held = int(plan.indptr[2])  # parts of worker 1, as many as everybody's
+        """Return the time that each worker takes for its minitasks of a round, (1, workers), s."""
+        held = int(plan.indptr[2])  # number of parts of worker 1, which is the same for all workers
         sizes = plan.sizes[plan.indices].reshape(-1, held)
         usual = tuple(m for m, _ in rows.jobs(r))
         loads, counts = np.zeros(plan.workers, dtype=np.int64), np.zeros(plan.workers, dtype=np.int64)
@@ -487,7 +487,7 @@ class MSGC(Sequential):
 
 
 def _dropped(wait: WaitResult, follows: Callable[[Late], bool]) -> tuple[Late, float, int]:
-    """Who is late in a round and may be dropped, its seconds, and the messages that came."""
+    """Return the late workers of a round that may be dropped, its seconds, and the messages received."""
     late: Late = frozenset((np.flatnonzero(wait.late_workers[0]) + 1).tolist())
     if follows(late):
         return late, float(wait.seconds[0]), int(wait.messages[0])
@@ -495,6 +495,6 @@ def _dropped(wait: WaitResult, follows: Callable[[Late], bool]) -> tuple[Late, f
 
 
 def _forget(kept: dict[int, Any], before: int) -> None:
-    """Let go of what is of earlier rounds."""
+    """Delete entries of earlier rounds."""
     for key in [key for key in kept if key < before]:
         del kept[key]

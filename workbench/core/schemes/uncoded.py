@@ -1,4 +1,4 @@
-"""Uncoded master and workers: UMW waits for all, SGD and Backup for the first N-S.
+"""Uncoded master and workers: UMW waits for all workers, SGD and Backup for the first N-S.
 
 A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for gradient
 aggregation in distributed learning", section IV-A: the baselines UMW and SGD. J. Chen, X. Pan, R. Monga, S. Bengio,
@@ -20,14 +20,14 @@ from workbench.core.contract.scheme import Scheme, log_spaced_ints
 
 
 class UMW(Scheme):
-    """Uncoded master-worker: every worker holds one part, the master waits for all of them."""
+    """Uncoded master-worker: every worker stores one part, and the master waits for all of them."""
 
     name: ClassVar[str] = "UMW"
     title: ClassVar[str] = "Uncoded master-worker"
     paper: ClassVar[str] = "CodedReduce, section IV-A"
 
     def waits_for(self, workers: int) -> int:
-        """How many answers the master waits for."""
+        """Return the number of answers that the master waits for."""
         return workers
 
     def plan(self, workers: int, samples: int) -> Plan:
@@ -44,12 +44,12 @@ class UMW(Scheme):
         return child_program(node, rule, lambda r, got: (total(got), 0.0))
 
     def round_times(self, draws: SampledTimes, workers: int) -> RoundTimes:
-        """The slowest of those that are waited for, through one port."""
+        """Return the time of the slowest answer that is waited for, through one port."""
         return star_round_times(draws, self.waits_for(workers))
 
 
 class SGD(UMW):
-    """Ignore stragglers: the master takes the sum of the first N-S answers; give it a step c1/(t+c2)."""
+    """Ignore stragglers: the master takes the sum of the first N-S answers. Use it with a step c1/(t+c2)."""
 
     name: ClassVar[str] = "SGD"
     title: ClassVar[str] = "Ignore the stragglers"
@@ -58,7 +58,7 @@ class SGD(UMW):
 
     @classmethod
     def candidates(cls, workers: int) -> list[dict[str, Any]]:
-        """From one to half of the workers ignored."""
+        """Return one to half of the workers as the number of ignored ones."""
         return [{"stragglers": s} for s in log_spaced_ints(1, workers // 2)]
 
     def check(self, workers: int) -> None:
@@ -69,10 +69,10 @@ class SGD(UMW):
 
 
 class Backup(SGD):
-    """Backup workers: SGD, scaled by N/(N-S), so that every part has the weight 1 on average over who is late.
+    """Backup workers: SGD, scaled by N/(N-S), so that on average over late workers every part has the weight 1.
 
-    The paper has N + b workers and takes the mean of the first N gradients; b is S here, and workers have shards of
-    their own, which they go through as a whole.
+    The paper has N + b workers and takes the mean of the first N gradients. Here b is S. Each worker has its own
+    shard and computes it completely in every round.
 
     >>> Backup(stragglers=2).loads(workers=6, samples=60).tolist()
     [10, 10, 10, 10, 10, 10]
@@ -91,19 +91,25 @@ class Backup(SGD):
 
 
 def total(got: Answers) -> Any:
-    """Sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
+    """Return the sum of the answers, by rank and never by arrival, so that the same set gives the same bits."""
     return plain_sum([got[key].value for key in sorted(got)])
 
 
 def check_stragglers(stragglers: int, workers: int, who: str = "") -> None:
-    """Refuse to tolerate as many stragglers as there are workers; `who`: they are not all of the cluster."""
+    """Raise `SettingError` for as many stragglers as workers.
+
+    `who` names the workers if they are part of the cluster.
+    """
     if stragglers >= workers:
         why = f"{who or f'{workers} workers'} cannot tolerate it; take 0 to {workers - 1}"
         raise SettingError(f"scheme_args.stragglers = {stragglers}: {why}")
 
 
 def check_pieces(field: str, pieces: int, workers: int, samples: int) -> None:
-    """Refuse to cut a worker's part of the data into more pieces than it has samples; one is always fine."""
+    """Raise `SettingError` if a worker's part would be cut into more pieces than it has samples.
+
+    One piece always works.
+    """
     most = max(1, samples // workers)
     if pieces > most:
         why = f"a worker's part has {most} of {samples} samples; take {span(1, most)}"

@@ -1,11 +1,11 @@
 """The five papers' closed forms, one function each, and exact means where a paper only simulates.
 
-Times are in seconds, loads are shares of the data set unless a function counts parts; an argument that is out of
-its range raises `SettingError`, whether or not a function says so again. Where a paper's printed formula or
-number is wrong, the docstring says so and the function returns the right one.
+Times are in seconds. Loads are shares of the data set unless a function counts parts. An argument out of its range
+raises `SettingError`, whether or not the docstring repeats it. If a paper's printed formula or number is wrong, the
+docstring says so and the function returns the right one.
 
-To add a formula, add a file, or a function to one that is there; nothing else needs an edit. Found here is what a
-module lists in `__all__`, or else every public function of it; files whose names begin with _ are shared helpers.
+To add a formula, add a file, or a function to an existing one; nothing else needs an edit. The formulas of a module
+are those in its `__all__`, or else all its public functions. Files whose names begin with _ are shared helpers.
 
 >>> from workbench import theory
 >>> theory.cr_load(children=3, layers=2, stragglers=1) == 4 / 15
@@ -21,20 +21,20 @@ from typing import Any
 
 
 def _public(module: ModuleType) -> list[str]:
-    """Names of a module's formulas."""
+    """Return the names of a module's formulas."""
     own = [name for name, value in vars(module).items() if _isfunction(value) and _getmodule(value) is module]
     return list(getattr(module, "__all__", [name for name in own if not name.startswith("_")]))
 
 
 def _found() -> dict[str, Any]:
-    """Every formula by its name."""
+    """Return every formula by its name."""
     names = [each.name for each in _iter_modules(__path__) if not each.name.startswith("_")]
     modules = [_import_module(f"{__name__}.{name}") for name in names]
     return {name: getattr(module, name) for module in modules for name in _public(module)}
 
 
 def __getattr__(name: str) -> Any:
-    """Look again, as a file may have come since; `__all__` is what there is now."""
+    """Search the modules again, as a file may have been added; `__all__` is the current list."""
     if name == "__all__":
         return sorted(_found())
     if not name.startswith("_") and name in (found := _found()):

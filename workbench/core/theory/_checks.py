@@ -11,7 +11,7 @@ from workbench.core.base.settings import SettingError, short
 from workbench.core.base.type_checks import span
 from workbench.core.base.types import Array
 
-MAX_WHOLE = 10**15  # of a count without a limit of its own: floats hold it exactly
+MAX_WHOLE = 10**15  # max of a count without another limit: floats hold it exactly
 
 
 def whole(name: str, value: Any, low: int, high: int | None = None, why: str = "") -> int:
@@ -61,7 +61,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def numbers(name: str, values: Any) -> Array:
-    """Return `values` as an array of finite floats, or raise: text, truth values and ragged lists are none."""
+    """Return `values` as an array of finite floats, or raise, as for text, truth values and ragged lists."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of several lengths

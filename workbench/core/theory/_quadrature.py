@@ -12,16 +12,16 @@ Survival = Callable[[Array], Array]  # times (m,) in s -> P(T > t) (m,)
 NODES = np.cos(np.pi * np.arange(17) / 16)  # Clenshaw-Curtis: the ends of a panel are nodes, so no jump hides
 MOMENTS = np.array([2 / (1 - k * k) if k % 2 == 0 else 0.0 for k in range(17)])
 WEIGHTS = np.linalg.solve(np.polynomial.chebyshev.chebvander(NODES, 16).T, MOMENTS)
-TOLERANCE = 1e-13  # of the mean (roughly), per panel
+TOLERANCE = 1e-13  # tolerance of each panel, relative to the mean (roughly)
 SPLIT_SHARE = 0.5 * (3 - 5**0.5)  # not in the middle, where jumps at round numbers may agree by symmetry
 MAX_SPLITS = 70  # splits of a panel: a jump is then located to 1e-14 of it
 
 
 def mean_time(survival: Survival, start: float = 0.0) -> float:
-    """E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
+    """Return E[T] = start + integral of P(T > t) over t >= start, for a time T >= start.
 
     `survival`: takes times, an array (m,), in s; gives P(T > t), an array (m,). Must not increase. `start`:
-    what T cannot fall below, s. Only saves work: a kink there need not be searched for.
+    lower bound of T, s. It only saves the search for a kink there.
 
     Panels double in length from where the survival function leaves 1 to where nothing is left, and are split
     until splitting changes nothing: kinks (a shift, a deadline) and jumps are found, since the function is
@@ -43,13 +43,13 @@ def mean_time(survival: Survival, start: float = 0.0) -> float:
 
 
 def _edges(survival: Survival) -> Array:
-    """Powers of two from where P(T > t) is still 1 to where the rest of the integral is negligible."""
+    """Return powers of two from where P(T > t) is still 1 to where the rest of the integral is negligible."""
     powers: Array = np.exp2(np.arange(-150.0, 1000.0))
     left = survival(powers[:250])
     if left[-1] > 0:
         left = np.concatenate([left, survival(powers[250:])])
     if not ((left > -1e-9) & (left < 1 + 1e-9)).all():
-        why = "gives values that are no probabilities; it must map times >= 0 to P(T > t)"
+        why = "gives values that are not probabilities; it must map times >= 0 to P(T > t)"
         raise SettingError(f"survival: {why}")
     rest = left * powers[: len(left)]
     first = int(np.argmax((1.0 - left) * powers[: len(left)] > 1e-14 * rest.max()))
@@ -62,7 +62,7 @@ def _edges(survival: Survival) -> Array:
 
 
 def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
-    """Integral over all panels a..b; a panel whose two pieces disagree with it is replaced by them."""
+    """Return the integral over all panels a..b; a panel whose two pieces disagree with it is replaced by them."""
     total, coarse = 0.0, _panels(f, a, b)
     tolerance = TOLERANCE * (before + float(coarse.sum()))
     for _ in range(MAX_SPLITS):
@@ -80,7 +80,7 @@ def _integrate(f: Survival, a: Array, b: Array, before: float) -> float:
 
 
 def _panels(f: Survival, a: Array, b: Array) -> Array:
-    """Integral over each panel; shape like a."""
+    """Return the integral over each panel; shape like a."""
     half = (b - a) / 2
     times = (a + half)[:, None] + half[:, None] * NODES
     return np.asarray(half * (f(times.ravel()).reshape(times.shape) @ WEIGHTS))

@@ -17,12 +17,12 @@ Errors = Callable[[Integers], Array]  # survivor sets (b, r), by their workers -
 
 MAX_WORKERS_SUMS, MAX_WORKERS_CIRCULANT, MAX_WORKERS_ANY = 26, 20, 16  # workers; half a minute each
 ENTRIES_PER_BATCH = 200_000  # matrix entries at once: what the processor's cache holds
-RIDGE = 1e-8  # makes dependent rows solvable; its square, over that of an eigenvalue, is the relative error
+RIDGE = 1e-8  # makes dependent rows solvable; the relative error is its square over that of an eigenvalue
 RELATIVE_ZERO = 1e-10  # singular values below this share of the largest count as zero
 
 
 def mean_errors(n: int, s: int, coefficients: object) -> Array:
-    """Mean of min |x B_F - 1|^2 over the sets F of r survivors, for r = 0..n; see `crc_errors`."""
+    """Return the mean of min |x B_F - 1|^2 over the sets F of r survivors, for r = 0..n; see `crc_errors`."""
     if isinstance(coefficients, str):
         if coefficients != "ones":
             raise SettingError(
@@ -52,7 +52,7 @@ def _plain_sums(n: int, s: int) -> Array:
 
 
 def _window(n: int, s: int) -> NDArray[np.bool_]:
-    """Which parts a worker has; (workers, parts)."""
+    """Return which parts a worker stores, (workers, parts)."""
     return np.asarray((np.arange(n) - np.arange(n)[:, None]) % n < s)
 
 
@@ -70,7 +70,7 @@ def _checked(n: int, s: int, coefficients: object) -> Array:
 
 
 def _mean_by_size(n: int, sets: Integers, times: Integers, errors: Errors) -> Array:
-    """Weighted mean error of the sets of each size; a set is an n-bit word that stands for `times` sets."""
+    """Return the weighted mean error of the sets of each size; a set is an n-bit word that stands for `times` sets."""
     totals = np.zeros(n + 1)
     totals[0] = n  # nothing arrived
     for rows, weights in _batches(n, sets, times):
@@ -79,7 +79,7 @@ def _mean_by_size(n: int, sets: Integers, times: Integers, errors: Errors) -> Ar
 
 
 def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers, Integers]]:
-    """Non-empty sets as lists of workers (b, r), few enough at once, with what they stand for (b,)."""
+    """Yield non-empty sets as lists of workers (b, r), few enough at once, with what they stand for (b,)."""
     sizes = sum((sets >> bit & 1 for bit in range(n)), np.zeros_like(sets))
     for r in range(1, n + 1):
         chosen = np.flatnonzero(sizes == r)
@@ -89,7 +89,7 @@ def _batches(n: int, sets: Integers, times: Integers) -> Iterator[tuple[Integers
 
 
 def _by_gram(gram: Array, rows: Integers) -> Array:
-    """Errors from inner products of 0/1 rows; |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
+    """Return errors from inner products of 0/1 rows; |x B - 1|^2 is flat at its minimum, so a ridge hardly shows."""
     inner = gram[rows[:, :, None], rows[:, None, :]]
     sums = gram[rows, rows]  # a 0/1 row times the all-ones vector is its number of ones
     x = np.linalg.solve(inner + RIDGE * np.eye(rows.shape[1]), sums[:, :, None])[:, :, 0]
@@ -98,7 +98,7 @@ def _by_gram(gram: Array, rows: Integers) -> Array:
 
 
 def _by_svd(matrix: Array, rows: Integers) -> Array:
-    """Errors of any rows: what of the all-ones vector is outside their span."""
+    """Return errors of any rows: what of the all-ones vector is outside their span."""
     _, sigma, vt = np.linalg.svd(matrix[rows], full_matrices=False)
     spanning = sigma > RELATIVE_ZERO * sigma[:, :1]
     inside = vt.sum(2) ** 2  # squared projections of the all-ones vector

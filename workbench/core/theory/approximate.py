@@ -22,7 +22,7 @@ from workbench.core.theory._residuals import mean_errors
 
 
 def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
-    """P_r: the probability that r of n workers answer, when `slow` of them are slow.
+    """Return P_r: the probability that r of n workers answer, when `slow` of them are slow.
 
     `n`, `slow`: workers, at least 1; slow workers, m, 0 to n. `p_ss`, `p_as`: probability per iteration that
     a slow, an active worker straggles.
@@ -41,7 +41,7 @@ def survivor_distribution(n: int, slow: int, p_ss: float, p_as: float) -> Array:
 
 
 def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> float:
-    """Probability that a part is missed, its workers fixed: p_ss^k p_as^(s-k).
+    """Return the probability that a part is missed, its workers fixed: p_ss^k p_as^(s-k).
 
     `s`, `slow_holders`: workers that hold the part, at least 1; how many of them are slow, k_i, 0 to s.
     `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
@@ -57,7 +57,7 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 
 
 def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
-    """Probability that a part is missed, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
+    """Return the probability that a part is missed, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
 
     `s`: workers that hold a part, at least 1. `p_slow`: probability that a worker is slow, p-hat. `p_ss`,
     `p_as`: probability per iteration that a slow, an active worker straggles.
@@ -74,7 +74,7 @@ def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 
 
 def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
-    """Probability that a part is missed in an iteration with shuffling, when m of the n workers are slow.
+    """Return the probability that a part is missed in an iteration with shuffling, when m of the n workers are slow.
 
     `n`, `s`: workers; workers that hold a part, 1 to n. `slow`: slow workers, m, 0 to n. `p_ss`, `p_as`:
     probability per iteration that a slow, an active worker straggles.
@@ -96,7 +96,7 @@ def missed_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> fl
 
 
 def expected_accesses(iterations: float, missed: float) -> float:
-    """Expected number of iterations that use a part: L (1 - probability that it is missed).
+    """Return the expected number of iterations that use a part: L (1 - probability that it is missed).
 
     `iterations`, `missed`: L >= 0; probability per iteration that the part is missed, from one of the
     functions above.
@@ -110,7 +110,7 @@ def expected_accesses(iterations: float, missed: float) -> float:
 
 
 def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
-    """Probability that a worker straggles, be it slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
+    """Return the probability that a worker straggles, be it slow or not: q = p-hat p_ss + (1 - p-hat) p_as.
 
     `p_slow`, `p_ss`, `p_as`: probability that a worker is slow, that a slow one straggles, that an active one
     straggles.
@@ -125,13 +125,13 @@ def straggler_probability(p_slow: float, p_ss: float, p_as: float) -> float:
 
 
 def _mean_over_slow(n: int, p_slow: float, given: Callable[[int], float]) -> float:
-    """Mean of given(m) over m ~ Binomial(n, p-hat), the number of slow workers (paper 4, remark 2)."""
+    """Return the mean of given(m) over m ~ Binomial(n, p-hat), the number of slow workers (paper 4, remark 2)."""
     chances = _binomial(n, probability("p_slow", p_slow))
     return float(sum(chance * given(m) for m, chance in enumerate(chances) if chance > 0))
 
 
 def _binomial(n: int, p: float) -> Array:
-    """Probabilities of 0..n successes, by convolution: exact at p = 0 and 1, and nothing overflows."""
+    """Return the probabilities of 0..n successes, by convolution: exact at p = 0 and 1, and nothing overflows."""
     if n == 0:
         return np.ones(1)
     half = _binomial(n // 2, p)
@@ -143,7 +143,7 @@ Coefficients = Literal["ones"] | Array
 
 
 def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
-    """Expected decoding error of the fractional repetition code, over who is slow and who straggles.
+    """Return the expected decoding error of the fractional repetition code, over who is slow and who straggles.
 
     Returns the mean of the squared distance to the all-ones vector, 0 to n (parts): n q^s, with q from
     `straggler_probability`. Paper 4, theorem 1 and remark 2. For n = 8, s = 2, p-hat = 0.3, p_ss = 0.8, p_as
@@ -162,7 +162,7 @@ def frc_error(n: int, s: int, p_slow: float, p_ss: float, p_as: float) -> float:
 
 
 def frc_error_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) -> float:
-    """Expected decoding error of FRC with random shuffling when m of the n workers are slow.
+    """Return the expected decoding error of FRC with random shuffling when m of the n workers are slow.
 
     `n`, `s`: workers (and parts), and workers per part; s must divide n. `slow`: slow workers, m, 0 to n.
     `p_ss`, `p_as`: probability per iteration that a slow, an active worker straggles.
@@ -179,7 +179,7 @@ def frc_error_given_slow(n: int, s: int, slow: int, p_ss: float, p_as: float) ->
 def crc_error(
     n: int, s: int, p_slow: float, p_ss: float, p_as: float, coefficients: Coefficients = "ones"
 ) -> float:
-    """Expected decoding error of the cyclic repetition code, over who is slow and who straggles.
+    """Return the expected decoding error of the cyclic repetition code, over who is slow and who straggles.
 
     Returns the mean of the squared distance to the all-ones vector, 0 to n (parts); never below n q^s. Raises
     `SettingError` where the coefficients do not fit n and s. Paper 4, theorem 2 and remark 2. For n = 8, s =
@@ -213,7 +213,7 @@ def crc_error(
 def crc_error_given_slow(
     n: int, s: int, slow: int, p_ss: float, p_as: float, coefficients: Coefficients = "ones"
 ) -> float:
-    """Expected decoding error of CRC with random shuffling when m of the n workers are slow.
+    """Return the expected decoding error of CRC with random shuffling when m of the n workers are slow.
 
     `slow`: slow workers, m, 0 to n. `n`, `s`, `p_ss`, `p_as`, `coefficients`: as in `crc_error`.
 
@@ -228,7 +228,7 @@ def crc_error_given_slow(
 
 
 def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
-    """Mean decoding error of CRC when r workers answer, every set of r as likely, for r = 0..n.
+    """Return the mean decoding error of CRC when r workers answer, every set of r as likely, for r = 0..n.
 
     `n`, `s`: workers (and parts), and workers per part, as in `crc_error`. `coefficients`: as in `crc_error`.
 
@@ -249,7 +249,7 @@ def crc_errors(n: int, s: int, coefficients: Coefficients = "ones") -> Array:
 
 
 def _frc_errors(n: int, s: int) -> Array:
-    """Mean decoding error of FRC when r workers answer, r = 0..n: n C(n-s, r) / C(n, r), as a product."""
+    """Return the mean decoding error of FRC when r workers answer, r = 0..n: n C(n-s, r) / C(n, r), as a product."""
     n = whole("n", n, 1)
     s = whole("s", s, 1, n, f"there are n = {n} workers")
     divides("s", s, "n", n)

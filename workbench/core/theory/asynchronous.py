@@ -1,4 +1,4 @@
-"""Asynchronous SGD: how many commits a second, and how old the answers in them are."""
+"""Asynchronous SGD: commits per second, and the age of the answers in them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workbench.core.theory._checks import numbers, whole
 
 
 def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
-    """Commits per second of asynchronous SGD: every worker answers at its own pace, sum over i of 1 / E[T_i].
+    """Return the commits per second of asynchronous SGD: workers answer independently, sum over i of 1 / E[T_i].
 
     `seconds`: E[T_i], mean seconds from one answer of worker i to its next, above 0; shape (N,). `buffer`: K >= 1,
     answers that make a commit (FedBuff); 1 is plain asynchronous SGD.
 
-    Returns commits per second in the long run. Our own, by the renewal theorem: exact for any law of the times, if
-    messages do not queue at the master's port. A master that waits for all makes 1 / E[max T_i] rounds of N answers:
-    the mean stands where the tail stood.
+    Returns commits per second in the long run. Our own result, by the renewal theorem. It is exact for any
+    distribution of the times, if messages do not queue at the master's port. A master that waits for all workers
+    makes 1 / E[max T_i] rounds of N answers. Here the mean takes the place of the maximum.
 
     >>> async_rate([0.5, 1.0, 1.0])
     4.0
@@ -31,13 +31,15 @@ def async_rate(seconds: Sequence[float] | Array, buffer: int = 1) -> float:
 
 
 def async_staleness(workers: int, buffer: int = 1) -> float:
-    """Mean age of an answer in commits, from the model that it was computed at to the one that it changes: (N - 1) / K.
+    """Return the mean age of an answer in commits: (N - 1) / K.
+
+    The age counts from the model that the answer was computed at to the model that it changes.
 
     `workers`: N >= 1. `buffer`: K >= 1, answers that make a commit.
 
-    Returns commits. Our own, by counting: whenever the master commits, all workers but the one that has just answered
-    have an answer under way, which is then one commit older. So it holds whatever the times, the link and the queue at
-    the port are.
+    Returns commits. Our own result, by counting. Whenever the master commits, all workers but the one that has just
+    answered have an answer under way, which is then one commit older. So it holds for any times, any link and any
+    queue at the port.
 
     >>> async_staleness(12), async_staleness(12, buffer=4)
     (11.0, 2.75)

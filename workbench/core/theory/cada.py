@@ -22,7 +22,7 @@ from workbench.core.theory.order_statistics import exponential_order_mean, harmo
 def cada_selected(
     smoothness: Sequence[float] | Array, c: float, max_age: int, form: Literal["rule", "published"] = "rule"
 ) -> float:
-    """Upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
+    """Return an upper bound on the average number of workers (or groups) that the adaptive rule selects per iteration.
 
     A worker with L_m^2 <= c / d cannot break rule (7) before its age is d + 1, so it is selected at most once
     in d + 1 iterations (and at least once in D): with d_m = floor(c / L_m^2), worker m adds
@@ -65,7 +65,7 @@ def _published(squares: Array, c: float, max_age: int) -> float:
 
 
 def dadam_time(workers: int, mean: float = 1.0) -> float:
-    """Expected time per iteration of distributed Adam (and SGD): the slowest of all workers, eta H_M.
+    """Return the expected time per iteration of distributed Adam (and SGD): the slowest of all workers, eta H_M.
 
     `workers`: M >= 1. `mean`: mean time of one mini-batch, eta, s.
 
@@ -78,7 +78,7 @@ def dadam_time(workers: int, mean: float = 1.0) -> float:
 
 
 def cada_time(selected: float, mean: float = 1.0) -> float:
-    """Expected time per iteration of CADA: the slowest of the selected workers, eta H_Mbar.
+    """Return the expected time per iteration of CADA: the slowest of the selected workers, eta H_Mbar.
 
     `selected`: workers selected per iteration on average, M-bar; need not be whole. `mean`: mean time of one
     mini-batch, eta, s.
@@ -93,7 +93,9 @@ def cada_time(selected: float, mean: float = 1.0) -> float:
 
 
 def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
-    """Expected time per iteration of G-CADA: the slowest selected group's fastest worker, (eta / M_G) H_Gbar.
+    """Return the expected time per iteration of G-CADA: (eta / M_G) H_Gbar.
+
+    That is the time of the slowest selected group's fastest worker.
 
     `selected`: groups selected per iteration on average, G-bar; need not be whole. `group_size`: workers per
     group, M_G >= 1 (1 is CADA). `mean`: mean time of one mini-batch, eta, s.
@@ -111,7 +113,7 @@ def gcada_time(selected: float, group_size: int, mean: float = 1.0) -> float:
 
 
 def gcada_communication(selected: float, group_size: int = 1) -> float:
-    """Messages per iteration: selected (M_G + 1), every worker downloads and one per group uploads.
+    """Return messages per iteration: selected (M_G + 1), every worker downloads and one per group uploads.
 
     `selected`: groups selected per iteration on average: G-bar; M-bar for CADA and M for distributed Adam
     (group_size=1). `group_size`: workers per group, M_G; 1 for CADA and distributed Adam: 2 messages per worker.
@@ -125,7 +127,7 @@ def gcada_communication(selected: float, group_size: int = 1) -> float:
 
 
 def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) -> float:
-    """Samples computed on per iteration: selected M_G batch.
+    """Return the samples computed on per iteration: selected M_G batch.
 
     `selected`, `group_size`: as in `gcada_communication`. `batch`: samples of a mini-batch, mu; 1 counts mini-batch
     gradients, as the paper's figures do.
@@ -139,7 +141,7 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
 
 
 def communication_ratio(group_size: int) -> float:
-    """Communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, whoever is selected.
+    """Return communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, whoever is selected.
 
     `group_size`: workers per group, M_G; 1 (CADA, distributed Adam) gives 2.
 

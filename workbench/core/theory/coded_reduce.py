@@ -1,4 +1,4 @@
-"""Paper 1, CodedReduce (CR): what a worker computes on, what resiliency that buys, and what goes on at once.
+"""Paper 1, CodedReduce (CR): load per worker, resiliency for a load, and simultaneous communications.
 
 A. Reisizadeh, S. Prakash, R. Pedarsani, A. S. Avestimehr, "CodedReduce: A fast and robust framework for
 gradient aggregation in distributed learning". A regular (n, L) tree: every parent has n `children`, there are
@@ -25,7 +25,7 @@ MAX_LAYERS = 1000  # two children each are 2^1001 workers by then
 
 
 def cr_workers(children: int, layers: int) -> int:
-    """Workers of a regular tree: N = n + n^2 + ... + n^L.
+    """Return the number of workers of a regular tree: N = n + n^2 + ... + n^L.
 
     `children`, `layers`: children per parent, n >= 1; layers of workers below the master, L >= 1.
 
@@ -40,7 +40,7 @@ def cr_workers(children: int, layers: int) -> int:
 
 
 def cr_load(children: int, layers: int, stragglers: int) -> float:
-    """Computation load of CodedReduce, the least possible: 1 / (q + q^2 + ... + q^L), q = n / (s + 1).
+    """Return the computation load of CodedReduce, the least possible: 1 / (q + q^2 + ... + q^L), q = n / (s + 1).
 
     `children`, `layers`: children per parent, n >= 1; layers of workers, L >= 1. `stragglers`: stragglers
     tolerated per parent, s, from 0 to n - 1.
@@ -55,7 +55,7 @@ def cr_load(children: int, layers: int, stragglers: int) -> float:
 
 
 def gc_load(workers: int, stragglers: int) -> float:
-    """Computation load of gradient coding: (S + 1) / N.
+    """Return the computation load of gradient coding: (S + 1) / N.
 
     `workers`, `stragglers`: N >= 1, all of them children of the master; stragglers tolerated, S, from 0 to N
     - 1.
@@ -72,7 +72,7 @@ def gc_load(workers: int, stragglers: int) -> float:
 
 
 def cr_stragglers(children: int, layers: int, load: float) -> int:
-    """Most stragglers per parent that CodedReduce tolerates when a worker may compute on `load`.
+    """Return the most stragglers per parent that CodedReduce tolerates when a worker may compute on `load`.
 
     `children`, `layers`: the tree, (n, L). `load`: share of the data set that a worker may compute on, r, up
     to 1. Use layers=1 for gradient coding.
@@ -94,7 +94,7 @@ def cr_stragglers(children: int, layers: int, load: float) -> int:
 
 
 def cr_resiliency(load: float, layers: int) -> float:
-    """Straggler resiliency alpha = r^(1/L) that a load buys in a tree with very many children per parent.
+    """Return the straggler resiliency alpha = r^(1/L) that a load buys in a tree with very many children per parent.
 
     `load`: share of the data set per worker, r, from 0 to 1. `layers`: L >= 1; 1 is gradient coding, alpha =
     r. (Ring all-reduce has alpha = 0.)
@@ -109,19 +109,19 @@ def cr_resiliency(load: float, layers: int) -> float:
 
 
 def checked_tree(children: int, layers: int, stragglers: int) -> tuple[int, int, int]:
-    """(n, L, s) as ints within their ranges; raises `SettingError`."""
+    """Return (n, L, s) as ints within their ranges; raises `SettingError`."""
     n, depth = whole("children", children, 1), whole("layers", layers, 1, MAX_LAYERS)
     return n, depth, whole("stragglers", stragglers, 0, n - 1, f"fewer than children = {n}")
 
 
 def exact_load(n: int, depth: int, s: int) -> Fraction:
-    """Theorem 1 as a fraction."""
+    """Return theorem 1 as a fraction."""
     q = Fraction(n, s + 1)
     return 1 / sum((q**layer for layer in range(1, depth + 1)), Fraction(0))
 
 
 def cr_parallelisation(children: int, layers: int) -> int:
-    """Communications that go on at the same time in the tree: its parents, N / n = 1 + n + ... + n^(L-1).
+    """Return how many communications are simultaneous in the tree: its parents, N / n = 1 + n + ... + n^(L-1).
 
     `children`, `layers`: the tree, (n, L).
 
@@ -136,7 +136,7 @@ def cr_parallelisation(children: int, layers: int) -> int:
 
 
 def rar_parallelisation(workers: int) -> int:
-    """Communications that go on at the same time in ring all-reduce: one per worker, N.
+    """Return the number of communications that go on at the same time in ring all-reduce: one per worker, N.
 
     `workers`: N >= 1.
 
@@ -149,7 +149,7 @@ def rar_parallelisation(workers: int) -> int:
 
 
 def parallelisation_order(workers: int, layers: int) -> float:
-    """N^(1 - 1/L): the order of CodedReduce's communication parallelisation gain.
+    """Return N^(1 - 1/L): the order of CodedReduce's communication parallelisation gain.
 
     `workers`: N >= 1. `layers`: L >= 1; 1 is gradient coding (order 1), and L without bound tends to the
     ring's N.
@@ -166,7 +166,7 @@ def parallelisation_order(workers: int, layers: int) -> float:
 def cr_time_bounds(
     children: int, layers: int, stragglers: int, samples: float, shift: float, rate: float, transfer: float
 ) -> tuple[float, float]:
-    """Leading terms of the bounds on CodedReduce's expected round time, for many children per parent.
+    """Return leading terms of the bounds on CodedReduce's expected round time, for many children per parent.
 
     Both are (r d / mu) log(1 / alpha) + a r d, alpha = s / n, plus (n (1 - alpha) + L - 1) t_c or n L t_c.
 

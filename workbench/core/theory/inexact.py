@@ -1,6 +1,6 @@
-"""Schemes that leave any number of stragglers behind: expected squared distance of their weights from all ones.
+"""Schemes that ignore any number of stragglers: expected squared distance of their weights from all ones.
 
-Which workers come first is drawn evenly, as with independent times of one law.
+The set of the first workers is drawn uniformly, as with independent times of one distribution.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from workbench.core.theory._checks import divides, whole
 
 
 def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
-    """Expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
+    """Return the expected error of IS-GC with fractional repetition; with replication 1, of backup workers.
 
     `workers`: n, also the number of parts. `replication`: c, workers that hold the same c parts; must divide n.
     `wait_for`: w, answers that the master waits for, 1 to n.
@@ -35,7 +35,7 @@ def is_gc_error(workers: int, replication: int, wait_for: int) -> float:
 
 
 def pgc_error(workers: int, stragglers: int) -> float:
-    """Expected error of pipelined gradient coding after its first round, all versions of a part together.
+    """Return the expected error of pipelined gradient coding after its first round, all versions of a part together.
 
     `workers`: n, also the number of parts. `stragglers`: s, 0 to n - 1; every part is with s + 1 workers.
 

@@ -29,7 +29,7 @@ Undone = Callable[[Array], Array]  # P(finished = 0..r) (m, r + 1) -> P(a cluste
 
 
 def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
-    """Expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
+    """Return the expected completion time of cyclic gradient coding: K - r + 1 workers with all their r parts.
 
     `workers`, `load`: K, also the number of parts; parts per worker, r, 1 to K. `shift`, `rate`: alpha,
     s/part, and mu, parts/s.
@@ -44,7 +44,7 @@ def gc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 
 
 def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float, rate: float) -> float:
-    """Expected completion time of gradient coding in clusters, one message per worker.
+    """Return the expected completion time of gradient coding in clusters, one message per worker.
 
     `workers`: K. `load`: parts per worker, r, 1 to K / P; r = K / P is fractional repetition, one worker
     needed per cluster. `clusters`: P, must divide K. `shift`, `rate`: alpha, s/part, and mu, parts/s.
@@ -63,7 +63,7 @@ def clustered_gc_completion(workers: int, load: int, clusters: int, shift: float
 
 
 def lcc_threshold(workers: int, load: int) -> int:
-    """Workers that Lagrange coded computing needs for linear regression: 2 ceil(K / r) - 1.
+    """Return the number of workers that Lagrange coded computing needs for linear regression: 2 ceil(K / r) - 1.
 
     `workers`, `load`: K, also the number of parts; coded parts per worker, r, 1 to K.
 
@@ -81,7 +81,7 @@ def lcc_threshold(workers: int, load: int) -> int:
 
 
 def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
-    """Expected completion time of Lagrange coded computing: 2 ceil(K / r) - 1 workers with all their r parts.
+    """Return the expected completion time of Lagrange coded computing: 2 ceil(K / r) - 1 workers with all r parts.
 
     `workers`, `load`: K, also the number of parts; coded parts per worker, r. `shift`, `rate`: alpha, s/part,
     and mu, parts/s.
@@ -96,19 +96,19 @@ def lcc_completion(workers: int, load: int, shift: float, rate: float) -> float:
 
 
 def cluster_size(workers: int, clusters: int) -> int:
-    """Workers per cluster, K / P; raises `SettingError` unless P divides K."""
+    """Return the number of workers per cluster, K / P; raises `SettingError` unless P divides K."""
     workers = whole("workers", workers, 1)
     divides("clusters", whole("clusters", clusters, 1, workers), "workers", workers)
     return workers // clusters
 
 
 def time_per_part(x: Array, shift: float, rate: float) -> Array:
-    """P(X > x), X = alpha + Exp(rate mu): the seconds that a worker takes per part."""
+    """Return P(X > x), X = alpha + Exp(rate mu): the seconds that a worker takes per part."""
     return np.asarray(np.exp(-rate * np.maximum(x - shift, 0.0)))
 
 
 def _wait_for(k: int, size: int, clusters: int, load: int, shift: float, rate: float) -> float:
-    """Mean until every cluster has k of its workers with all their parts."""
+    """Return the mean until every cluster has k of its workers with all their parts."""
     shift, rate = real("shift", shift), positive("rate", rate)
     if clusters == 1:
         return exponential_order_mean(k, size, load / rate, load * shift)
@@ -124,7 +124,7 @@ def mmc_completion(
     rate: float,
     hybrid: bool = False,
 ) -> float:
-    """Expected completion time of gradient coding with multi-message communication (GC-MMC), by quadrature.
+    """Return the expected completion time of gradient coding with multi-message communication (GC-MMC), by quadrature.
 
     Returns seconds until the last cluster is done. Paper 5, sections III-A to III-D and figure 1. Section
     III-A prints K - m - 1 = 5 for K = 6, m = 2: it is K - m + 1.
@@ -168,13 +168,13 @@ def mmc_completion(
 
 
 def _finished(t: Array, load: int, shift: float, rate: float) -> Array:
-    """P(a worker has finished x parts at t), x = 0..r; shape (m, r + 1)."""
+    """Return P(a worker has finished x parts at t), x = 0..r; shape (m, r + 1)."""
     least = 1.0 - time_per_part(t[:, None] / np.arange(1, load + 1), shift, rate)
     return -np.diff(least, axis=1, prepend=1.0, append=0.0)  # at least 0 parts: 1, at least r + 1: 0
 
 
 def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> Undone:
-    """Chance that a cluster is not done, as a function of the distribution of finished parts."""
+    """Return the probability that a cluster is not done, as a function of the distribution of finished parts."""
     if flag("hybrid", hybrid) and load != size:
         why = f"load = {load} must be the cluster's size, {size}, or set hybrid to False"
         raise SettingError(f"hybrid = True: {why}")
@@ -189,7 +189,7 @@ def _undone(size: int, load: int, order: int | Sequence[int], hybrid: bool) -> U
 
 
 def _checked(order: Sequence[int] | Array, load: int, hybrid: bool) -> list[int]:
-    """The numbers of a list, ascending; what the scheme GC-MMC refuses is refused here too."""
+    """Return the orders of a list, ascending. Raise `SettingError` as the scheme GC-MMC does."""
     orders = sorted(whole("order", m, 1, load, f"load = {load}") for m in order)
     if not orders:
         raise SettingError("order = []: give at least one number of parts, such as the load")
@@ -205,13 +205,13 @@ def _checked(order: Sequence[int] | Array, load: int, hybrid: bool) -> list[int]
 
 
 def _sent(finished: Array, after: Sequence[int]) -> Array:
-    """P(a worker has sent 0..l messages) when it sends one after each of these numbers of parts."""
+    """Return P(a worker has sent 0..l messages) when it sends one after each of these numbers of parts."""
     edges = [0, *after, finished.shape[1]]
     return np.stack([finished[:, a:b].sum(1) for a, b in pairwise(edges)], axis=1)
 
 
 def _too_few(sent: Array, size: int, needed: int) -> Array:
-    """P(fewer than `needed` messages in all from `size` workers)."""
+    """Return P(fewer than `needed` messages in all from `size` workers)."""
     total = np.zeros((len(sent), needed))
     total[:, 0] = 1.0
     for _ in range(size):
@@ -220,12 +220,12 @@ def _too_few(sent: Array, size: int, needed: int) -> Array:
 
 
 def _delayed(a: Array, k: int) -> Array:
-    """Columns moved right by k, those beyond the last dropped."""
+    """Return columns moved right by k, those beyond the last dropped."""
     return a if k == 0 else np.pad(a, ((0, 0), (k, 0)))[:, : a.shape[1]]
 
 
 def _uncovered(sent: Array, size: int, m: int) -> Array:
-    """P(at least m of the `size` messages on a circle were sent by nobody).
+    """Return P(at least m of the `size` messages on a circle were sent by nobody).
 
     Worker i sends messages i, i+1, ... in order. Going round the circle, the reach c (how many messages from
     here on are known to be sent) is max(c - 1, own): a Markov chain, and after one turn it has forgotten
@@ -248,7 +248,7 @@ def _uncovered(sent: Array, size: int, m: int) -> Array:
 
 
 def _steps(sent: Array) -> Array:
-    """Chance to go from reach c to max(c - 1, own); shape (times, c, next)."""
+    """Return the probability to go from reach c to max(c - 1, own); shape (times, c, next)."""
     reach = sent.shape[1]
     step = np.zeros((len(sent), reach, reach))
     for c in range(reach):

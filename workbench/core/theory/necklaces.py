@@ -13,7 +13,7 @@ MAX_LENGTH = 28  # about 10 million classes
 
 
 def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One representative of every class of n-letter binary words under cyclic shifts, and its size.
+    """Return one representative of every class of n-letter binary words under cyclic shifts, and its size.
 
     The words are grown bit by bit (Fredricksen, Kessler and Maiorana), all at once: the next bit repeats the
     one a period ago, or is a 1 where that one is 0, which makes the whole word the period. The words whose
@@ -40,7 +40,7 @@ def necklaces(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def necklace_count(n: int, weight: int, order: int) -> int:
-    """Number of classes of binary words of length n with a given weight (number of ones) and order (size).
+    """Return the number of classes of binary words of length n with a given weight (number of ones) and order (size).
 
     `n`, `weight`: length of the words, at least 1; ones per word, r, 0 to n. `order`: words per class, e;
     none unless it divides n.
@@ -62,7 +62,7 @@ def necklace_count(n: int, weight: int, order: int) -> int:
 
 
 def moebius(n: int) -> int:
-    """Moebius function: 1 for n = 1, 0 if a square above 1 divides n, else (-1)^(number of primes).
+    """Return the Moebius function: 1 for n = 1, 0 if a square above 1 divides n, else (-1)^(number of primes).
 
     `n`: at least 1.
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def harmonic(n: float) -> float:
-    """Harmonic number H_n, for real n by H_x = digamma(x + 1) + Euler's constant.
+    """Return the harmonic number H_n, for real n by H_x = digamma(x + 1) + Euler's constant.
 
     `n`: at least 0. A whole number gives the usual sum; between whole numbers H is smooth and concave.
 
@@ -37,7 +37,7 @@ def harmonic(n: float) -> float:
 
 
 def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0) -> float:
-    """Mean of the k-th smallest of n independent times shift + Exp(mean): shift + mean (H_n - H_(n-k)).
+    """Return the mean of the k-th smallest of n independent times shift + Exp(mean): shift + mean (H_n - H_(n-k)).
 
     `k`: which one, 1 (first) to n (last). Paper 3: a. `n`: how many. Paper 3: b. `mean`: mean of the
     exponential part, s. Paper 3: eta. `shift`: least time, s.
@@ -54,7 +54,7 @@ def exponential_order_mean(k: int, n: int, mean: float = 1.0, shift: float = 0.0
 
 
 def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
-    """Standard deviation of the k-th smallest of n independent (shifted) exponentials.
+    """Return the standard deviation of the k-th smallest of n independent (shifted) exponentials.
 
     `k`, `n`: which one of how many, 1 <= k <= n. `mean`: mean of the exponential part, s; a shift changes
     nothing.
@@ -73,7 +73,7 @@ def exponential_order_std(k: int, n: int, mean: float = 1.0) -> float:
 
 
 def max_of_minima_mean(groups: int, size: int, mean: float = 1.0, shift: float = 0.0) -> float:
-    """Mean time until every group has its first answer: shift + mean / size * H_groups.
+    """Return the mean time until every group has its first answer: shift + mean / size * H_groups.
 
     `groups`: number of groups. Paper 3: G-bar. `size`: workers per group. Paper 3: M_G. `mean`: mean of the
     exponential part of one worker's time, s. Paper 3: eta. `shift`: least time, s.
@@ -90,7 +90,7 @@ def max_of_minima_mean(groups: int, size: int, mean: float = 1.0, shift: float =
 
 
 def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
-    """Mean of the k-th smallest of n independent times with any common distribution, by quadrature.
+    """Return the mean of the k-th smallest of n independent times with any common distribution, by quadrature.
 
     P(k-th > t) = I_S(n-k+1, k) with S = P(T > t) and I the regularised incomplete beta function.
 
@@ -109,7 +109,7 @@ def order_statistic_mean(survival: Survival, k: int, n: int) -> float:
 
 
 def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> float:
-    """Mean time until every one of several equal groups has k answers of its `size` workers, by quadrature.
+    """Return the mean time until every one of several equal groups has k answers of its `size` workers, by quadrature.
 
     Returns the mean of the maximum over the groups of the k-th smallest time, in the unit of the times.
     Raises `SettingError` where groups is below 1, k not in 1..size, or the mean infinite.
@@ -127,7 +127,7 @@ def grouped_order_mean(survival: Survival, groups: int, k: int, size: int) -> fl
 
 
 def _check_survival(survival: Any) -> None:
-    """Raise `SettingError` for what is not a function of an array of times that gives numbers."""
+    """Raise `SettingError` unless it is a function of an array of times that returns numbers."""
     if not callable(survival):
         raise SettingError(f"survival = {short(survival)}: must be a function of times, such as a lambda")
     try:
@@ -141,14 +141,14 @@ def _check_survival(survival: Any) -> None:
 
 
 def order_survival(survival: Array, k: int, n: int) -> Array:
-    """P(k-th smallest of n > t) from P(T > t), elementwise."""
+    """Return P(k-th smallest of n > t) from P(T > t), elementwise."""
     from scipy.special import betainc
 
     return cast(Array, betainc(n - k + 1, k, np.clip(survival, 0.0, 1.0)))  # rounding may leave 0..1
 
 
 def last_group(survival: Array, groups: int) -> Array:
-    """P(slowest of independent groups > t) from that of one: 1 - (1 - S)^groups, precise in the tail."""
+    """Return P(slowest of independent groups > t) from that of one: 1 - (1 - S)^groups, precise in the tail."""
     with np.errstate(divide="ignore"):  # S = 1: log(0), and the result is 1
         return cast(Array, -np.expm1(groups * np.log1p(-survival)))
 

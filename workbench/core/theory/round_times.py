@@ -21,11 +21,11 @@ from workbench.core.theory.order_statistics import exponential_order_mean, max_o
 
 __all__ = ["cr_time", "frc_time", "gc_time", "rar_time", "sgd_time", "umw_time"]
 
-# chance of so many arrivals in one transfer time below which they are left out
+# max probability of a number of arrivals in one transfer time that is neglected
 NEGLIGIBLE_PROBABILITY = 1e-20
-# times at once: neighbours in time have similar chances, and the processor's cache holds them
+# number of times that are evaluated together: neighbouring times have similar probabilities and fit the cache
 TIMES_PER_BATCH = 256
-# children per parent, where the port is a bottleneck: half a minute each
+# max number of children per parent where the port is a bottleneck: half a minute each
 MAX_CHILDREN_STAR, MAX_CHILDREN_TREE = 400, 64
 
 
@@ -38,7 +38,7 @@ def cr_time(
     rate: float,
     transfer: float = 0.0,
 ) -> float:
-    """Expected round time of CodedReduce on a given tree, by exact recursion over its layers and quadrature.
+    """Return the expected round time of CodedReduce on a given tree, by exact recursion over its layers and quadrature.
 
     A relay sends when both its own work and the first n - s of its children's messages are through its port;
     sibling subtrees are independent, so the distribution climbs the tree layer by layer.
@@ -70,7 +70,7 @@ def cr_time(
 def gc_time(
     workers: int, stragglers: int, samples: float, shift: float, rate: float, transfer: float = 0.0
 ) -> float:
-    """Expected round time of gradient coding with a cyclic code: the first N - S answers.
+    """Return the expected round time of gradient coding with a cyclic code: the first N - S answers.
 
     `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: d samples, a
     s/sample, mu samples/s, t_c s, as in `cr_time`.
@@ -86,7 +86,7 @@ def gc_time(
 
 
 def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float, transfer: float) -> float:
-    """Mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
+    """Return the mean until the master has k of n, every parent waiting for k of n; `load` in samples."""
     start, mean = load * real("shift", shift), load / positive("rate", rate)
     t_c = real("transfer", transfer)
     if t_c and n > (MAX_CHILDREN_STAR if depth == 1 else MAX_CHILDREN_TREE):
@@ -99,7 +99,7 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
         return exponential_order_mean(k, n, mean, start)
 
     def unfinished(t: Array) -> Array:
-        """1 - P(the master is done by t)."""
+        """Return 1 - P(the master is done by t)."""
         back = t_c * np.arange(depth * k + 1) if t_c else np.zeros(1)
         computed = -np.expm1(-np.maximum(t[:, None] - back - start, 0.0) / mean)
         sent = computed  # of the leaves, at t, t - t_c, t - 2 t_c, ...
@@ -112,13 +112,13 @@ def tree_time(n: int, depth: int, k: int, load: float, shift: float, rate: float
 
 
 def _through(sent: Array, k: int, n: int) -> Array:
-    """P(k of n through the port) at t, t - t_c, ... from P(sent by then): k columns fewer."""
+    """Return P(k of n through the port) at t, t - t_c, ... from P(sent by then): k columns fewer."""
     windows = sliding_window_view(sent[:, 1:], k, axis=1)[:, :, ::-1]
     return through(windows.reshape(-1, k), n).reshape(windows.shape[:2])
 
 
 def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: float) -> float:
-    """Expected round time of gradient coding with fractional repetition: one answer per group of S + 1.
+    """Return the expected round time of gradient coding with fractional repetition: one answer per group of S + 1.
 
     `workers`, `stragglers`: N and S; S + 1 must divide N. `samples`, `shift`, `rate`: d samples, a s/sample,
     mu samples/s. Transfers take no time.
@@ -136,7 +136,7 @@ def frc_time(workers: int, stragglers: int, samples: float, shift: float, rate: 
 
 
 def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: float = 0.0) -> float:
-    """Expected round time of the uncoded master-worker scheme: all N answers, each on d / N samples.
+    """Return the expected round time of the uncoded master-worker scheme: all N answers, each on d / N samples.
 
     `workers`: N >= 1. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
@@ -152,7 +152,7 @@ def umw_time(workers: int, samples: float, shift: float, rate: float, transfer: 
 def sgd_time(
     workers: int, stragglers: int, samples: float, shift: float, rate: float, transfer: float = 0.0
 ) -> float:
-    """Expected round time when stragglers are ignored: the first N - S answers, each on d / N samples.
+    """Return the expected round time when stragglers are ignored: the first N - S answers, each on d / N samples.
 
     `workers`, `stragglers`: N and S, 0 <= S < N. `samples`, `shift`, `rate`, `transfer`: as in `cr_time`.
 
@@ -167,7 +167,7 @@ def sgd_time(
 
 
 def rar_time(workers: int, samples: float, shift: float, rate: float, step: float = 0.0) -> float:
-    """Expected round time of ring all-reduce: the slowest worker, then 2 (N - 1) steps.
+    """Return the expected round time of ring all-reduce: the slowest worker, then 2 (N - 1) steps.
 
     After that many steps every worker's start has reached every other one, so the last start decides.
 
@@ -190,7 +190,7 @@ def rar_time(workers: int, samples: float, shift: float, rate: float, step: floa
 
 
 def through(arrived: Array, n: int) -> Array:
-    """P(the first k of n messages are through the port by t), every transfer taking the same time t_c.
+    """Return P(the first k of n messages are through the port by t), every transfer taking the same time t_c.
 
     `arrived`: (m, k): P(a message arrived by t - i t_c) for i = k, ..., 1 (increasing along the row), for m
     times t. `n`: messages on their way, n >= k.
@@ -210,7 +210,7 @@ def through(arrived: Array, n: int) -> Array:
 
 
 def _path(arrived: Array, n: int) -> Array:
-    """The same for few times, one per column."""
+    """Return the probabilities of `through` for a few times, one per column."""
     moments = np.maximum(np.diff(arrived, axis=0, prepend=0.0), 0.0)  # rounding may make it fall
     counts = np.zeros((n + 1, arrived.shape[1]))
     counts[0] = 1.0
@@ -222,7 +222,7 @@ def _path(arrived: Array, n: int) -> Array:
 
 
 def _poisson(mean: Array, most: int) -> Array:
-    """Poisson probabilities of 0..most for every mean; shape (most + 1, m)."""
+    """Return Poisson probabilities of 0..most for every mean; shape (most + 1, m)."""
     from scipy.special import gammaln, xlogy
 
     counts = np.arange(most + 1)[:, None]
@@ -230,7 +230,7 @@ def _poisson(mean: Array, most: int) -> Array:
 
 
 def _add(counts: Array, more: Array, least: int) -> Array:
-    """Distribution of a sum, column by column and cut off at the last row; counts are at least `least`."""
+    """Return the distribution of a sum, column by column and cut off at the last row; counts are at least `least`."""
     total = np.zeros_like(counts)
     for extra in np.flatnonzero((more > NEGLIGIBLE_PROBABILITY).any(1)):
         total[least + extra :] += counts[least : len(counts) - extra] * more[extra]

@@ -1,4 +1,4 @@
-"""Sequential gradient coding: what SR-SGC and M-SGC cost in every round, and what their old gradients cost.
+"""Sequential gradient coding: the load of SR-SGC and M-SGC in every round, and the cost of their old gradients.
 
 Krishnan, Ebrahimi, Khisti, "Sequential gradient coding for straggler mitigation", ICLR 2023.
 """
@@ -11,7 +11,7 @@ from workbench.core.theory._checks import divides, whole
 
 
 def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) -> int:
-    """Stragglers s that each job's gradient code stands in SR-SGC.
+    """Return the number of stragglers s that each job's gradient code tolerates in SR-SGC.
 
     `workers`: n, 1 or more. `burst`: B, rounds in a row in which a worker may be late; must divide W - 1. `window`: W,
     above B. `stragglers`: lambda, different workers that may be late within W rounds, 0 to n.
@@ -28,13 +28,13 @@ def sr_sgc_stragglers(workers: int, burst: int, window: int, stragglers: int) ->
 
 
 def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
-    """Share of the data set that a worker goes through in a round of M-SGC.
+    """Return the share of the data set that a worker computes in a round of M-SGC.
 
     `workers`, `burst`, `window`, `stragglers`: n, B, W and lambda, as in `sr_sgc_stragglers`; B may be any below W.
 
     Returns (lambda + 1)(W - 1 + B) / (n (B + (W - 1)(lambda + 1))), and (W - 1 + B) / (n (W - 1)) for lambda = n, where
-    the last B minitasks are idle unless they repeat something: section 3.3. A job takes W - 2 + B rounds more. Gradient
-    coding that stands lambda stragglers in every round has (lambda + 1) / n.
+    the last B minitasks are idle unless they repeat something: section 3.3. A job takes W - 2 + B rounds more.
+    Gradient coding that tolerates lambda stragglers in every round has (lambda + 1) / n.
 
     >>> m_sgc_load(workers=16, burst=1, window=3, stragglers=4) == 15 / 176
     True
@@ -48,7 +48,7 @@ def m_sgc_load(workers: int, burst: int, window: int, stragglers: int) -> float:
 
 
 def delayed_step(lag: int) -> float:
-    """Largest stable step of gradient descent with old gradients, over that with fresh ones.
+    """Return the largest stable step of gradient descent with old gradients, over that with fresh ones.
 
     `lag`: T, how many updates old the model is that a gradient is taken at, 0 or more.
 

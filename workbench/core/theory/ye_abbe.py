@@ -1,4 +1,4 @@
-"""Paper 2, communication-efficient gradient coding (CEGC): what is achievable and how long it takes.
+"""Paper 2, communication-efficient gradient coding (CEGC): achievable loads, and iteration times.
 
 M. Ye, E. Abbe, "Communication-computation efficient gradient coding", ICML 2018. n workers, d parts per
 worker, s stragglers, reduction m: a message has p / m of the model's p coordinates.
@@ -15,7 +15,7 @@ from workbench.core.theory.order_statistics import order_survival
 
 
 def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) -> bool:
-    """Is there a code with load d, s stragglers and reduction m? Exactly if d / k >= (s + m) / n.
+    """Return whether there is a code with load d, s stragglers and reduction m: exactly if d / k >= (s + m) / n.
 
     `n`, `d`: workers; parts per worker, 1 to the number of parts. `s`, `m`: stragglers tolerated, at least 0;
     reduction, at least 1 (1 is plain gradient coding). `parts`: parts of the data set, k; n if left out.
@@ -32,7 +32,7 @@ def cegc_achievable(n: int, d: int, s: int, m: int, parts: int | None = None) ->
 
 
 def cegc_survival(t: Array, d: int, m: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
-    """P(a worker needs longer than t): T = d (t1 + Exp(lambda1)) + (t2 + Exp(lambda2)) / m.
+    """Return P(a worker needs longer than t): T = d (t1 + Exp(lambda1)) + (t2 + Exp(lambda2)) / m.
 
     The random part is hypoexponential with rates lambda1 / d and lambda2 m; the form used has no cancellation
     where the two are (nearly) equal.
@@ -75,7 +75,7 @@ def cegc_time(
     t2: float,
     stragglers: int | None = None,
 ) -> float:
-    """Expected iteration time of CEGC: the (n-s)-th of n workers, by quadrature.
+    """Return the expected iteration time of CEGC: the (n-s)-th of n workers, by quadrature.
 
     Returns E[T_tot], s. Raises `SettingError` where d < s + m is not achievable. Paper 2, section 5 and table
     3 (n = 8, lambda1 = 0.8, lambda2 = 0.1, t1 = 1.6, t2 = 6). A worker computes all its parts at the same
@@ -112,7 +112,7 @@ def cegc_time(
 
 
 def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Array:
-    """Expected iteration times of all loads and reductions, s = d - m: the whole of paper 2's table 3.
+    """Return the expected iteration times of all loads and reductions, s = d - m: the whole of paper 2's table 3.
 
     `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
@@ -131,7 +131,7 @@ def cegc_table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> 
 
 
 def cegc_best(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> tuple[int, int]:
-    """Load d and reduction m with the least expected iteration time (s = d - m).
+    """Return the load d and reduction m with the least expected iteration time (s = d - m).
 
     `n`: workers. `lambda1`, `lambda2`, `t1`, `t2`: as in `cegc_time`.
 
@@ -146,5 +146,5 @@ def cegc_best(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> t
 
 
 def _least(d: int, m: int, t1: float, t2: float) -> float:
-    """Least time of a worker, s."""
+    """Return the least time of a worker, s."""
     return d * real("t1", t1) + real("t2", t2) / m

@@ -1,1 +1,1 @@
-"""What came of a run: its rounds, its folder, the table of all runs."""
+"""Results of a run: its rounds and its folder."""

@@ -1,4 +1,4 @@
-"""From what an engine hands back, and the losses of the models, to a trace."""
+"""Assembly of a trace from an engine's timeline and the losses of the models."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from workbench.core.trace.trace import Trace, run_info
 
 
 def columns_of(timeline: Timeline, learnt: Learnt, rounds: int, first: int = 0) -> dict[str, NDArray[Any]]:
-    """Columns of a trace: when rounds ended, what was learnt, and what it cost, of the first so many rounds."""
+    """Return the columns of a trace for the first rounds: times of commits, losses and metrics, and costs."""
     columns: dict[str, Any] = {"time": timeline.times, "loss": learnt.loss, **learnt.metrics}
     columns |= {name: getattr(timeline, name) for name in COUNTS if name != "stale"}
     columns |= {"residual": timeline.residuals, "stale": timeline.stale}
@@ -23,7 +23,7 @@ def columns_of(timeline: Timeline, learnt: Learnt, rounds: int, first: int = 0) 
 
 
 def assemble(e: Experiment, timeline: Timeline, learnt: Learnt, **how: Any) -> Trace:
-    """Trace of a simulated run, of the rounds of its line."""
+    """Return the trace of a simulated run, with the rounds of its timeline."""
     info = run_info(
         e, load=e.load, events_handled=timeline.handled, **changes_as_info(timeline.changes), **how
     )
@@ -32,12 +32,12 @@ def assemble(e: Experiment, timeline: Timeline, learnt: Learnt, **how: Any) -> T
 
 
 def changes_as_info(changes: Sequence[Change]) -> dict[str, Any]:
-    """Return changes of scheme as run.json keeps them; empty where there were none."""
+    """Return changes of scheme in the form of run.json; empty if there were none."""
     return {"changes": [change._asdict() for change in changes]} if changes else {}
 
 
 def diverged(trace: Trace) -> list[str]:
-    """Say where the loss stopped being a number, if it did."""
+    """Return a warning if the loss stopped being finite, with the first such round."""
     e, loss = trace.experiment, np.asarray(trace.columns["loss"])
     due = np.array([evaluated(r, len(loss), e.evaluation_interval) for r in range(len(loss))], dtype=bool)
     bad = np.flatnonzero(~np.isfinite(loss) & due)

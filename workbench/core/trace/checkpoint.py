@@ -1,4 +1,4 @@
-"""The newest checkpoint of a run on real processes, as it is read again."""
+"""Reader of the newest checkpoint of a run on real processes."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,9 +19,10 @@ from workbench.core.trace.layout import CHECKPOINT
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Rounds done, model and optimiser's state after them; what the run began with (older ones do not say).
+    """Number of finished rounds, model and optimiser state after them, and fields of the start of the run.
 
-    `steps`: of each worker, the steps that these rounds took; empty where workers count none of their own.
+    Older checkpoints lack the fields of the start. `steps`: steps of each worker in these rounds; empty if workers do
+    not count steps.
     """
 
     rounds: int
@@ -32,10 +33,10 @@ class Checkpoint:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """The newest checkpoint; raises `SettingError` where it is damaged, FileNotFoundError where there is none."""
+    """Read the newest checkpoint. Raise `SettingError` if it is damaged, FileNotFoundError if there is none."""
     held = read_arrays(folder / CHECKPOINT)
     if "sum" in held and str(held.pop("sum")) != sum_of(held):
-        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its sum is another); run it again")
+        raise SettingError(f"{folder / CHECKPOINT}: is damaged (its checksum differs); run it again")
     if missing := {"model", "round"} - set(held):
         raise SettingError(f"{folder / CHECKPOINT}: is damaged ({min(missing)!r} is missing); run it again")
     kept = {name[6:]: v for name, v in held.items() if name.startswith("state_")}
@@ -46,7 +47,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def sum_of(held: Mapping[str, Any]) -> str:
-    """Hash of arrays and their names: an archive guards its members, not the list of them."""
+    """Return a hash of arrays and their names. (The checksums of an archive cover its members, but not their list.)"""
     found = hashlib.sha256()
     for name, value in sorted(held.items()):
         array = np.asarray(value)
@@ -55,7 +56,7 @@ def sum_of(held: Mapping[str, Any]) -> str:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file; raises `SettingError` where it is damaged."""
+    """Read the arrays of a file. Raise `SettingError` if it is damaged."""
     try:
         return from_bytes(read_bytes(path))
     except SettingError:

@@ -1,4 +1,4 @@
-"""What a run was made with of the user's own: sources beside it, as text, and whether they are the same today."""
+"""User-defined code of a run: its sources, kept as text in the run folder, and a check that they are unchanged."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,13 +16,13 @@ from workbench.core.trace.layout import OWN_SOURCE, SPEC
 
 
 def definitions_of(e: Experiment) -> list[Any]:
-    """Classes and functions of an experiment that others cannot import: of a cell, a script or a loose file."""
+    """Return an experiment's classes and functions that others cannot import: of a cell, a script or a loose file."""
     found = [*map(type, e.parts), *e.problem_spec.model_args().values()]
     return [thing for thing in dict.fromkeys(found) if is_own(thing)]
 
 
 def sources_of(e: Experiment) -> list[Source]:
-    """Their sources; what was typed where no text is kept has none."""
+    """Return the sources of `definitions_of`. Definitions whose text is not available have none."""
     found: dict[str, Source] = {}
     for thing in definitions_of(e):
         with suppress(SettingError):
@@ -31,9 +31,9 @@ def sources_of(e: Experiment) -> list[Source]:
 
 
 def keep(folder: Path, e: Experiment, origin: Path | None = None) -> list[str]:
-    """Write the sources into a run folder, unless its run began with them; names of the files.
+    """Write the sources into a run folder, unless they are there from the start of the run; return the file names.
 
-    Those of a `Description` are copied from the folder that it was read from, its `origin`.
+    Sources of a `Description` are copied from `origin`, the folder that it was read from.
     """
     if isinstance(e, Description):
         texts = {path.name: read_text(path) for path in kept_in(origin)} if origin is not None else {}
@@ -53,7 +53,10 @@ def kept_in(folder: Path) -> list[Path]:
 
 
 def experiment_of(folder: Path) -> Experiment:
-    """The experiment of a run folder, of which nothing is run: a `Description` where it names code, or the unknown."""
+    """Return the experiment of a run folder without running code.
+
+    It is a `Description` if it names code or something unknown.
+    """
     fields = renamed(read_yaml(folder / SPEC, "scheme: CR"))
     try:
         return described(fields, f"wb.Trace.load({str(folder)!r}, trust=True)", where_kept(folder))
@@ -62,13 +65,13 @@ def experiment_of(folder: Path) -> Experiment:
 
 
 def where_kept(folder: Path) -> str:
-    """Say where the sources are kept of what is not defined here; empty where there are none."""
+    """Return a hint on where sources of undefined names are kept; empty if there are none."""
     files = ", ".join(map(str, kept_in(folder)))
     return f" (the run's own definitions are kept in {files}; run that first)" if files else ""
 
 
 def check_kept(folder: Path, e: Experiment) -> None:
-    """Raise `SettingError` where a definition is not the one that is kept in a run folder."""
+    """Raise `SettingError` if a definition differs from the one kept in a run folder."""
     check_same(e, {path.stem[4:]: _digest_of(path) for path in kept_in(folder)})
 
 
@@ -80,7 +83,7 @@ def _digest_of(path: Path) -> str:
 
 
 def check_same(e: Experiment, before: Mapping[str, str]) -> None:
-    """Raise `SettingError` where a class of the user's own is not the one that a run began with, by its hash."""
+    """Raise `SettingError` if a user-defined class differs from the one at the start of the run, by its hash."""
     for source in sources_of(e):
         if before.get(source.name, source.digest) != source.digest:
             raise not_the_same(source.name)

@@ -1,4 +1,4 @@
-"""Run folders of runs that were given none: in the user's cache, the newest are kept."""
+"""Run folders of runs without a given folder: they are in the user's cache, which keeps the newest ones."""
 
 import secrets
 import shutil
@@ -13,11 +13,11 @@ from workbench.core.base.settings import SettingError, path_of
 from workbench.core.trace.layout import ENDED, RUN_LOCK
 
 MAX_CACHED_RUNS = 20
-MIN_CACHE_TIME_S = 3600.0  # s for which a run that has ended is kept anyhow: somebody may still be reading it
+MIN_CACHE_TIME_S = 3600.0  # s; time for which an ended run is kept in any case, as it may still be read
 
 
 def new_folder(folder: str | Path | None) -> Path:
-    """Make the run folder; raises `SettingError` where there is something already."""
+    """Make the run folder. Raise `SettingError` if it exists already."""
     if folder is not None:
         path = path_of(folder, "folder").absolute()
         if path.exists() and (not path.is_dir() or not _empty(path)):
@@ -32,7 +32,7 @@ def new_folder(folder: str | Path | None) -> Path:
 
 
 def locked_new(folder: Path) -> Lock:
-    """Take a new run folder for one run; raises `SettingError` where another was faster."""
+    """Lock a new run folder for one run. Raise `SettingError` if another run was faster."""
     lock = Lock(folder / RUN_LOCK)
     if lock.take() and _empty(folder):
         return lock
@@ -49,7 +49,7 @@ def _taken(folder: str | Path) -> SettingError:
 
 
 def _cache() -> Path:
-    """Where they are; of runs that ended some time ago all but the newest are removed."""
+    """Return the folder of unnamed runs, after removing old ended runs except the newest."""
     runs, ended = made_cache_folder("runs"), []
     for path in runs.iterdir():
         with suppress(OSError):

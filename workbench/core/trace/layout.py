@@ -1,47 +1,47 @@
-"""The names of all files of a run folder, and of a sweep's."""
+"""File names in run folders and sweep folders."""
 
 from pathlib import Path
 
 from workbench.core.base.files import WRITER
 
-# A run folder, of whichever engine; base/files adds SHA256SUMS.
+# Run folders of every engine; base/files adds SHA256SUMS.
 SPEC, RUN = "spec.json", WRITER  # the experiment; engine, versions and the like, written last
 ROUNDS, EVENTS, MODEL = "rounds.parquet", "events.parquet", "model.npy"
 FILES = (SPEC, RUN, ROUNDS, EVENTS, MODEL)
-OWN_SOURCE = "own-{}.py"  # source of a class of the user's own, by its name
-ABOUT = "about.json"  # what the user says of it: name, note, tags
-SIGNATURE = (
-    "signature.json"  # of the code and the cluster that it names, see `trust`; in a sweep's folder as well
-)
+OWN_SOURCE = "own-{}.py"  # source of a user-defined class, by its name
+ABOUT = "about.json"  # name, note and tags, which the user gives it
+# signature of the code and the cluster that it names, see `trust`; in a sweep's folder as well
+SIGNATURE = "signature.json"
 
-# What a run on real processes has besides, from its start ...
-TASK, OWNER = "task.json", "owner.json"  # how it is run, and who has it
+# Additional files of a run on real processes, from its start ...
+TASK, OWNER = "task.json", "owner.json"  # arguments of the run; the process that has its lock
 OWNER_1_0 = "holder.json"  # the name of OWNER in version 1.0
-# Not one lock that both share: from one alone to one of several there is no way without a gap.
-RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"  # of who has begun the run, or goes on with it; of the master's rank
-STOP = "stop"  # somebody asks it to end; in a sweep's folder as well
-# ... while it goes on ...
-CHANGES = (
-    "changes.json"  # of scheme, where scheme selection is adaptive, and what the next stretch has to know
-)
-SEGMENTS = "stretches.json"  # of a run that was resumed: the rounds, and the ledgers, of each part before
-ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # a row of numbers each round
+# Two locks, because one lock cannot be passed from one holder to several without a gap.
+# lock of the process that started or resumed the run; lock of the master's rank
+RUN_LOCK, RANKS_LOCK = ".lock", ".ranks"
+STOP = "stop"  # request to end the run; in a sweep's folder as well
+# ... during the run ...
+# changes of scheme, where scheme selection is adaptive, with the state for the next stretch
+CHANGES = "changes.json"
+SEGMENTS = "stretches.json"  # rounds and ledgers of each earlier part of a resumed run
+ROWS, MODELS, GRADIENTS = "live.f64", "models.f64", "gradients.f64"  # one row of numbers per round
 CHECKPOINT = "checkpoint.npz"
-# A folder: RANK.i64 of (round, rank, number) for each rank that gathers, in order of arrival.
+# A folder: RANK.i64 with (round, rank, number) for each rank that gathers, in order of arrival.
 ARRIVALS = "arrivals"
-# A folder, made by who watches: RANK.f64, events of that rank as they happen; gone with the run.
+# A folder, made by a reader that follows the run: RANK.f64, live events of that rank. Removed at the end of the run.
 STREAM = "stream"
-# ... and once it is over.
+# ... and after its end.
 LEDGERS, ENDED = "ledgers.npz", "ended.json"
 LEDGERS_1_0 = "books.npz"  # the name of LEDGERS in version 1.0
 
-# The folder of a sweep ...
-PLAN, SWEEP_LOCK = "sweep.json", ".lock"  # the sweep and its runs, in order; of who works in it
-# what a search knows; what a sweep in a process of its own says
+# Folder of a sweep ...
+# the sweep and its runs, in order; lock of the process that works on it
+PLAN, SWEEP_LOCK = "sweep.json", ".lock"
+# state of a search; output of a sweep in a separate process
 SEARCH_STATE, SWEEP_LOG = "found.json", "sweep.log"
-SCRIPT = "plotly.min.js"  # draws the figures of every page, no network needed
-# ... and in it, for each run, a folder of its name: the executed notebook, its page, how it stands (done means that all
-# is there), the run folder, and what the kernel wrote past the notebook, if anything.
+SCRIPT = "plotly.min.js"  # library that draws the figures of every page without a network
+# ... and in it one folder per run, by its name. It contains the executed notebook, its page, its status ("done" means
+# that all files are complete), the run folder, and output of the kernel outside the notebook, if any.
 NOTEBOOK, PAGE, STATUS, TRACE, LOG = "run.ipynb", "run.html", "status.json", "trace", "kernel.log"
 
 

@@ -1,8 +1,8 @@
-"""From commits to convergence: one weighted pass over the data per round, for all schemes at once.
+"""Models and losses of committed rounds: one weighted pass over the data per round, for all schemes at once.
 
-On the virtual clock a scheme's commits are decoding vectors. Schemes with the same optimiser and the same
-decoding vectors have the same iterates, so all exact schemes are learnt together, once; trajectories that
-differ share every pass over memory.
+On the virtual clock a scheme's commits are decoding vectors. Schemes with the same optimiser and the same decoding
+vectors have the same iterates. So all exact schemes are computed together, once. Different trajectories share every
+pass over memory.
 """
 
 import math
@@ -24,7 +24,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Commits:
-    """What one run committed: decoding vectors (see `Decoding`) over parts of these sizes."""
+    """Commits of one run: decoding vectors (see `Decoding`) over parts of these sizes."""
 
     optimiser: Optimiser
     weights: Sequence[Decoding]
@@ -32,17 +32,17 @@ class Commits:
     every: int = 1  # rounds from one evaluation of the loss to the next
 
     def key(self) -> tuple[object, ...]:
-        """Runs with the same key have the same iterates."""
+        """Return a key; runs with the same key have the same iterates."""
         bytes_ = tuple(None if w is None else w.tobytes() for w in self.weights)
         return (self.optimiser, self.every, bytes_, self.sizes.tobytes() if any(bytes_) else None)
 
     def evaluated(self, round: int) -> bool:
-        """Is the loss evaluated after a round?"""
+        """Return whether the loss is evaluated after a round."""
         return evaluated(round, len(self.weights), self.every)
 
 
 def evaluated(round: int, rounds: int, every: int) -> bool:
-    """Is the loss evaluated after a round? It is after the last one, and after every `every`-th.
+    """Return whether the loss is evaluated after a round: after the last one, and after every `every`-th.
 
     >>> [r for r in range(10) if evaluated(r, 10, 4)]
     [3, 7, 9]
@@ -65,7 +65,7 @@ class Learnt:
         return {"loss": self.first.loss, **self.first.metrics} if self.first else {"loss": float("nan")}
 
     def add(self, evaluation: Evaluation | None) -> None:
-        """Append the loss and metrics at the model of a finished round; None: they were not evaluated, NaN."""
+        """Append the loss and metrics at the model of a finished round; None = not evaluated, stored as NaN."""
         if evaluation is None:
             known = self.first.metrics if self.first else {}
             evaluation = Evaluation(math.nan, None, dict.fromkeys(known, math.nan))
@@ -73,13 +73,13 @@ class Learnt:
         self._metrics(evaluation.metrics)
 
     def amend(self, round: int, evaluation: Evaluation) -> None:
-        """Put in the loss and metrics of a round after which they had not been evaluated."""
+        """Fill in the loss and metrics of a round that was not evaluated before."""
         self.loss[round] = evaluation.loss
         for name, value in evaluation.metrics.items():
             self.metrics[name][round] = value
 
     def moved(self, before: Array, after: Array, truth: Array | None) -> None:
-        """Note the relative change (paper 1, equation 9) and the distance from the truth (equation 11)."""
+        """Append the relative change (paper 1, equation 9) and the distance from the truth (equation 11)."""
         size = float(before @ before)
         change = after - before
         row = {"relative_error": float(change @ change) / size if size else float("nan")}
@@ -95,16 +95,16 @@ class Learnt:
 
 
 def learn(problem: Problem, runs: Sequence[Commits], progress: Progress | None = None) -> list[Learnt]:
-    """Follow every run's iterates; equal trajectories are computed once. Returns one `Learnt` per run."""
+    """Compute the iterates of every run, equal trajectories once. Return one `Learnt` per run."""
     learnt: list[Learnt] = []
-    for t, learnt in enumerate(follow(problem, runs)):  # noqa: B007 - what the last round leaves is wanted
+    for t, learnt in enumerate(follow(problem, runs)):  # noqa: B007 - its last value is used below
         if progress:
             progress(t)
     return learnt
 
 
 def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
-    """The same, round by round: yields one `Learnt` per run before the first round and after every round.
+    """Compute the iterates round by round: yield one `Learnt` per run before the first and after every round.
 
     After round t the losses of rounds 0 to t - 1 are known, and the model is one update ahead of them.
     """
@@ -113,7 +113,8 @@ def follow(problem: Problem, runs: Sequence[Commits]) -> Iterator[list[Learnt]]:
     unique = {key: _Trajectory(problem, runs[i]) for key, i in first.items()}
     for t in range(max((len(run.weights) for run in runs), default=0) + 1):
         active = [tr for tr in unique.values() if t <= len(tr.commits.weights)]
-        with np.errstate(over="ignore", invalid="ignore"):  # too large a step shows as a loss of inf or NaN
+        # a step that is too large shows as a loss of inf or NaN
+        with np.errstate(over="ignore", invalid="ignore"):
             requests = [trajectory.request(t) for trajectory in active]
             found = iter(problem.evaluate([request for request in requests if request is not None]))
             for trajectory, request in zip(active, requests, strict=True):
@@ -129,10 +130,10 @@ class _Trajectory:
         self.learnt = Learnt(problem.start())
         self.bounds = np.concatenate([[0], np.cumsum(commits.sizes)]).tolist()
         self.wanted = last_uses(commits.weights)
-        self.models: dict[int, Array] = {}  # by version, as long as a commit still needs them
+        self.models: dict[int, Array] = {}  # models by version, as long as a later commit needs them
 
     def request(self, t: int) -> Request | None:
-        """What is evaluated at the model after t rounds; None: nothing."""
+        """Return the request to evaluate at the model after t rounds; None if there is none."""
         if t in self.wanted:
             self.models[t] = self.learnt.model
         weights = self.commits.weights[t] if t < len(self.commits.weights) else None
@@ -164,7 +165,7 @@ class _Trajectory:
         self.learnt.moved(before, after, self.problem.truth)
 
     def _of_batch(self, t: int, model: Array, weights: Array | None) -> Array:
-        """Gradient of a round's mini-batch, its parts weighted; nothing as long as the data set is made."""
+        """Return the gradient of a round's mini-batch, its parts weighted, without arrays as long as the data set."""
         if weights is None:
             slices: list[Slice] = [(0, self.problem.samples, 1.0)]
         else:
@@ -172,12 +173,12 @@ class _Trajectory:
         return in_round(self.problem, t).gradient(slices, model)
 
     def _gradient(self, version: int, job: int, weighted: Sequence[tuple[int, float]]) -> Array:
-        """Sum of weight * gradient of some parts at an older model, with the draws of a commit."""
+        """Return the sum of weight * gradient of some parts at an older model, with the draws of a commit."""
         slices = [(self.bounds[part], self.bounds[part + 1], weight) for part, weight in weighted]
         return in_round(self.problem, job).gradient(slices, self.models[version])
 
 
 def last_uses(weights: Sequence[Decoding]) -> dict[int, int]:
-    """Version -> the last round whose commit needs a gradient at it; of those that mixed commits need."""
+    """Return the last round whose commit needs a gradient at each version, for commits that mix versions."""
     stale = [(t, w) for t, w in enumerate(weights) if isinstance(w, VersionedWeights)]
     return {version: t for t, w in stale for version in np.unique(w.versions).tolist()}

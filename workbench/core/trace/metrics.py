@@ -1,4 +1,4 @@
-"""Metrics of a run: which way they are to go, and when they are at a target."""
+"""Metrics of a run: whether they should rise or fall, and when they reach a target."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from workbench.core.base.types import Array
 
-# Last words of metrics of which more is better; every other one is to fall.
+# Last words of the names of metrics that should rise; all others should fall.
 RISING_METRICS = ("accuracy", "auc", "f1", "precision", "recall", "r2")
-SMOOTHED_EVALUATIONS = 5  # of a run with mini-batches, whose mean is compared with a target
+SMOOTHED_EVALUATIONS = 5  # evaluations of a run with mini-batches whose mean is compared with a target
 
 
 def rises(metric: str) -> bool:
-    """Is more of a metric better? So it is of accuracy and AUC, of training and of held-out samples.
+    """Return whether a metric should rise, such as accuracy and AUC, of training or held-out samples.
 
     >>> rises("test_auc"), rises("loss")
     (True, False)
@@ -24,7 +24,7 @@ def rises(metric: str) -> bool:
 
 
 def at_target(values: Any, target: float, metric: str) -> Any:
-    """Which values are at the target: at or below it, of a metric that `rises` at or above it; NaN is not.
+    """Return which values are at the target: at or below it, or if the metric `rises`, at or above it.
 
     >>> at_target(np.array([0.5, 0.8]), 0.8, "test_accuracy").tolist()
     [False, True]
@@ -33,10 +33,10 @@ def at_target(values: Any, target: float, metric: str) -> Any:
 
 
 def smoothed(values: Any, batch: int | None) -> Array:
-    """Return what is compared with a target after each round, (rounds,); NaN where nothing was evaluated.
+    """Return the values to compare with a target after each round, (rounds,); NaN if not evaluated.
 
-    Without mini-batches (`batch` None) these are the values themselves. With mini-batches they are noisy: then each is
-    the mean of the last five that were evaluated, of fewer at the beginning.
+    Without mini-batches (`batch` None) these are the values themselves. With mini-batches they are noisy, so each
+    is the mean of the last five evaluated values, or of fewer at the beginning.
 
     >>> smoothed([4.0, np.nan, 2.0], 16).tolist()
     [4.0, nan, 3.0]
@@ -62,7 +62,7 @@ def first_reached(values: Any, target: float, metric: str, batch: int | None = N
 
 
 def best_of(values: Any, metric: str, batch: int | None = None) -> float:
-    """Return the best that a metric came to, as it is compared with a target; NaN where it was never evaluated.
+    """Return the best value of a metric, as it is compared with a target; NaN if it was never evaluated.
 
     >>> best_of([0.5, 0.9, 0.8], "accuracy")
     0.9

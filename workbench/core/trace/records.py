@@ -1,7 +1,7 @@
-"""What rank 0 writes into the run folder while a run goes on, so that anybody can follow it, and resume it.
+"""Files that rank 0 writes into the run folder during a run, so that others can follow and resume it.
 
-A row of numbers a round (see LIVE_COLUMNS), the model after each round, and every few seconds a checkpoint, replaced
-whole: model, optimiser's state and round. How it ended is written last. See `layout` for the names.
+They are one row of numbers per round (see LIVE_COLUMNS), the model after each round, and every few seconds a
+checkpoint with model, optimiser state and round. How the run ended is written last. See `layout` for the names.
 """
 
 import os
@@ -46,21 +46,17 @@ from workbench.core.trace.layout import (
 )
 
 LIVE_COLUMNS = ("round", "time", "messages", "bytes", "stale", "rejected", "dead", "residual")
-MAX_CHECKPOINT_SHARE = (
-    0.05  # share of the time that checkpoints may take, where the model is long or the disk is slow
-)
-SCHEME_CHANGED = "turned"  # how a stretch ends after which the run goes on with another scheme
-WATCH_INTERVAL_S = 0.1  # s between looks at whether somebody watches
-EVENTS_PER_BATCH = 20_000  # events that are handed on at once
+MAX_CHECKPOINT_SHARE = 0.05  # max share of the time for checkpoints, for long models or slow disks
+SCHEME_CHANGED = "turned"  # reason of a stretch's end after which the run continues with another scheme
+WATCH_INTERVAL_S = 0.1  # s between checks whether the run is followed
+EVENTS_PER_BATCH = 20_000  # max number of events that are handed on at once
 EVENT_KINDS = ("compute", "send", "drop", "decode", "commit", "dead", "fault")
-MAX_WRITE_DELAY_S = 0.02  # s for which rounds may wait to be written down together, ...
-LONG_MODEL_BYTES = (
-    2**14
-)  # bytes of a model that does not: many at once keep the master from its workers for milliseconds
+MAX_WRITE_DELAY_S = 0.02  # s; max time until finished rounds are written together, ...
+LONG_MODEL_BYTES = 2**14  # bytes; longer models are written at once, as many take milliseconds
 
 
 class RunRecorder:
-    """The files of one run, appended to round by round."""
+    """Files of one run, which are appended to round by round."""
 
     def __init__(
         self,
@@ -77,19 +73,17 @@ class RunRecorder:
         if gradients:
             self.files[GRADIENTS] = (folder / GRADIENTS).open("ab", buffering=0)
         self.lock = Lock(folder / RANKS_LOCK)
-        self.lock.take()  # a run goes on without its client
+        self.lock.take()  # the lock is held until the run ends, even without its client
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
-        self.arrivals: ArrivalLog | None = None  # of this very rank
-        self.answers: list[tuple[int, int, int]] = []  # that wait to be written down there
+        self.arrivals: ArrivalLog | None = None  # log of this rank
+        self.answers: list[tuple[int, int, int]] = []  # answers to be written into the log
         self.saved = self.written = time.monotonic()
         self.took = 0.0  # s for the newest checkpoint
-        self.round = first  # rounds that are done
-        self.steps: NDArray[np.int64] | None = (
-            None  # of each worker those that they are made of, see `Node.step`
-        )
+        self.round = first  # number of finished rounds
+        self.steps: NDArray[np.int64] | None = None  # steps of each worker in these rounds, see `Node.step`
 
     def add(self, row: dict[str, float], model: Array, gradient: Array | None, state: State) -> None:
-        """One more round is done. Raises `RunError` where it cannot be written down."""
+        """Add a finished round. Raise `RunError` if it cannot be written."""
         self._append(MODELS, model)
         if GRADIENTS in self.files and gradient is not None:
             self._append(GRADIENTS, gradient)
@@ -107,16 +101,16 @@ class RunRecorder:
         self.waiting[name].append(np.ascontiguousarray(numbers, dtype=np.float64).tobytes())
 
     def keep_up(self, now: float) -> None:
-        """Write down what has waited for long enough."""
+        """Write rounds that have waited long enough."""
         if now - self.written > MAX_WRITE_DELAY_S:
             self.flush()
 
     def flush(self) -> None:
-        """Write down all rounds that are done. Raises `RunError` where that cannot be."""
-        if self.arrivals is not None and self.answers:  # first: who sees a round finds what came of it
+        """Write all finished rounds. Raise `RunError` if that fails."""
+        if self.arrivals is not None and self.answers:  # first, so that readers of a round find its answers
             self.arrivals(self.answers)
             self.answers.clear()
-        self._drain(MODELS, GRADIENTS, ROWS)  # rows last: who sees one finds its model
+        self._drain(MODELS, GRADIENTS, ROWS)  # rows last, so that readers of a row find its model
         self.written = time.monotonic()
 
     def _drain(self, *names: str) -> None:
@@ -125,38 +119,38 @@ class RunRecorder:
                 rest = b"".join(self.waiting.get(name, ()))
                 while rest:
                     rest = rest[self.files[name].write(rest) :]
-                    self.waiting[name] = [rest]  # where the disk is full, nothing is written twice
+                    self.waiting[name] = [rest]  # if the disk is full, nothing is written twice
                 if name in self.waiting:
                     self.waiting[name] = []
 
     def save(self, model: Array, state: State) -> None:
-        """Write down all rounds, for certain, then a checkpoint. Raises `RunError` where that cannot be."""
+        """Write all rounds and sync them to disk, then a checkpoint. Raise `RunError` if that fails."""
         self.flush()
         with _writing(self.folder):
-            for file in self.files.values():  # the checkpoint counts on them
+            for file in self.files.values():  # the checkpoint depends on them
                 os.fsync(file.fileno())
             self.checkpoint(model, state)
 
     def checkpoint(self, model: Array, state: State) -> None:
-        """Replace the checkpoint, whole or not at all."""
+        """Replace the checkpoint atomically."""
         write_file(self.folder / CHECKPOINT, self.packed(model, state))
         self.saved = time.monotonic()
 
     def packed(self, model: Array, state: State) -> bytes:
-        """A checkpoint's content."""
+        """Return the content of a checkpoint."""
         states = {f"state_{name}": value for name, value in state.items()}
         begun = {f"begun_{name}": np.array(text) for name, text in self.begun.items()}
         held = {"model": np.asarray(model), "round": np.array(self.round), **states, **begun}
         if self.steps is not None and len(self.steps):
             held["steps"] = self.steps
-        return to_bytes({"sum": sum_of(held), **held})  # first: a damaged list of contents may end early
+        return to_bytes({"sum": sum_of(held), **held})  # first, as a damaged list may end early
 
     def stop_wanted(self) -> bool:
-        """Has somebody asked to end the run?"""
+        """Return whether the end of the run was requested."""
         return (self.folder / STOP).exists()
 
     def end(self, fields: dict[str, Any], ledgers: Iterable[bytes]) -> None:
-        """Write the ranks' ledgers, then, last of all, how the run ended. Raises `RunError` where that cannot be."""
+        """Write the ranks' ledgers, then how the run ended. Raise `RunError` if that fails."""
         try:
             with _writing(self.folder):
                 self.flush()
@@ -179,26 +173,26 @@ def write_end(folder: Path, fields: dict[str, Any], ledgers: Iterable[bytes]) ->
 def write_unstarted(
     folder: Path, emulate: str, first: int, committers: Iterable[int], ledgers: Iterable[bytes]
 ) -> None:
-    """Write the end of a run that was stopped before any rank had it, or the rest of it from round `first` on."""
+    """Write the end of a run that was stopped before any rank received it, or its rest from round `first` on."""
     fields: dict[str, Any] = {"state": "stopped", "error": None, "emulate": emulate, "first": first}
     fields |= {"rounds": first, "clean": True, "zero": None, "setup": 0.0, "dead": {}}
     write_end(folder, {**fields, "committers": list(committers)}, ledgers)
 
 
-LARGE_FILES = (MODELS, GRADIENTS)  # may be larger than memory
+LARGE_FILES = (MODELS, GRADIENTS)  # files that may be larger than memory
 _SAVED = (ROWS, MODELS, GRADIENTS, CHANGES, SEGMENTS, LEDGERS, ENDED)
 
 
 def kept(folder: Path) -> list[str]:
-    """Names of the files that a run that has ended leaves for good."""
+    """Return the names of the files that remain after a run has ended."""
     there = [name for name in _SAVED if (folder / name).is_file()]
     return there + sorted(f"{ARRIVALS}/{path.name}" for path in (folder / ARRIVALS).glob("*.i64"))
 
 
 def check_kept(folder: Path, rounds: int, floats: int) -> None:
-    """Raise `SettingError` where one of them was changed since the run ended, as far as hashes were written then.
+    """Raise `SettingError` if a file was changed since the run ended, as far as hashes were written then.
 
-    Whoever goes on with a run takes its hashes away first (`reopen`), so those that are there hold for all files.
+    `reopen` removes the hashes before a run is resumed, so existing hashes cover all files.
     """
     for name, width in _widths(floats):
         size = (folder / name).stat().st_size if (folder / name).is_file() else 0
@@ -213,20 +207,18 @@ def check_kept(folder: Path, rounds: int, floats: int) -> None:
 
 
 def reopen(folder: Path, rounds: int, floats: int) -> None:
-    """Take away the trace's last word and the hashes of a run that goes on: they say how it had ended.
+    """Remove the last file and the hashes of a trace whose run is resumed, as they describe its old end.
 
-    Raises `SettingError`, and changes nothing, where files lack rounds (`check_long_enough`).
+    Raises `SettingError`, and changes nothing, if files lack rounds (`check_long_enough`).
     """
     check_long_enough(folder, rounds, floats)
-    for name in (
-        RUN,
-        SUMS,
-    ):  # in this order: a trace without hashes would be taken for one of an older version
+    # In this order: a trace without hashes would be taken for one of an older version.
+    for name in (RUN, SUMS):
         (folder / name).unlink(missing_ok=True)
 
 
 def check_rounds(folder: Path, floats: int | None = None) -> None:
-    """Raise `SettingError` where rows, or models of so many `floats`, are missing of rounds that a run has done."""
+    """Raise `SettingError` if rows, or models of `floats` numbers, of finished rounds are missing."""
     if not (folder / ENDED).is_file():
         return
     done, numbers = read_json(folder / ENDED).get("rounds"), read_rows(folder)[:, LIVE_COLUMNS.index("round")]
@@ -243,13 +235,13 @@ def check_rounds(folder: Path, floats: int | None = None) -> None:
 
 
 def read_changes(folder: Path) -> list[dict[str, Any]]:
-    """Changes of scheme of a run so far, and with each what the next stretch has to know ("memory")."""
+    """Return the changes of scheme so far, each with the state for the next stretch ("memory")."""
     path = folder / CHANGES
     return list(read_json(path, "changes")["changes"]) if path.is_file() else []
 
 
 def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
-    """Write down the change with which a stretch ended, if one did; returns those of the first so many rounds."""
+    """Record the change with which a stretch ended, if any; return the changes of the first `rounds` rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     known = read_changes(folder)
     if ended.get("state") == SCHEME_CHANGED:
@@ -264,7 +256,7 @@ def note_change(folder: Path, rounds: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """An earlier part of a run: from round `first` up to `end`; `zero`: when its time would have been 0, s."""
+    """Earlier part of a run: from round `first` up to `end`; `zero`: clock reading of its start, s."""
 
     first: int
     end: int
@@ -273,7 +265,7 @@ class Stretch:
 
 
 def read_stretches(folder: Path) -> list[Stretch]:
-    """Return the parts of a run before its last one whose ledgers are kept: it changed its scheme, or was resumed."""
+    """Return the parts of a run before its last one: it changed its scheme, or was resumed. Their ledgers are kept."""
     path = folder / SEGMENTS
     resumed = read_json(path, "stretches")["stretches"] if path.is_file() else []
     turned = [{**change, "end": change["round"]} for change in read_changes(folder)]
@@ -285,7 +277,7 @@ def read_stretches(folder: Path) -> list[Stretch]:
 
 
 def _note_stretch(folder: Path, rounds: int) -> None:
-    """Write down the part of a run that ended without a change, as far as it counts for the first so many rounds."""
+    """Record the part of a run that ended without a change, limited to the first `rounds` rounds."""
     ended = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     path = folder / SEGMENTS
     known = list(read_json(path, "stretches")["stretches"]) if path.is_file() else []
@@ -298,9 +290,10 @@ def _note_stretch(folder: Path, rounds: int) -> None:
 
 
 class ArrivalLog:
-    """The answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
+    """Log of the answers that one rank's program took, in order: enough to replay the run (see `replay_arrivals`).
 
-    `folder`: the run folder; None on a host that does not have it: they are `kept` until the rank hands in its ledgers.
+    `folder`: the run folder, or None on a host without it. Then answers are in `kept` until the rank hands in its
+    ledgers.
     """
 
     def __init__(self, folder: Path | None, rank: int) -> None:
@@ -310,33 +303,34 @@ class ArrivalLog:
             self.file = (folder / ARRIVALS / f"{rank}.i64").open("ab", buffering=0)
 
     def __call__(self, answers: list[tuple[int, int, int]]) -> None:
-        """Append. Raises `RunError` where it cannot be written."""
+        """Append answers. Raise `RunError` if that fails."""
         self.add(np.array(answers, dtype=np.int64).tobytes())
 
     def add(self, packed: bytes) -> None:
-        """As a call, for answers that are packed already, as `kept` is."""
+        """Append answers that are already packed, as `kept` is."""
         if self.folder is None:
             self.kept += packed
             return
         with _writing(self.folder):
             rest = memoryview(packed)
-            while rest:  # a disk that is nearly full takes a part
+            while rest:  # a disk that is nearly full may take only a part
                 rest = rest[self.file.write(rest) :]
 
 
 class LiveEventWriter:
-    """One rank's events while the run goes on, written down once somebody watches (makes the folder STREAM).
+    """Writer of one rank's events during the run; it writes once a reader has made the folder STREAM.
 
-    `events`: the rank's own list, which grows. What cannot be written is left: nobody needs it to go on.
+    `events`: the rank's own list, which grows. Events that cannot be written are dropped, as the run does not need
+    them.
     """
 
     def __init__(self, folder: Path, rank: int, events: list[Event]) -> None:
         self.path, self.events = folder / STREAM / f"{rank}.f64", events
         self.sent, self.due, self.off = 0, 0.0, False
-        self.deaths: list[Event] = []  # that this rank has heard of
+        self.deaths: list[Event] = []  # deaths that this rank has been notified of
 
     def keep_up(self, now: float, zero: float | None) -> None:
-        """Append what is new, some times a second. `zero`: when the run began, on this rank's clock."""
+        """Append new events, a few times per second. `zero`: time of the start of the run, on this rank's clock."""
         if now < self.due or zero is None or self.off:
             return
         self.due = now + WATCH_INTERVAL_S
@@ -356,16 +350,16 @@ class LiveEventWriter:
 
 
 class LiveEventReader:
-    """Reads what ranks write while somebody watches; a call gives what is new, as columns of events."""
+    """Reader of the live events of ranks. A call returns what is new, as columns of events."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / STREAM
-        self.read: dict[str, int] = {}  # rows, by file
-        with suppress(OSError):  # a folder that may only be read shows what others have asked for
+        self.read: dict[str, int] = {}  # rows read, by file
+        with suppress(OSError):  # a read-only folder shows the events that others have requested
             self.folder.mkdir(exist_ok=True)
 
     def __call__(self) -> dict[str, NDArray[Any]]:
-        """Columns of the events that came since the last call."""
+        """Return the columns of the events that came since the last call."""
         width, tables = len(EVENT_COLUMNS), []
         for path in sorted(self.folder.glob("*.f64")):
             with suppress(OSError):
@@ -377,12 +371,12 @@ class LiveEventReader:
 
 
 def unwatched(folder: Path) -> None:
-    """Take away what was written for who watched: the run is over."""
+    """Remove the live events, as the run has ended."""
     shutil.rmtree(folder / STREAM, ignore_errors=True)
 
 
 def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
-    """Round -> (rank, number) of the answers, in order."""
+    """Return (rank, number) of the answers by round, in order."""
     found: dict[int, list[tuple[int, int]]] = {}
     for round, src, number in arrivals_of(folder, rank):
         if src != NO_RANK:
@@ -391,22 +385,22 @@ def read_arrivals(folder: Path, rank: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def arrivals_of(folder: Path, rank: int) -> list[tuple[int, int, int]]:
-    """Round, rank and number of all answers in order; `NO_RANK` is the rank where a deadline passed.
+    """Return round, rank and number of all answers in order. `NO_RANK` is the rank if a deadline passed.
 
-    The latter is noted only where a plan mixes models.
+    Deadlines are recorded only if a plan mixes models.
     """
     return [(int(a), int(b), int(c)) for a, b, c in _arrivals(folder / ARRIVALS / f"{rank}.i64")]
 
 
 def _arrivals(path: Path) -> NDArray[np.int64]:
-    """Whole rows (round, rank, number)."""
+    """Return whole rows (round, rank, number)."""
     rows = _numbers(path, np.int64) if path.is_file() else np.zeros(0, dtype=np.int64)
     return rows[: len(rows) // 3 * 3].reshape(-1, 3)
 
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """One sentence for a disk that is full, or the like."""
+    """Convert errors such as a full disk to one sentence."""
     try:
         yield
     except OSError as error:
@@ -417,7 +411,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def check_long_enough(folder: Path, rounds: int, floats: int) -> None:
-    """Raise `SettingError` where a file lacks some of the first so many rounds."""
+    """Raise `SettingError` if a file lacks some of the first `rounds` rounds."""
     for name, width in _widths(floats):
         kept = (folder / name).stat().st_size // (8 * width) if (folder / name).is_file() else 0
         if kept < rounds and (name != GRADIENTS or (folder / name).is_file()):
@@ -430,9 +424,9 @@ def _widths(floats: int) -> tuple[tuple[str, int], ...]:
 
 
 def rewind(folder: Path, rounds: int, floats: int) -> float:
-    """Cut the files back to so many rounds and take the last end away; returns how long those rounds took, s.
+    """Cut the files back to `rounds` rounds and remove the old end. Return the duration of those rounds, s.
 
-    Raises `SettingError`, and changes nothing, where they do not have so many.
+    Raises `SettingError`, and changes nothing, if files have fewer rounds.
     """
     check_long_enough(folder, rounds, floats)
     for name, width in _widths(floats):
@@ -440,46 +434,46 @@ def rewind(folder: Path, rounds: int, floats: int) -> float:
             os.truncate(folder / name, 8 * width * rounds)
     for path in (folder / ARRIVALS).glob("*.i64"):
         rows = _arrivals(path)
-        with atomic_write(path) as out:  # a round that is gone through again brings its own
+        with atomic_write(path) as out:  # a repeated round writes its own values
             out.write(rows[rows[:, 0] < rounds].tobytes())
     _note_stretch(folder, rounds)
     if ledgers_path(folder).is_file():
         ledgers_path(folder).rename(_set_aside(folder))
     for path in [folder / ENDED, folder / STOP, *folder.glob(".*.tmp")]:
         path.unlink(missing_ok=True)
-    unwatched(folder)  # times of another beginning
+    unwatched(folder)  # their times belong to another start
     return float(read_rows(folder)[-1, LIVE_COLUMNS.index("time")]) if rounds else 0.0
 
 
 def _set_aside(folder: Path) -> Path:
-    """What the ledgers of a stretch are called once the run goes on."""
+    """Return the new path of a stretch's ledgers, used once the run continues."""
     return folder / f"ledgers-{len(list(folder.glob('ledgers-*.npz')))}.npz"
 
 
 def read_rows(folder: Path, first: int = 0) -> Array:
-    """Rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
+    """Return rows of live.f64 from number `first` on, shape (rows, columns): whole rows only."""
     return _read(folder / ROWS, len(LIVE_COLUMNS), first)
 
 
 def read_next(folder: Path, first: int) -> Array:
-    """Return rows of a run under way; none where the numbering breaks off, which `check_rounds` reports at the end."""
+    """Return rows of a run in progress, up to a gap in their numbers. `check_rounds` reports gaps at the end."""
     rows = read_rows(folder, first)
     return rows if np.array_equal(rows[:, 0], np.arange(first, first + len(rows))) else rows[:0]
 
 
 def read_models(folder: Path, floats: int, first: int = 0, count: int | None = None) -> Array:
-    """Models after rounds, from number `first` on, shape (models, p)."""
+    """Return models after rounds, from number `first` on, shape (models, p)."""
     return _read(folder / MODELS, floats, first, count)
 
 
 def models_kept(folder: Path, floats: int) -> int:
-    """How many models there are; rows may come home from another machine before theirs."""
+    """Return the number of models. Rows may arrive from another machine before their models."""
     path = folder / MODELS
     return path.stat().st_size // (8 * floats) if path.is_file() else 0
 
 
 def read_gradients(folder: Path, floats: int) -> Array:
-    """Committed gradients, shape (rounds, p), of a run that kept them."""
+    """Return committed gradients, shape (rounds, p), of a run that kept them."""
     return _read(folder / GRADIENTS, floats, 0)
 
 
@@ -488,12 +482,13 @@ def _read(path: Path, width: int, first: int, count: int | None = None) -> Array
         return np.zeros((0, width))
     whole = path.stat().st_size // (8 * width) - first
     rows = max(0, whole if count is None else min(whole, count))
-    found = _numbers(path, np.float64, rows * width, 8 * width * first)  # fewer, if it is cut in this moment
+    # fewer, if the file is being cut at this moment
+    found = _numbers(path, np.float64, rows * width, 8 * width * first)
     return found[: len(found) // width * width].reshape(-1, width)
 
 
 def _numbers(path: Path, kind: type, count: int = -1, offset: int = 0) -> NDArray[Any]:
-    """So many numbers of a file, from a byte on."""
+    """Read `count` numbers of a file, from byte `offset` on."""
     with open_regular(path) as file:
         left = os.fstat(file.fileno()).st_size - offset
         check_size(path, left if count < 0 else min(left, np.dtype(kind).itemsize * count))

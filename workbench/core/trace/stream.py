@@ -1,4 +1,4 @@
-"""Rounds as a stream: what every worker did in every round, in a few slices of each round, as events come in."""
+"""Rounds as a stream: states of every worker in every round, in a few time slices, updated as events come in."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from workbench.core.trace.trace import Trace, events_as_columns
 
 STATES = ("waits", "computes", "queues", "sends", "late", "dropped", "dead")
 COMPUTES, QUEUES, SENDS, LATE, DROPPED, DEAD = range(1, len(STATES))
-UNFINISHED = 255  # a slice of the round under way that is not over
-SLICES_PER_ROUND = 8  # of a round, all equally long; fewer where there are many rounds
-MAX_SLICES = 160_000  # slices of one worker that are kept, as far as a round has two
-REDRAWN_ROUNDS = 64  # rounds that are drawn again when word of them comes late
+UNFINISHED = 255  # state of an unfinished slice of the current round
+SLICES_PER_ROUND = 8  # equal slices of a round; fewer if there are many rounds
+MAX_SLICES = 160_000  # max number of slices of one worker, unless rounds would have fewer than two
+REDRAWN_ROUNDS = 64  # newest rounds that are drawn again if late events change them
 Events = Mapping[str, NDArray[Any]]
 _INTEGER_COLUMNS = ("round", "rank", "to", "bytes", "messages")
 
 
 class Stream:
-    """What workers 1 to n did, round by round; `add` events in any order, `grid` is what came of them.
+    """States of workers 1 to n, round by round. `add` takes events in any order; `grid` has the states.
 
-    States of a slice, the last that holds: waits (for a model, for the round's end, not asked), computes, queues (its
-    message is under way or waits at the receiver's port), sends (goes through that port), late (no answer of it was
-    there when the round ended: still computing, or still under way), dropped (its answer came too late and was
-    refused), dead. A round is there once all that commit it have done so.
+    States of a slice, of which the last that holds is taken: waits (for a model, for the end of the round, or not
+    asked), computes, queues (its message is under way or waits at the receiver's port), sends (its message passes
+    that port), late (its answer had not arrived when the round ended), dropped (its answer came too late and was
+    refused), dead. A round is complete once all committers have committed it.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="GC", scheme_args={"stragglers": 1}, workers=3, rounds=4))
@@ -47,22 +47,22 @@ class Stream:
         )
         self.dead = {
             f.worker: f.round for f in experiment.faults if f.for_good
-        }  # worker -> first round without it
+        }  # first round without each worker
         self.grid = np.zeros((0, self.workers, self.slices), np.uint8)
-        self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, cut off or not
+        self.busy = np.zeros((0, self.workers), np.float32)  # s of computing, including interrupted computing
         self.late = np.zeros((0, self.workers), bool)
         self.asked = np.zeros((0, self.workers), bool)
-        # With rows to spare; and sums over so many rounds.
+        # Arrays with spare rows; and sums over this number of rounds.
         self._room = {name: getattr(self, name) for name in ("grid", "busy", "late", "asked")}
         self._sums = {name: (0, np.zeros(self.workers)) for name in ("busy", "late", "asked")}
-        self.starts, self.ends = np.zeros(0), np.zeros(0)  # s
-        # Of the newest rounds.
+        self.starts, self.ends = np.zeros(0), np.zeros(0)  # times, s
+        # Rows of the newest rounds.
         self._rows = {name: np.zeros(0, object if name == "kind" else float) for name in EVENT_COLUMNS}
-        self._base = -1  # number of the first round; a run that was resumed has no events of those before
+        self._base = -1  # number of the first round; a resumed run has no events of earlier ones
 
     @classmethod
     def of(cls, trace: Trace) -> Stream:
-        """All of a run that is over; who died unasked is dead from its last event on."""
+        """Return the stream of a finished run; a worker that died unexpectedly is dead from its last event on."""
         stream, events = cls(trace.experiment), events_as_columns(trace.event_rows)
         for rank in map(int, trace.info.get("dead", ())):
             mine = (events["rank"] == rank) | (events["to"] == rank)
@@ -71,7 +71,7 @@ class Stream:
         return stream
 
     def __len__(self) -> int:
-        """How many rounds are there, counted from the first one that has events."""
+        """Return the number of complete rounds, counted from the first one with events."""
         return len(self.grid)
 
     @property
@@ -80,7 +80,7 @@ class Stream:
         return max(self._base, 0)
 
     def add(self, events: Events) -> int | None:
-        """Take in more events; place of the first round that is new or another, None where nothing changed."""
+        """Add events. Return the place of the first new or changed round, or None if nothing changed."""
         if not len(events["round"]):
             return None
         for rank, at in _deaths(events):
@@ -101,10 +101,11 @@ class Stream:
         return first
 
     def under_way(self, now: float) -> NDArray[np.uint8] | None:
-        """What is known of the round that is not over, at `now` (s since the start), shape (workers, slices).
+        """Return the states in the current round at `now` (s since the start), shape (workers, slices).
 
-        It is drawn as long as rounds of late are in the middle, or as it has taken by now; slices that are not over are
-        `UNFINISHED`. Nobody is late yet: who was asked and has not been heard computes, or sends. None: none has begun.
+        The round is drawn as long as the median of recent rounds, or as its time so far if that is longer. Future
+        slices are `UNFINISHED`. No worker is late yet: a worker that was asked and has not answered computes or
+        sends. Returns None if no round has begun.
         """
         at, ends = len(self), self.ends
         if self._base < 0 or self._base + at >= self.rounds:
@@ -124,12 +125,12 @@ class Stream:
         return column
 
     def recent(self) -> tuple[Events, int]:
-        """Events of the newest rounds, for a look into one, and the number of the first of them."""
+        """Return events of the newest rounds, to show one in detail, and the number of the first of these rounds."""
         whole = {name: self._rows[name].astype(np.int64) for name in _INTEGER_COLUMNS}
         return {**self._rows, **whole}, max(self.first, self.first + len(self) - REDRAWN_ROUNDS)
 
     def _closed(self) -> int:
-        """How many rounds have been committed by all that commit; notes when."""
+        """Return how many rounds all committers have committed; store their times."""
         commits = self._rows["kind"] == "commit"
         rounds = self._rows["round"][commits].astype(int) - self._base
         last = int(rounds.max(initial=-1)) + 1
@@ -146,7 +147,7 @@ class Stream:
 
     def _grow(self, closed: int) -> None:
         for name, table in self._room.items():
-            if closed > len(table):  # twice as long: a long run's tables are seldom copied
+            if closed > len(table):  # doubled, so that the tables of long runs are seldom copied
                 spare = max(closed - len(table), len(table))
                 self._room[name] = np.concatenate([table, np.zeros((spare, *table.shape[1:]), table.dtype)])
             setattr(self, name, self._room[name][:closed])
@@ -160,7 +161,7 @@ class Stream:
     # ------------------------------------------------------------------ painting
 
     def _paint(self, first: int, over: bool = True) -> None:
-        """Draw the rounds from a place on anew; are they all over?"""
+        """Draw the rounds from a place on; `over`: they are all complete."""
         for table in (self.grid, self.busy, self.late, self.asked):
             table[first:] = 0
         place = self._rows["round"].astype(int) - self._base
@@ -184,7 +185,7 @@ class Stream:
                 self.busy[since:, worker - 1] = 0
 
     def _asked(self, first: int, rows: Events, to: NDArray[Any], down: NDArray[np.bool_]) -> None:
-        """Who had something to compute: who was sent a model, and who needs none."""
+        """Mark workers with something to compute: those that were sent a model, and those that need none."""
         loads = np.asarray(self.plan.loads)[1:] > 0
         alone = np.asarray(self.plan.parent)[1:] < 0
         self.asked[first:] = loads & alone
@@ -203,9 +204,9 @@ class Stream:
         dropped: NDArray[Any],
         states: tuple[int, int],
     ) -> None:
-        """Who was asked and had not been heard when the round ended: late from where its computing began.
+        """Mark workers that were asked and had not answered at the end of the round, from the start of their computing.
 
-        `states`: what such a worker is called, before it has computed and after.
+        `states`: the states of such a worker, before it has computed and after.
         """
         heard, done, refused = (np.zeros_like(self.asked[first:]) for _ in range(3))
         for table, mask in ((heard, up), (done, computed), (refused, dropped)):
@@ -220,14 +221,14 @@ class Stream:
         self.busy[first + r, w] += ends - since
         keep = ~refused[r, w]
         self._fill(first + r[keep], w[keep], since[keep], ends[keep], states[0])
-        r, w = np.nonzero(silent & done & ~refused)  # computed, but nothing of it was there in time
+        r, w = np.nonzero(silent & done & ~refused)  # computed, but its answer did not arrive in time
         last = np.zeros(silent.shape)
         mine, *at = self._places(rows, computed)
         np.maximum.at(last, (at[0] - first, at[1]), rows["end"][mine].astype(float))
         self._fill(first + r, w, last[r, w], self.ends[first:][r], states[1])
 
     def _places(self, rows: Events, mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Which of these rows are a worker's; round (from the first) and worker (from 0) of each of those."""
+        """Return which rows belong to workers; round (from the first) and worker (from 0) of each of those."""
         mine = mask & (rows["rank"].astype(int) > 0)
         return mine, rows["round"][mine].astype(int) - self._base, rows["rank"][mine].astype(int) - 1
 
@@ -241,7 +242,7 @@ class Stream:
             np.add.at(self.busy, (r, w), length)
 
     def _fill(self, r: NDArray[Any], w: NDArray[Any], start: Array, end: Array, state: int) -> None:
-        """Bars of one state; each has at least a slice, but for those outside of their round."""
+        """Fill bars of one state. Each has at least one slice, unless it is outside of its round."""
         length = np.maximum(self.ends[r] - self.starts[r], 1e-12)
         a, b = ((moment - self.starts[r]) / length * self.slices for moment in (start, end))
         inside = (b > 0) & (a < self.slices) & (end > start)
@@ -250,19 +251,19 @@ class Stream:
             here = inside & (low <= s) & (s < np.maximum(high, low + 1))
             self.grid[r[here], w[here], s] = state
 
-    # ------------------------------------------------------------------ over the rounds
+    # ------------------------------------------------------------------ sums over rounds
 
     def utilisation(self) -> Array:
-        """Of each worker: the share of the time so far in which it computed, whether that was used or not."""
+        """Return the share of the time so far in which each worker computed, whether that was used or not."""
         total = float(self.ends[-1] - self.starts[0]) if len(self) else 0.0
         return self._sum("busy") / total if total > 0 else np.zeros(self.workers)
 
     def lateness(self) -> Array:
-        """Of each worker: the share of the rounds it was asked in that ended without its answer."""
+        """Return the share of rounds that ended without the answer of a worker that was asked, (workers,)."""
         return self._sum("late") / np.maximum(self._sum("asked"), 1)
 
     def _sum(self, name: str) -> Array:
-        """Of each worker, over the rounds; those that are not drawn again are added up once."""
+        """Return sums over the rounds for each worker; rounds that are not drawn again are added up once."""
         table, (first, sums) = getattr(self, name), self._sums[name]
         settled = max(len(self) - REDRAWN_ROUNDS, first)
         sums = sums + table[first:settled].sum(axis=0, dtype=float)

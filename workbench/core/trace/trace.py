@@ -1,4 +1,4 @@
-"""The one table of a run, and its folder on disk."""
+"""Trace of a run: the tables of its rounds and events, and its folder on disk."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Trace:
 
     `rounds`: one row per round, in order: round, time (s since start, at the round's commit), loss and the metric
     columns (after the commit), messages and bytes (gradient messages received), downloads (models sent), samples
-    (gone through), started (samples of work begun, cut off or not), residual (``|decoding vector - 1|^2``), stale
-    (answers that came too late).
-    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port
-    took it), end (all s), to, bytes, messages (how many a row stands for).
+    (computed to the end), started (samples of work begun, interrupted or not), residual (``|decoding vector -
+    1|^2``), stale (answers that came too late).
+    `events`: round, rank, kind (compute | send | drop | decode | commit), start, begun (when the receiver's port took
+    it), end (all s), to, bytes, messages (number of messages that a row represents).
     `model`: final parameters, shape (p,). `initial`: loss and metrics before the first round.
 
-    `experiment`, `engine`: what was run, and on what. `columns`, `event_rows`: what the two tables are made from.
-    `info`: versions, seed, platform. `folder`: where it lies, if it does.
+    `experiment`, `engine`: the experiment and the engine that ran it. `columns`, `event_rows`: sources of the two
+    tables. `info`: versions, seed, platform. `folder`: its run folder, if it has one.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5))
@@ -57,8 +57,9 @@ class Trace:
 
     experiment: Experiment
     engine: str
-    columns: dict[str, Any]  # of `rounds`
-    event_rows: list[tuple[Any, ...]] | dict[str, Any]  # of `events`, as the engine wrote them or as columns
+    columns: dict[str, Any]  # columns of `rounds`
+    # rows of `events`, as the engine wrote them or as columns
+    event_rows: list[tuple[Any, ...]] | dict[str, Any]
     model: Array
     initial: dict[str, float] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)  # versions, seed, host's platform
@@ -66,14 +67,14 @@ class Trace:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """One row per round."""
+        """Table with one row per round."""
         import pandas as pd
 
         return pd.DataFrame(self.columns)
 
     @cached_property
     def events(self) -> pd.DataFrame:
-        """One row per compute, send, drop, decode and commit."""
+        """Table with one row per compute, send, drop, decode and commit."""
         import pandas as pd
 
         return pd.DataFrame(events_as_columns(self.event_rows))
@@ -84,7 +85,7 @@ class Trace:
         return [Change(**fields) for fields in self.info.get("changes", [])]
 
     def __repr__(self) -> str:
-        """A line; the tables would fill the screen."""
+        """Return one line, because the tables would fill the screen."""
         e, times = self.experiment, self.columns["time"]
         took = f"{len(times)} rounds in {in_seconds(float(times[-1]))}" if len(times) else "no round"
         loss = f", loss {self.columns['loss'][-1]:.6g}" if len(times) and "loss" in self.columns else ""
@@ -92,14 +93,14 @@ class Trace:
 
     @property
     def label(self) -> str:
-        """What legends show."""
+        """Name in legends."""
         return self.experiment.scheme
 
     def time_to(self, target: float, metric: str = "loss") -> float:
-        """Seconds until the metric first is at the target, NaN: never.
+        """Return the seconds until the metric first is at the target, or NaN if it never is.
 
-        At or below it, of accuracy and AUC at or above. With mini-batches the mean of its last five evaluated values
-        counts.
+        At the target means at or below it; for accuracy and AUC, at or above. With mini-batches, the mean of the last
+        five evaluated values is compared.
         """
         check_kind("target", target, float)
         if metric not in self.columns:
@@ -108,10 +109,10 @@ class Trace:
         return float("nan") if first is None else float(self.columns["time"][first])
 
     def save(self, folder: str | Path) -> Path:
-        """Write the run folder at once or not at all; raises `SettingError` where there is one of that name.
+        """Write the run folder atomically. Raise `SettingError` if one of that name exists.
 
-        It holds spec.json, run.json, rounds and events.parquet, model.npy, their hashes in SHA256SUMS, and what ranks
-        wrote down of a real run.
+        It contains spec.json, run.json, rounds and events.parquet, model.npy, their hashes in SHA256SUMS, and the
+        files that the ranks of a real run have written.
         """
         target = path_of(folder, "folder")
         check_writable(target, "folder", target.parent)
@@ -126,9 +127,9 @@ class Trace:
         raise SettingError(f"folder = {str(target)!r}: exists already; choose a new name")
 
     def write_into(self, folder: Path, more: Iterable[str] = ()) -> None:
-        """Write the run folder's files into a folder that is there, with their hashes and those of `more` files in it.
+        """Write the run folder's files into an existing folder, with their hashes and those of `more` files in it.
 
-        Each is whole or not there; run.json comes last, and is taken away first where there is an older one.
+        Each file is written atomically. An older run.json is removed first, and the new one is written last.
         """
         (folder / RUN).unlink(missing_ok=True)
         self.experiment.write(folder / SPEC)
@@ -141,22 +142,25 @@ class Trace:
         run = json.dumps({"engine": self.engine, "initial": self.initial, **self.info}, indent=2) + "\n"
         there = [name for name in FILES if name != RUN]
         write_sums(folder, [*there, *own, *more], {RUN: run.encode()})
-        if not isinstance(self.experiment, Description):  # what was only read is nobody's word for it
+        # a trace that was only read does not confirm the files
+        if not isinstance(self.experiment, Description):
             sign_code("run", folder, read_yaml(folder / SPEC, "scheme: CR"))
         write_file(folder / RUN, run.encode())
 
     @classmethod
     def load(cls, folder: str | Path, *, trust: bool = False) -> Trace:
-        """Read a run folder; raises `SettingError` when it is none, or a file in it is not what was written.
+        """Read a run folder. Raise `SettingError` if it is not one, or if a file in it has changed.
 
-        Nothing is run. Where the folder names code, such as "mine.py:Half", the trace's experiment only says so.
-        `trust`: run that code, so that the experiment can be run and forecast, and sign the folder as trusted.
+        No code is run. If the folder names code, such as "mine.py:Half", the trace's experiment only contains the
+        name. `trust`: run that code, so that the experiment can be run and forecast, and sign the folder as trusted.
         """
         check_kind("trust", trust, bool)
         path = path_of(folder, "folder")
         missing = [f for f in FILES if not (path / f).is_file()]
         if missing:
-            raise SettingError(f"folder = {str(path)!r}: no run folder, {', '.join(missing)} is missing")
+            raise SettingError(
+                f"folder = {str(path)!r}: is not a run folder, {', '.join(missing)} is missing"
+            )
         check_sums(path, FILES)
         run = read_json(path / RUN, "engine", "initial")
         tables = [_read(read_parquet, path / name) for name in (ROUNDS, EVENTS)]
@@ -169,12 +173,11 @@ class Trace:
         return cls(e, engine, rounds, events, model, initial, run, path)
 
     def replay(self, *, trust: bool = False) -> Trace:
-        """Run the same experiment again; on the virtual clock this gives the same bits.
+        """Run the same experiment again. On the virtual clock this gives the same bits.
 
-        `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
+        `trust`: run code that the folder names and that another user has written or changed. It is needed once.
 
-        Raises `SettingError` where that is needed, and where a definition of the user's own is not the one of the run
-        any more.
+        Raises `SettingError` if `trust` is needed, and if a user-defined class or function has changed since the run.
         """
         check_kind("trust", trust, bool)
         options = {name: self.info[name] for name in ("numeric", "events") if name in self.info}
@@ -182,13 +185,13 @@ class Trace:
         spec = e.spec if isinstance(e, Description) else e.model_dump(mode="json")
         with nullcontext(e) if self.folder is None else runnable(self.folder, trust, spec) as e:
             e = e.current()
-            if self.folder is None:  # else what is kept there was compared
+            if self.folder is None:  # with a folder, the definitions kept there were compared
                 definitions.check_same(e, self.info.get("own", {}))
             again: Trace = registered("workbench.runners", "run")(e, engine=self.engine, **options)
         return again
 
     def same(self, other: Trace) -> bool:
-        """Are rounds, events and model equal bit by bit?"""
+        """Return whether rounds, events and model are equal bit by bit."""
         if not isinstance(other, Trace):
             raise SettingError(f"other = {other!r:.60}: give a wb.Trace")
         tables = (self.rounds.equals(other.rounds), self.events.equals(other.events))
@@ -196,7 +199,7 @@ class Trace:
 
 
 def incomplete(e: Experiment, run: Mapping[str, Any], rounds: int) -> str:
-    """Say what is missing of a trace with so many rounds whose run.json does not say that it was stopped, if any is.
+    """Return what is missing of a trace with `rounds` rounds whose run was not stopped; "" if nothing is.
 
     >>> incomplete(Experiment(rounds=30), {"state": "finished"}, 26)
     'rounds.parquet has 26 of 30 rounds, and the run was not stopped; run it again'
@@ -212,35 +215,35 @@ def _read(read: Callable[[Path], Any], path: Path) -> Any:
         return read(path)
     except SettingError:
         raise
-    except Exception as error:  # Arrow and NumPy have many ways to say so
+    except Exception as error:  # Arrow and NumPy raise many kinds of errors
         raise SettingError(f"{path}: is damaged ({' '.join(str(error).split())}); run it again") from None
 
 
 def run_info(experiment: Experiment, **more: Any) -> dict[str, Any]:
-    """What a run folder keeps besides the tables: seed, versions, platform."""
+    """Return the fields of run.json: seed, versions, platform, and hashes of user-defined code."""
     own = {source.name: source.digest for source in definitions.sources_of(experiment)}
     known = {"seed": experiment.seed, "versions": versions(), "platform": platform.platform()}
     return {**known, **({"own": own} if own else {}), **more}
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that the numbers depend on."""
+    """Return the versions of Python and of the libraries that affect results."""
     return dict(_versions())
 
 
-@cache  # every look into what is installed takes a millisecond
+@cache  # a look-up of an installed version takes a millisecond
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _RECORDED_PACKAGES:
         try:
             found[name] = version(name)
-        except PackageNotFoundError:  # a source tree that is not installed
+        except PackageNotFoundError:  # the package is not installed, only its source tree is used
             found[name] = "not installed"
     return found
 
 
 def events_as_columns(events: list[tuple[Any, ...]] | dict[str, Any]) -> dict[str, Any]:
-    """Columns of the events, as arrays."""
+    """Return the columns of the events, as arrays."""
     if isinstance(events, dict):
         return events
     rows = zip(*events, strict=True) if events else [()] * len(EVENT_COLUMNS)

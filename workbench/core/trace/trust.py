@@ -1,10 +1,10 @@
-"""Signatures of folders: what a run or a sweep names to be run, code and cluster, as this user's processes wrote it.
+"""Signatures of folders, for the code and the cluster that a run or a sweep names.
 
-A folder that names code of its own (a loose file, a function of a module) is run, gone on with or replayed where its
-signature is of this user's key and holds for its spec, for the sources that lie beside it, and for the source that the
-names stand for now. One that nobody has signed, that was altered, or that comes from elsewhere needs `trust = True`,
-and is then signed. A function of this kernel counts as code: a folder could name any. A folder that names what the
-workbench ships, or a scheme and the like that this kernel has defined, needs nothing.
+A folder may name user-defined code (a loose file, a function of a module). Running, resuming or replaying it needs a
+signature with this user's key. The signature covers its spec, the sources beside it, and the current source of the
+names. Without one, after a change, or for a folder from elsewhere, `trust = True` is needed, which then signs it. A
+function of this kernel counts as code, as a folder could name any function. A folder that names only schemes and the
+like of the workbench, or of this kernel, needs no signature.
 """
 
 import json
@@ -27,18 +27,18 @@ from workbench.core.experiment import Description, Experiment, described
 from workbench.core.trace.definitions import check_kept, kept_in, not_the_same, where_kept
 from workbench.core.trace.layout import OWN_SOURCE, SIGNATURE, SPEC
 
-CODE_NOTE, OWNER_NOTE = "code", "holder"  # what a folder's signatures are of
+CODE_NOTE, OWNER_NOTE = "code", "holder"  # names of the signatures in a folder
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:Net
 
 
 def code_names(value: Any) -> set[str]:
-    """Names in nested fields that may be names of code.
+    """Return the names in nested fields that may be names of code.
 
     >>> sorted(code_names({"scheme": "mine.py:Half", "args": [{"loss": "os:abort"}], "data": "digits"}))
     ['mine.py:Half', 'os:abort']
     """
     found, left = set[str](), [value]
-    for each in left:  # which grows
+    for each in left:  # a list that grows
         if isinstance(each, Mapping):
             left += each.values()
         elif isinstance(each, list | tuple):
@@ -49,16 +49,16 @@ def code_names(value: Any) -> set[str]:
 
 
 def _prompt_text(what: str, folder: Path, spec: Any, code: Mapping[str, str]) -> dict[str, Any]:
-    """What is signed of a folder that names code."""
+    """Return the content of the signature of a folder that names code."""
     kept = {path.name: sha256(read_bytes(path)).hexdigest() for path in kept_in(folder)}
-    found = {name: hashed for name, hashed in code.items() if hashed}  # what is installed has none
+    found = {name: hashed for name, hashed in code.items() if hashed}  # installed code has no hash
     return {"what": what, "spec": json.loads(json.dumps(spec)), "code": found, "kept": kept}
 
 
 def sign_code(what: str, folder: Path, spec: Any, needed: bool = False) -> None:
-    """Sign a folder that names code, as it was run in this process; where that cannot be, leave it unsigned.
+    """Sign a folder that names code, as it was run in this process. If that fails, it remains unsigned.
 
-    `needed`: sign one that names no code, too.
+    `needed`: sign also a folder that names no code.
     """
     with suppress(OSError):
         hashes = {name: run_hash(name) for name in code_names(spec)}
@@ -68,18 +68,18 @@ def sign_code(what: str, folder: Path, spec: Any, needed: bool = False) -> None:
 
 
 def sign_owner(folder: Path, fields: Mapping[str, Any]) -> None:
-    """Sign what owner.json says, so that the run is followed where its cluster's file has changed since."""
+    """Sign the content of owner.json, so that the run can be followed after a change of its cluster's file."""
     with suppress(OSError):
         _note(folder, OWNER_NOTE, {"what": OWNER_NOTE, "words": dict(fields)})
 
 
 def owner_is_signed(folder: Path, fields: Mapping[str, Any]) -> bool:
-    """Did this user's processes write what owner.json says?"""
+    """Return whether this user's processes wrote the content of owner.json."""
     return is_signed({"what": OWNER_NOTE, "words": dict(fields)}, _noted(folder).get(OWNER_NOTE))
 
 
 def _noted(folder: Path) -> dict[str, Any]:
-    """Return the signatures of a folder, empty where there are none."""
+    """Return the signatures of a folder, empty if there are none."""
     file = folder / SIGNATURE
     with suppress(OSError, SettingError):
         return read_json(file) if file.is_file() else {}
@@ -92,7 +92,7 @@ def _note(folder: Path, name: str, fields: Mapping[str, Any]) -> None:
 
 
 def permitted(what: str, folder: Path, spec: Any, trust: bool, refusal: SettingError) -> dict[str, str]:
-    """Hashes of the code that a folder names, by its name, where it is signed or trusted; else raises `refusal`."""
+    """Return hashes of the code that a folder names, by name, if it is signed or trusted; else raise `refusal`."""
     check_kind("trust", trust, bool)
     signed = _noted(folder).get(CODE_NOTE)
     if not trust and signed is None:
@@ -110,7 +110,7 @@ def permitted(what: str, folder: Path, spec: Any, trust: bool, refusal: SettingE
 
 
 def _check_definitions(folder: Path, code: Mapping[str, str]) -> None:
-    """Raise `SettingError` where a file's definition is not the one that is kept in a run folder, by its text."""
+    """Raise `SettingError` if a file's definition differs from the text that is kept in a run folder."""
     for name in code:
         text, _, wanted = name.rpartition(":")
         kept = folder / OWN_SOURCE.format(wanted)
@@ -132,12 +132,12 @@ def _made(folder: Path, fields: Mapping[str, Any]) -> Experiment:
 def runnable(
     folder: Path, trust: bool = False, spec: Mapping[str, Any] | None = None
 ) -> Iterator[Experiment]:
-    """Give the experiment of a run folder to run it, within a block in which no other code of the folder is run.
+    """Give the experiment of a run folder in a context in which no other code of the folder is run.
 
-    `spec`: its fields, where they were read already.
+    `spec`: its fields, if they were already read.
 
-    Raises `SettingError` where it names code that is neither signed nor trusted, and where a definition of the user's
-    own is not the one of the run any more.
+    Raises `SettingError` if it names code that is neither signed nor trusted, or if a user-defined class or function
+    has changed since the run.
     """
     check_kind("trust", trust, bool)
     fields = renamed(read_yaml(folder / SPEC, "scheme: CR")) if spec is None else spec

@@ -109,7 +109,7 @@ def test_openml_sets_have_a_fixed_version() -> None:
 
 @pytest.mark.parametrize("source", ["openml:", "openml: ", "openml:../x", "openml:a/b", "openml:a b"])
 def test_openml_refuses_invalid_names(source: str) -> None:
-    with pytest.raises(DataError, match=r"names no OpenML data set; .*openml:gisette"):
+    with pytest.raises(DataError, match=r"is not the name of an OpenML data set; .*openml:gisette"):
         load(source, "binary")
 
 

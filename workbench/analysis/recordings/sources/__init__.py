@@ -1,4 +1,4 @@
-"""Where recordings come from: a file each, with a `SOURCE` that tells its files, reads them, says where to get them."""
+"""Sources of recordings: one file each, with a `SOURCE` that detects and reads its files, and names their origin."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Source:
-    """One kind of file. `read(path)` gives rows with worker, step, seconds, and what else there is of the schema.
+    """Kind of file. `read(path)` returns rows with worker, step, seconds, and other columns of the schema.
 
     The source "table" also takes the names of its columns, and the unit of its times.
 
-    `tells(path)`: is this file of that kind? `where`: the public place, in words; `licence` of what lies there.
-    `files`: patterns of names by which public files are found, `published`: their names in the public place, and
-    `how`: what to do with these, where it is more than to put them where they are looked for.
+    `tells(path)`: returns whether the file is of that kind. `where`: the public place, as text; `licence` of the
+    files there. `files`: name patterns of public files; `published`: their names in the public place; `how`:
+    instructions, if copying them into a folder is not enough.
     """
 
     name: str

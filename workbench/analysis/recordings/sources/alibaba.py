@@ -1,4 +1,4 @@
-"""Mini-batch times of training jobs in Alibaba's GPU cluster, normalised to a longest one of 1000."""
+"""Mini-batch times of training jobs in Alibaba's GPU cluster, normalised so that the longest is 1000."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ NAMES = {"worker": "worker", "time": "step", "batch_time_norm": "seconds"}
 
 
 def tells(path: Path) -> bool:
-    """A table with a column of normalised mini-batch times."""
+    """Return whether it is a table with a column of normalised mini-batch times."""
     if ending(path) not in TEXT_ENDINGS:
         return False
     try:
         with text_table(path) as table:
             return set(NAMES) <= set(table.names)
-    except TableError:  # said by whoever reads it as a table
+    except TableError:  # the reader of tables reports it
         return False
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Every tenth mini-batch of every worker; the first of two rows of one mini-batch counts."""
+    """Return every tenth mini-batch of every worker; of two rows for one mini-batch the first is used."""
     rows = read_texts(path)[list(NAMES)].rename(columns=NAMES)
     return rows.drop_duplicates(["worker", "step"])
 

@@ -1,4 +1,4 @@
-"""Operations of large language models' training jobs at ByteDance: every compute and transfer of every worker."""
+"""Operations of ByteDance's training jobs for language models: computations and transfers of all workers."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ COMPUTING = ("forward-compute", "backward-compute", "optimizer")
 
 
 def tells(path: Path) -> bool:
-    """A table of operations."""
+    """Return whether it is a table of operations."""
     return path.suffix.lower() == ".parquet" and set(parquet_columns(path)) >= NEEDED_COLUMNS
 
 
 def operations(path: Path) -> pd.DataFrame:
-    """One row an operation; `start` and `end` in seconds from the step's beginning."""
+    """Return one row per operation, with `start` and `end` in seconds from the beginning of the step."""
     rows = read_parquet(path)
     rows["optype"] = rows["optype"].astype(str)
     rows["start"] = rows["start_ts"].astype(np.float64)
@@ -29,9 +29,9 @@ def operations(path: Path) -> pd.DataFrame:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds per worker and step, by phase: compute, send (all transfers), idle (in them, waiting for others).
+    """Return seconds per worker and step, by phase: compute, send (all transfers), idle (waiting for others in them).
 
-    Of jobs that `Pipeline` does not know, sending and waiting are one: "exchange".
+    For jobs that `Pipeline` does not support, sending and waiting are one phase: "exchange".
     """
     rows = operations(path)
     computes = rows["optype"].isin(COMPUTING)

@@ -13,7 +13,7 @@ from workbench.core.base.reading import open_regular
 from workbench.core.base.settings import SettingError
 
 NAME = re.compile(r"data\d+\.txt")
-# in some files a line number comes first, in some a further number last; lines without a host are of workers that wait
+# Some files have a line number first, some a further number last. Lines without a host are of waiting workers.
 _LINE = re.compile(r"\s*(?:\d+\s+)?(?:(?P<host>[A-Za-z][\w.-]*?)_(?P<seconds>\d+(?:\.\d+)?))?(?:_\d+)?\s*")
 
 
@@ -53,7 +53,7 @@ def _is_one(file: Path) -> bool:
 
 
 def _of_file(file: Path) -> pd.DataFrame:
-    workers: dict[str, Any] = {}  # by host: its number, and its next iteration
+    workers: dict[str, Any] = {}  # number and next iteration of each host
     rows = []
     with open_text(file) as lines:
         for number, line in enumerate(lines, 1):
@@ -75,5 +75,5 @@ SOURCE = Source(
     tells=tells,
     read=read,
     where="public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
-    licence="none stated: not to be passed on",
+    licence="none stated: do not redistribute",
 )

@@ -1,4 +1,4 @@
-"""AWS Lambda's profiles of sequential gradient coding: pickles, read here without running anything in them."""
+"""AWS Lambda's profiles of sequential gradient coding: pickles, read here without executing code in them."""
 
 import pickle
 from io import BytesIO
@@ -11,20 +11,20 @@ from workbench.analysis.recordings.sources import Source
 from workbench.core.base.reading import read_bytes
 from workbench.core.base.settings import SettingError
 
-MAX_FILE_BYTES = 2**28  # bytes of a file
+MAX_FILE_BYTES = 2**28  # max bytes of a file
 
 
 class _Inert:
-    """Stands for whatever class or function a pickle names: keeps what it is given, and does nothing."""
+    """Inert replacement of any class or function that a pickle names: it stores its arguments, and does nothing."""
 
     def __init__(self, *given: Any) -> None:
         self.given = given
 
     def __setstate__(self, state: Any) -> None:
-        """Nothing is taken over."""
+        """Ignore the state."""
 
     def number(self) -> int:
-        """What NumPy's scalars are: a type's name ("i4") and bytes."""
+        """Return the number of a NumPy scalar: a type's name ("i4") and bytes."""
         dtype, data = self.given
         if not isinstance(data, bytes) or not str(dtype.given[0]).startswith("i"):
             raise ValueError("is not a whole number")
@@ -32,9 +32,9 @@ class _Inert:
 
 
 class _Reader(pickle._Unpickler):
-    """Builds lists, dicts, numbers and text; every name in the file becomes an inert stand-in, so nothing is called.
+    """Reader of lists, dicts, numbers and text. Names in the file become inert replacements, so nothing is called.
 
-    The reader that is written in Python: the one in C takes the memory that a file of a few bytes asks for.
+    It is the reader written in Python, as the one in C allocates the memory that a small file claims to need.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -42,12 +42,12 @@ class _Reader(pickle._Unpickler):
 
 
 def tells(path: Path) -> bool:
-    """A pickle."""
+    """Return whether it is a pickle."""
     return path.suffix == ".pkl"
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds from a worker's call to its answer, by round. Raises `SettingError` for another kind of pickle."""
+    """Return seconds from a worker's call to its answer, by round. Raise `SettingError` for another kind of pickle."""
     try:
         rounds = _Reader(BytesIO(read_bytes(path, MAX_FILE_BYTES))).load()
         rows = [
@@ -57,7 +57,7 @@ def read(path: Path) -> pd.DataFrame:
         ]
     except SettingError:
         raise
-    except Exception as error:  # of bytes that anybody may have written
+    except Exception as error:  # untrusted bytes may raise any exception
         raise SettingError(f"path = {str(path)!r}: is not a profile of Lambda workers ({error})") from None
     return pd.DataFrame(rows, columns=["worker", "step", "seconds"])
 
@@ -72,6 +72,6 @@ SOURCE = Source(
     tells=tells,
     read=read,
     where="public repository mamaj/Sequential-Gradient-Coding-2, delay_profiles/*/*.pkl",
-    licence="none stated: not to be passed on",
+    licence="none stated: do not redistribute",
     files=("w*-n*-l*.pkl",),
 )

@@ -1,4 +1,4 @@
-"""Our own cluster profiles: every load and model size that was measured is a job of its own."""
+"""Cluster profiles of the workbench: every measured load and model size is a job."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from workbench.core.base.settings import SettingError
 
 
 def tells(path: Path) -> bool:
-    """A cluster profile."""
+    """Return whether it is a cluster profile."""
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         return False
     try:
@@ -21,7 +21,7 @@ def tells(path: Path) -> bool:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds from the end of the round before to a worker's answer."""
+    """Return seconds from the end of the round before to a worker's answer."""
     rows = [
         (f"{each.samples:g} samples, {each.floats} parameters", worker, step, seconds, each.samples)
         for each in ClusterProfile.load(path).recorded

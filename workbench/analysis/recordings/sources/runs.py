@@ -1,4 +1,4 @@
-"""Our own run folders: what every worker computed and sent in every round, and what its messages waited for."""
+"""Run folders of the workbench: computing, sending and waiting times of every worker in every round."""
 
 from pathlib import Path
 
@@ -16,32 +16,32 @@ from workbench.core.trace.layout import RUN, ledgers_path
 from workbench.core.trace.trace import Trace
 from workbench.mpi.engine.ledger import MergedLedgers
 
-WAYS = ("send", "wait", "receive")  # what an answer goes through
-ROUNDING_S = 1e-9  # s by which a transfer may begin after the one before it has ended, by rounding
+WAYS = ("send", "wait", "receive")  # phases of an answer on its way
+ROUNDING_S = 1e-9  # s; a transfer may begin this much before the end of the one before it, by rounding
 
 
 def tells(path: Path) -> bool:
-    """A folder of a run that has ended."""
+    """Return whether it is a folder of a run that has ended."""
     return (path / RUN).is_file()
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Seconds by rank, round and phase: see `of_trace`."""
+    """Return seconds by rank, round and phase: see `of_trace`."""
     return of_trace(Trace.load(path))
 
 
 def of_trace(trace: Trace) -> pd.DataFrame:
-    """The same of a run at hand: compute, send (on the way), wait (for the port), receive, exchange, decode.
+    """Return seconds by rank, round and phase: compute, send, wait (for the port), receive, exchange, decode.
 
-    An all-reduce of the MPI library is "exchange" as a whole: nobody sees its messages. Of computing,
-    the processor's seconds are told, too.
+    An all-reduce of the MPI library is "exchange" as a whole, as its messages are not visible. For computing, the
+    processor's seconds are returned as well.
     """
     events = trace.events
     took = events.assign(seconds=events["end"] - events["begun"])
     parts = [took[took["kind"] == kind].assign(phase=kind) for kind in ("compute", "decode")]
     exchange = (took["kind"] == "send") & (took["rank"] > 0) & (took["messages"] > 1)
     parts.append(took[exchange].assign(phase="exchange"))
-    named = isinstance(trace.experiment, Description)  # who sends to whom only its code says
+    named = isinstance(trace.experiment, Description)  # only its code determines which rank sends to which
     transits = pd.DataFrame(columns=WAYS) if named else passages(trace)
     for phase in WAYS:
         if transits[phase].any():
@@ -59,17 +59,17 @@ def of_trace(trace: Trace) -> pd.DataFrame:
 
 
 def processor_of(trace: Trace) -> Array | None:
-    """Seconds of a processor that every worker's computing took, (rounds, workers), where its books tell.
+    """Return processor seconds of every worker's computing, (rounds, workers), if its ledger has them.
 
-    Only where computing is real: elsewhere times are drawn, and slept through. On a device, the processor's time is not
-    the work's: a problem of your own says ``device = "cpu"`` where it has none. Older books have what a rank took in
-    all: that is its computing's where it answers the master alone.
+    They are meaningful only if computing is real: otherwise times are drawn, and spent sleeping. With a device, the
+    processor's time is not that of the work. A user-defined problem without a device sets ``device = "cpu"``. Older
+    ledgers have only the total of a rank. It is used if the rank exchanges messages with the master only.
     """
     e, folder = trace.experiment, trace.folder
     spec = e.problem_spec
     known = (
         "cpu" if type(spec).__module__.startswith("workbench.") else ""
-    )  # of another's problem nobody knows
+    )  # unknown for a problem of another user
     real = trace.info.get("emulate") == "nothing" and getattr(spec, "device", known) == "cpu"
     if not real or folder is None or not ledgers_path(folder).is_file():
         return None
@@ -78,7 +78,7 @@ def processor_of(trace: Trace) -> Array | None:
     found, none = np.zeros((rounds, e.workers)), np.zeros(0)
     try:
         ledgers = MergedLedgers(records.read_ledgers(folder)).ledgers
-    except SettingError:  # damaged: the events are not
+    except SettingError:  # it is damaged, but the events are intact
         return None
     for ledger in ledgers:
         mine = ledger.get("count_worked", ledger.get("count_busy", none) if star else none)[
@@ -90,7 +90,7 @@ def processor_of(trace: Trace) -> Array | None:
 
 
 def hosts_of(trace: Trace) -> dict[str, list[int]]:
-    """Workers, from 0, of every host, where the run was on several."""
+    """Return the workers, from 0, of every host, if the run was on several."""
     found: dict[str, list[int]] = {}
     for worker, host in enumerate(trace.info.get("places", ())[1:]):
         found.setdefault(host, []).append(worker)
@@ -98,16 +98,17 @@ def hosts_of(trace: Trace) -> dict[str, list[int]]:
 
 
 def passages(trace: Trace) -> pd.DataFrame:
-    """Answers that were taken in, each with its seconds on the way (send), waiting for the port, and being received.
+    """Return received answers, each with its seconds on the way (send), waiting for the port, and being received.
 
-    When a message came to a port that was busy is not written down. Where times on the way are neither real nor drawn,
-    it is the link's latency; else a message is taken to have been on its way as long as its sender's usually are, and
-    to have waited for the rest. The first of a round on the machine's own clock wakes its receiver up, which takes long
-    where others still compute on its core, and is not its link's doing: that one is taken to be as anybody's.
+    The arrival of a message at a busy port is not recorded. If transit times are neither real nor drawn, they are the
+    link's latency. Otherwise a message is assumed to take its sender's usual time, and to wait for the rest. On the
+    machine's own clock, the first message of a round wakes its receiver. That takes long if others still compute on
+    its core, and is not caused by the link. So that message is assumed to take the usual time of all.
     """
     events, e = trace.events, trace.experiment
     sends = events[(events["kind"] == "send") & (events["rank"] > 0) & (events["messages"] == 1)]
-    above = e.plan.parent[sends["rank"].to_numpy(int)]  # models go the other way; in a ring nobody is above
+    # models go the other way; in a ring, ranks have no parent
+    above = e.plan.parent[sends["rank"].to_numpy(int)]
     sends = sends[(above == sends["to"]) | (above < 0)].sort_values(["to", "begun", "end"], kind="stable")
     gone = sends["begun"] - sends["start"]
     queued = sends.groupby("to")["end"].shift() >= sends["begun"] - ROUNDING_S
@@ -123,7 +124,7 @@ def passages(trace: Trace) -> pd.DataFrame:
 
 
 def is_real(trace: Trace) -> bool:
-    """Were messages on their way for as long as the machine took, and not as emulated or simulated?"""
+    """Return whether transit times of messages are those of the machine, and not emulated or simulated."""
     return trace.info.get("emulate") in ("delays", "nothing")
 
 

@@ -1,4 +1,4 @@
-"""Any table with columns for worker, step and seconds; EC2's times of paper 4 are such a one."""
+"""Tables with columns for worker, step and seconds, such as EC2's times of paper 4."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from workbench.core.contract.recorded import ENDINGS, read_times
 
 
 def tells(path: Path) -> bool:
-    """A table in text, packed or not, or in Parquet."""
+    """Return whether it is a table in text, compressed or not, or in Parquet."""
     return ending(path) in ENDINGS
 
 
@@ -25,7 +25,7 @@ SOURCE = Source(
     tells=tells,
     read=read,
     where="public repository AmoghJohri/GradientCoding, EC2_Experiments/Data (paper 4)",
-    licence="none stated: not to be passed on",
+    licence="none stated: do not redistribute",
     files=("ec2_traces.csv",),
     published="data4.txt, data6.txt and data7.txt",
     how="put them into a folder FOLDER; wb.traces.load('FOLDER').write('ec2_traces.csv') makes that table",

@@ -1,4 +1,4 @@
-"""The data room: named, bundled and own data sets as prepared, memory-mapped arrays.
+"""Named, bundled and user-defined data sets as prepared, memory-mapped arrays.
 
 >>> from workbench.core.problems.data import load
 >>> load("breast_cancer", "binary").X.shape

@@ -1,4 +1,4 @@
-"""Prepared data sets on disk: found by their options, checked before use, built by whoever comes first."""
+"""Prepared data sets on disk: found by their options, checked before use, and built by the first process."""
 
 import hashlib
 import json
@@ -23,39 +23,44 @@ from workbench.core.base.text import read_json
 from .options import DataError, Options
 from .prepare import FORMAT, digest
 
-MAX_ATTEMPTS = 5  # another process may take a damaged folder away while we read it
+MAX_ATTEMPTS = 5  # max number of attempts: another process may remove a damaged folder while we read it
 _ELSEWHERE = "set WORKBENCH_CACHE, or XDG_CACHE_HOME for all caches, to a folder that you can write"
 
-RACY_INTERVAL_S = 2.0  # s since its last change after which a file that is written to shows it in its time
+# s; a file written to less than this after its last change may keep the same time of change
+RACY_INTERVAL_S = 2.0
 
-_hashes: dict[tuple[str, int, int, int], str] = {}  # of files by path, number, size and time, see `hashed`
+# hashes of files by path, inode, size and time, see `hashed`
+_hashes: dict[tuple[str, int, int, int], str] = {}
 
 
 class DamagedError(Exception):
-    """A prepared folder is not what its meta.json says."""
+    """Error of a prepared folder that differs from its meta.json."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The content of a prepared folder."""
+    """Content of a prepared folder."""
 
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 
 
 def root() -> Path:
-    """Where prepared and downloaded data lie: WORKBENCH_CACHE, or the user's cache folder."""
+    """Return the folder of prepared and downloaded data: WORKBENCH_CACHE, or the user's cache folder."""
     chosen = os.environ.get("WORKBENCH_CACHE")
     return user_path(chosen, "WORKBENCH_CACHE") if chosen else platformdirs.user_cache_path("workbench")
 
 
 def ours(folder: Path) -> Path:
-    """Make a folder of the cache, for this user alone; in one that the user chose, what is there stays as is."""
+    """Make a folder of the cache, readable only by this user.
+
+    Permissions of a folder that the user chose do not change.
+    """
     return private_folder(folder, fix="WORKBENCH_CACHE" not in os.environ)
 
 
 def stored(room: str, content: bytes, ending: str) -> Path:
-    """A file of the cache with that content, in a room of its own; written on first use."""
+    """Return a file of the cache with that content, in the subfolder `room`; write it on first use."""
     file = root() / room / f"{hashlib.sha256(content).hexdigest()[:32]}{ending}"
     if not file.is_file():
         _make_parent(file)
@@ -65,11 +70,11 @@ def stored(room: str, content: bytes, ending: str) -> Path:
 
 def folder_for(options: Options, identity: str) -> Path:
     """Name the folder of these options; `identity` changes whenever the source's content does."""
-    # The identity stands for the source: the same file under another path is the same data.
+    # The identity represents the source: the same file under another path is the same data.
     choices = {**vars(options), "source": identity, "format": FORMAT}
-    del choices["target"]  # the identity tells of it, where there is a choice
+    del choices["target"]  # the identity contains it, if there is a choice
     if isinstance(options.test, str | None):
-        del choices["test"]  # likewise; and keys of data without held-out samples stay as they were
+        del choices["test"]  # in the identity as well; without held-out samples, keys do not change
     key = hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
     return root() / "data" / key[:32]
 
@@ -77,7 +82,7 @@ def folder_for(options: Options, identity: str) -> Path:
 def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
     """Open a prepared folder, building it first if it is absent or damaged.
 
-    Warns where the folder was damaged and is built again; raises `DataError` where the cache cannot be written.
+    Warns if the folder was damaged and is built again. Raises `DataError` if the cache cannot be written.
     """
     for _ in range(MAX_ATTEMPTS):
         if folder.exists():
@@ -97,7 +102,7 @@ def ensure(folder: Path, build: Callable[[Path], None]) -> Prepared:
 def open_folder(folder: Path) -> Prepared:
     """Map the arrays of a prepared folder into memory, checked once per process.
 
-    Raises `DamagedError` where something is missing or differs from what was written.
+    Raises `DamagedError` if something is missing or differs from what was written.
     """
     try:
         meta = read_json(folder / "meta.json")
@@ -110,7 +115,10 @@ def open_folder(folder: Path) -> Prepared:
 
 
 def hashed(path: Path, cached: bool = False) -> str:
-    """Hash a file, once a process as long as it stays what it was: 262 MB take a moment. `kept`: never written to."""
+    """Hash a file, once per process as long as it does not change: 262 MB take a moment.
+
+    `cached`: the file is never written to.
+    """
     status = path.stat()
     stamp = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
     found = _hashes.get(stamp) or sha256(path)
@@ -120,7 +128,7 @@ def hashed(path: Path, cached: bool = False) -> str:
 
 
 def hashes(*places: Path) -> list[list[Any]]:
-    """What is known of files at these places or in these folders, for `trust` in other processes of a machine."""
+    """Return the known hashes of these files, and of files in these folders, for `trust` in other processes."""
     near = {str(place) for place in places}
     return [
         [*stamp, found] for stamp, found in _hashes.items() if near & {stamp[0], str(Path(stamp[0]).parent)}
@@ -128,7 +136,7 @@ def hashes(*places: Path) -> list[list[Any]]:
 
 
 def trust(found: Iterable[Sequence[Any]]) -> None:
-    """Take another process's word for what files hold, as long as they stay what they were."""
+    """Accept the hashes of another process, as long as the files do not change."""
     _hashes.update((tuple(stamp), known) for *stamp, known in found)
 
 
@@ -140,12 +148,12 @@ def _mapped(path: Path, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.fl
 
 
 def _discard(folder: Path) -> None:
-    """Take a damaged folder out of the way in one step, so that no one opens half of it."""
+    """Move a damaged folder away in one step, so that no process opens half of it."""
     aside = temporary_name(folder)
     try:
         folder.rename(aside)
     except FileNotFoundError:
-        return  # another process did
+        return  # another process did it
     shutil.rmtree(aside, ignore_errors=True)
 
 

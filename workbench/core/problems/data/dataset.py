@@ -1,4 +1,4 @@
-"""One call from a source's name, over its content, to prepared, memory-mapped arrays."""
+"""Load a data set by the name of its source, as prepared, memory-mapped arrays."""
 
 import difflib
 import os
@@ -21,13 +21,13 @@ from .prepare import prepare
 from .sources import BUNDLED, SYNTHETIC, SourceInfo, bundled_raw, synthetic_table
 from .table import Floats, Indices, Raw, Table, select
 
-# begins the source of data that this host's cache holds; a folder's name follows
+# prefix of the source of data in this host's cache; the name of a folder follows
 PREPARED_PREFIX = "prepared:"
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==; compare digests
+@dataclass(frozen=True, eq=False)  # == of arrays is elementwise; compare digests
 class DataSet:
-    """Samples ready to be cut into parts.
+    """Samples that are ready to be cut into parts.
 
     `truth` is the true model of a synthetic set in the columns of X, else None. Regression: y = X @ truth + N(0, 1).
     Binary: P(y = 1) = sigmoid(X @ truth).
@@ -37,20 +37,21 @@ class DataSet:
     ((150, 4), 3, None)
     """
 
-    name: str  # what the user asked for, e.g. "digits", "synthetic", "openml:gisette"
+    name: str  # the source as the user typed it, such as "digits", "synthetic", "openml:gisette"
     X: Floats  # (samples, features) in C order, a read-only memory map; with `intercept` its last column is 1
     y: Floats  # (samples,): the regression target, 0 or 1 for two classes, 0 ... K-1 for K
     classes: int  # 0 for regression, 2 for binary, K for multi-class
     truth: Floats | None  # (features,)
-    folder: Path  # of the prepared arrays: other processes of this machine map them from there (`reopen`)
+    # folder of the prepared arrays: other processes of this machine map them from there (`reopen`)
+    folder: Path
     digest: str  # of the prepared content: equal digests mean equal X, y and truth
-    note: str  # one sentence naming what the data are; a stand-in says so
-    X_test: Floats | None = None  # of held-out samples, in the columns of X; None: there are none
+    note: str  # one sentence that describes the data, and mentions a stand-in
+    X_test: Floats | None = None  # held-out samples, with the columns of X; None: there are none
     y_test: Floats | None = None
 
     @property
     def held_out(self) -> "DataSet":
-        """The held-out samples as a data set of their own."""
+        """Held-out samples as a data set."""
         assert self.X_test is not None
         assert self.y_test is not None
         return replace(self, X=self.X_test, y=self.y_test)
@@ -68,10 +69,10 @@ def load(
     target: str | None = None,
     test: float | str | None = None,
 ) -> DataSet:
-    """Prepare a data set once, and map it into memory ever after.
+    """Prepare a data set once, and map it into memory in all later calls.
 
-    Raises `DataError` where a parameter or the source's content does not fit, in one sentence that says what would;
-    warns where prepared data had been damaged and were built again.
+    Raises `DataError` if a parameter or the source's content does not fit, in one sentence with what would work.
+    Warns if prepared data were damaged and were built again.
 
     Parameters
     ----------
@@ -79,23 +80,24 @@ def load(
         "synthetic", a set that scikit-learn ships ("digits", see `catalogue`), "openml:NAME" or
         "openml:NUMBER", or the path of a .npy, .npz, .csv, .tsv (both also as .gz), .parquet, .svmlight, .libsvm or
         .svm file.
-        "prepared:KEY" is a folder of the cache that `load` has made, perhaps on another host, whatever the other
-        arguments say. OpenML's categories become one 0/1 column per value, after the numbers and the most frequent
-        first, so that `features` bounds them.
+        "prepared:KEY" is a folder of the cache that `load` has made, perhaps on another host; the other arguments are
+        then ignored. OpenML's categories become one 0/1 column per value. They follow the numbers, most frequent
+        values first, so that `features` limits them.
     task
         "regression", "binary" or "multiclass".
     samples, features
-        How many rows, the first of the shuffled ones, and columns, the first. Default: all; of "synthetic" 1000, 20.
+        Number of rows (the first of the shuffled ones) and of columns (the first). Default: all; 1000 and 20 for
+        "synthetic".
     intercept, scale
         Append a column of ones; standardise the columns (mean 0, variance 1; a constant column becomes 0). Default
         for `scale`: yes, except for "synthetic".
     seed
-        Shuffles the rows; draws the synthetic samples.
+        Seed that shuffles the rows and draws the synthetic samples.
     target
-        Column of a .csv, .tsv or .parquet that is to be learnt. Default: the only one called target, label, class or y.
+        Column of a .csv, .tsv or .parquet to learn. Default: the only one called target, label, class or y.
     test
-        Samples to hold out: a share of the samples, a number of them from 2 on, or the path of a file with the same
-        columns. The first two are drawn with the seed, of each class its share. Default: none.
+        Samples to hold out: a share of the samples, a number of at least 2, or the path of a file with the same
+        columns. A share or a number is drawn with the seed, stratified by class. Default: none.
 
     >>> data = load("synthetic", "regression", samples=100, features=5, intercept=True)
     >>> data.X.shape, data.y.shape, data.truth.shape
@@ -104,7 +106,7 @@ def load(
     1.0
     """
     source = os.fspath(source)
-    if source.startswith(PREPARED_PREFIX):  # the folder's name stands for all other choices
+    if source.startswith(PREPARED_PREFIX):  # the name of the folder replaces all other choices
         return reopen(cache.root() / "data" / Path(source.removeprefix(PREPARED_PREFIX)).name)
     synthetic = source == SYNTHETIC.name
     options = Options(
@@ -128,7 +130,7 @@ def _size(field: str, wanted: int | None, default: int | None) -> int | None:
 
 
 def _test(value: object) -> float | str | None:
-    """Check what is held out, as far as that can be done without data."""
+    """Check the option `test`, as far as possible without data."""
     if value is None or isinstance(value, str):
         return value
     check_test(value)
@@ -138,7 +140,7 @@ def _test(value: object) -> float | str | None:
 def reopen(folder: Path) -> DataSet:
     """Map a set that `load` prepared, from its folder: for the other processes of a machine.
 
-    Raises `DataError` where the folder is missing or damaged.
+    Raises `DataError` if the folder is missing or damaged.
 
     >>> data = load("wine", "multiclass")
     >>> reopen(data.folder).digest == data.digest
@@ -147,7 +149,7 @@ def reopen(folder: Path) -> DataSet:
     try:
         prepared = cache.open_folder(Path(folder))
     except cache.DamagedError as error:
-        raise DataError(f"folder: {folder} holds no sound data set ({error}); call load again") from error
+        raise DataError(f"folder: {folder} is not an intact data set ({error}); call load again") from error
     return _dataset(prepared.meta["options"]["source"], Path(folder), prepared)
 
 
@@ -168,7 +170,7 @@ def catalogue() -> dict[str, SourceInfo]:
 
 
 def locate(options: Options) -> tuple[str, Callable[[], Table]]:
-    """Say what the source's content is, without reading more than needed, and how to get its table."""
+    """Identify the source's content, reading no more than needed; return that and a function that gets its table."""
     source = options.source
     if options.target is not None and not isinstance(options.target, str):
         raise DataError(f"target: {options.target!r} is not text; give the name of a column")
@@ -199,7 +201,7 @@ def locate(options: Options) -> tuple[str, Callable[[], Table]]:
 
 @contextmanager
 def _of_test() -> Iterator[None]:
-    """Name the field of held-out samples in what is said of their file."""
+    """Name the field `test` in errors about its file."""
     try:
         yield
     except DataError as error:
@@ -207,7 +209,7 @@ def _of_test() -> Iterator[None]:
 
 
 def _with_test(raw: Raw, read_test: Callable[[], Raw], options: Options) -> Table:
-    """Read the held-out samples; a sparse file ends with the last column that occurs, so others follow as zeros."""
+    """Read the held-out samples. A sparse file ends with its last used column, so others are added as zeros."""
     with _of_test():
         test = read_test()
     narrow, take = test.features, test.take
@@ -226,10 +228,10 @@ def _locate_file(source: str, target: str | None) -> tuple[str, partial[Raw]]:
         raise DataError(f"source: {source!r} is an address; download it and give the file's path")
     try:
         path = path_of(source, "source").expanduser()
-    except RuntimeError:  # ~name of nobody
+    except RuntimeError:  # such as ~name without a user of that name
         why = f"{source!r} begins with no user's home folder; give a path"
         raise DataError(f"source: {why}") from None
-    except SettingError as error:  # no file can have that name
+    except SettingError as error:  # not a possible name of a file
         raise DataError(str(error).replace("source = ", "source: there is no file ", 1)) from None
     if ending(path) not in READERS and not path.exists():
         raise DataError(_unknown(source))
@@ -248,7 +250,7 @@ def _unknown(source: str) -> str:
 
 
 def _check_suits(options: Options) -> None:
-    """Refuse a bundled set for a task that its target does not suit, before anything is read."""
+    """Raise `DataError` for a task that does not suit the target of a bundled set, before reading anything."""
     info = BUNDLED[options.source]
     if options.task not in info.tasks:
         why = f"has {info.classes} classes" if info.classes else "is a quantity"

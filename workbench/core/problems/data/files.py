@@ -1,4 +1,4 @@
-"""The user's own files: .npy, .npz, .csv, .parquet and svmlight."""
+"""Data files of the user: .npy, .npz, .csv, .parquet and svmlight."""
 
 from collections.abc import Callable
 from io import TextIOWrapper
@@ -31,11 +31,12 @@ MAP_FROM_BYTES = 1 << 20  # a larger .npy is mapped into memory, not read (an em
 def read_file(path: Path, columns: Columns | None = None) -> Raw:
     """Read a file of samples; nothing is ever unpickled.
 
-    A .npy (2-D, last column the target), .npz (arrays X and y), .csv or .tsv with a header line (both also as .gz) or
-    .parquet, whose `columns` say how to understand them, .svmlight, .libsvm or .svm (columns count from 1, or from 0
-    where a column 0 occurs; columns after the last entry are unknown).
+    Formats: .npy (2-D, the last column is the target); .npz (arrays X and y); .csv or .tsv with a header line (both
+    also as .gz) or .parquet, whose `columns` determine the target and categories; .svmlight, .libsvm or .svm. In
+    these, columns count from 1, or from 0 if a column 0 occurs. Their columns after the last entry are not
+    recognised.
 
-    Raises `DataError` where the file is missing, damaged, or holds something else.
+    Raises `DataError` if the file is missing, damaged, or contains something else.
     """
     check_file(path)
     try:
@@ -44,14 +45,14 @@ def read_file(path: Path, columns: Columns | None = None) -> Raw:
         raise
     except SettingError as error:  # not a regular file, or larger than memory
         raise DataError(f"source: {error}") from None
-    except Exception as error:  # each library raises its own kinds on a damaged file
+    except Exception as error:  # each library raises other exceptions for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         why = f"{path.name!r} cannot be read as {ending(path)} ({reason}); check how it was written"
         raise DataError(f"source: {why}") from error
 
 
 def check_file(path: Path) -> None:
-    """Refuse a path that is no file, or a file of no known kind."""
+    """Raise `DataError` for a path that is not a file, or a file of an unknown kind."""
     if ending(path) not in READERS:
         raise DataError(f"source: {path.name!r} has no known ending; use a file in {', '.join(READERS)}")
     if path.is_dir() or not path.exists():
@@ -65,9 +66,9 @@ def check_file(path: Path) -> None:
 
 
 def content(path: Path, target: str | None) -> str:
-    """Say what a file holds, for the name of its cache: its hash and, of named columns, which is the target.
+    """Identify a file's content for the name of its cache: its hash and, with named columns, its target.
 
-    Raises `DataError` where a target is named where columns have no names.
+    Raises `DataError` if a target is named and the columns have no names.
     """
     named = ending(path) in NAMED_COLUMN_ENDINGS
     if target is not None and not named:
@@ -132,7 +133,7 @@ def _svmlight(path: Path, columns: Columns) -> Raw:
 
 
 def _svmlight_labels(path: Path) -> tuple[list[str], list[int]]:
-    """What begins the lines, as text, and which lines these are."""
+    """Return the first field of each line, as text, and the line numbers."""
     with TextIOWrapper(open_regular(path), encoding="utf-8", errors="replace") as file:
         rows = ((i, line.partition("#")[0].split(None, 1)) for i, line in enumerate(file, 1))
         found = [(texts[0], i) for i, texts in rows if texts]

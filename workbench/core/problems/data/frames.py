@@ -1,4 +1,4 @@
-"""Tables with named columns: which one is the target, and how categories become numbers."""
+"""Tables with named columns: choice of the target, and conversion of categories to numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TARGET_NAMES = ("target", "label", "class", "y")  # names that say themselves what is to be learnt
-MAX_LISTED_COLUMNS = 24  # columns that a sentence names
+TARGET_NAMES = ("target", "label", "class", "y")  # column names that identify the target
+MAX_LISTED_COLUMNS = 24  # max number of columns that an error lists
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How to understand the columns of a table.
+    """Rules for the columns of a table.
 
-    A table with none of the names in `targets`, or with several (points: x, y, label), does not say what is to be
-    learnt: its owner has to.
+    If a table has none of the names in `targets`, or several (points: x, y, label), the user has to name the target.
     """
 
-    target: str | None = None  # name of the target column; None: the one with a name in `targets`
-    targets: tuple[str, ...] = TARGET_NAMES  # names, in small letters, that a target goes by
+    target: str | None = None  # name of the target column; None = the one with a name in `targets`
+    targets: tuple[str, ...] = TARGET_NAMES  # possible names of a target, in small letters
     encode: bool = False  # text and categories become a column of 0 and 1 per value; else they are an error
-    categorical: bool = False  # take every feature for a category, numbers (of departments, say) as well
+    # treat every feature as a category, also numbers (such as those of departments)
+    categorical: bool = False
 
 
 def text_raw(path: Path, note: str, columns: Columns) -> Raw:
-    """Read a table in text, with a header line; numbers come back to the last bit, the target as text.
+    """Read a text table with a header line. Numbers are exact to the last bit, and the target is text.
 
-    Raises `DataError` where the file does not hold such a table, and where `frame_raw` does.
+    Raises `DataError` if the file is not such a table, and as `frame_raw` does.
     """
     try:
         with text_table(path) as table:
@@ -91,10 +91,10 @@ def frame_raw(
     columns: Columns,
     exact: Callable[[int], list[Any]] | None = None,
 ) -> Raw:
-    """Separate the target column from the features. `exact`: the values of a column as they are in the file.
+    """Separate the target column from the features. `exact`: returns the values of a column as they are in the file.
 
-    Raises `DataError` where there are too few rows or columns, no column or several may be the target, or a
-    feature is text, or numbers the rows.
+    Raises `DataError` for too few rows or columns, for none or several possible targets, and for a feature that is
+    text or numbers the rows.
     """
     import pandas as pd
 
@@ -112,9 +112,9 @@ def frame_raw(
 
 
 def target_place(names: Sequence[str], table: str, columns: Columns) -> int:
-    """Which column is the target: the one asked for, else the only one whose name says so, in whatever case.
+    """Return the place of the target column: the given one, else the only one with a usual name, in any case.
 
-    Raises `DataError` where there is none, or more than one.
+    Raises `DataError` if there is none, or more than one.
 
     >>> target_place(["Label", "x0", "x1"], "mine.csv", Columns())
     0
@@ -146,10 +146,10 @@ def features_raw(
 ) -> Raw:
     """Make features and target numeric: numbers first, in their order, then the one-hot columns.
 
-    One-hot columns stand most frequent value first, over all features, so that `features=1000` keeps
-    what says most even where a column has thousands of values. A missing category is 0 everywhere.
+    One-hot columns are ordered by frequency of their values, over all features. So `features=1000` keeps the most
+    informative ones even if a column has thousands of values. A missing category is 0 everywhere.
 
-    Raises `DataError` where a feature is text and `columns.encode` is off.
+    Raises `DataError` if a feature is text and `columns.encode` is off.
     """
     numeric = [not columns.categorical and _is_numeric(features.iloc[:, i]) for i in range(features.shape[1])]
     if not (columns.encode or all(numeric)):
@@ -171,7 +171,7 @@ def _raw(matrix: Floats, names: list[str], text: "pd.DataFrame | None", raw: Raw
     hot, more = one_hot(text)
 
     def take(rows: Indices, width: int) -> Floats:
-        """Dense for the rows that are asked for only."""
+        """Return a dense array of only the given rows."""
         dense = hot[rows][:, : max(0, width - len(names))].toarray()
         return np.hstack([matrix[:, :width][rows], dense]) if names else dense
 
@@ -179,7 +179,7 @@ def _raw(matrix: Floats, names: list[str], text: "pd.DataFrame | None", raw: Raw
 
 
 def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
-    """A sparse column of 0 and 1 for every value of every feature, the most frequent first, and their names."""
+    """Return a sparse 0/1 column for each value of each feature, most frequent values first, and their names."""
     from scipy.sparse import csc_array, hstack
 
     columns, names = [], []
@@ -196,7 +196,7 @@ def one_hot(features: "pd.DataFrame") -> tuple[Any, list[str]]:
 
 
 def _numbered(column: "pd.Series[Any]") -> tuple[Indices, Sequence[str]]:
-    """Replace the values of a column by their rank as text, a missing one by -1; list the texts."""
+    """Replace the values of a column by their rank as text, missing ones by -1; return also the texts."""
     import pandas as pd
 
     text = column.astype(object).where(column.isna(), column.astype(str))

@@ -1,4 +1,4 @@
-"""Names of classes, compared as they are written."""
+"""Names of classes, compared as text."""
 
 import re
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from workbench.core.base.tables import number
 
 from .options import DataError, Options
 
-MISSING_MARKERS = {  # what programs write where a value is missing
+MISSING_MARKERS = {  # text that programs write for a missing value
     "", "?", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "1.#QNAN", "-1.#QNAN",
     "1.#IND", "-1.#IND", "NULL", "null", "None", "none",
 }  # fmt: skip
-_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?", re.ASCII)  # neither 007 nor 1e5, which are names
+_PLAIN = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?", re.ASCII)  # excludes 007 and 1e5, which are names
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are not there: None, NaN, or blank text."""
+    """Return which values are missing: None, NaN, or blank text."""
     if values.dtype.kind != "O":
         return np.isnan(values) if values.dtype.kind in "fcmM" else np.zeros(len(values), dtype=bool)
     return np.array(
@@ -31,10 +31,11 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 def text_labels(
     values: NDArray[Any], options: Options, place: Callable[[int], str]
 ) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """Return the different labels, which of them each row has, and whether they are a quantity.
+    """Return the distinct labels, the label of each row as an index, and whether labels are a quantity.
 
-    Numbers are sorted by size, else by the alphabet. Raises `DataError` where a row has none, and where two labels may
-    mean one class: 1 and 1.0, or two that differ in the blanks around them; also for NA and the like among numbers.
+    Numbers are sorted by size, other labels by the alphabet. Raises `DataError` if a row has no label, or if two
+    labels may be the same class: 1 and 1.0, or two that differ only in blanks. Also raises it for NA and similar
+    markers among numbers.
     """
     texts = [v if isinstance(v, str) else "" if v is None or v != v else str(v) for v in values]
     rows: dict[str, int] = {}
@@ -62,7 +63,7 @@ def _missing(options: Options, where: str) -> DataError:
 
 
 def _refuse_alike(rows: dict[str, int], options: Options, place: Callable[[int], str]) -> None:
-    """Refuse labels that may be one: only how they are written differs."""
+    """Raise `DataError` for labels that differ only in how they are written."""
     seen: dict[Any, str] = {}
     for text in rows:
         bare = text.strip()

@@ -21,16 +21,16 @@ PREFIX = "openml:"
 
 _ENCODED = Columns(encode=True)
 _BOSTON = Columns(targets=(*TARGET_NAMES, "medv"), encode=True)
-# Amazon's features are numbers of departments and roles; its original file calls the target ACTION.
+# The features of amazon are numbers of departments and roles. Its original file calls the target ACTION.
 _AMAZON = Columns(targets=("target", "action"), encode=True, categorical=True)
 
 
 @dataclass(frozen=True)
 class OpenMLSet:
-    """A data set as OpenML knows it.
+    """Data set as it is listed on OpenML.
 
-    `version` None: the oldest active one. `number`: asked for by number, not by name. `plain`: what
-    OpenML calls categories are numbers, or `columns` says what they are.
+    `version` None: the oldest active one. `number`: the set is identified by a number, not by a name. `plain`:
+    OpenML's categories are numbers, or `columns` determines their kind.
     """
 
     name: str
@@ -64,11 +64,13 @@ SOURCE_INFO = {
 def find(source: str) -> OpenMLSet:
     """Understand "openml:NAME" or "openml:NUMBER".
 
-    Raises `DataError` where there is no name, or no data set can have it.
+    Raises `DataError` if there is no name, or an impossible one.
     """
     name = source.removeprefix(PREFIX).strip()
     if not re.fullmatch(r"[\w.,()-]+", name, flags=re.ASCII):
-        raise DataError(f"source: {source!r} names no OpenML data set; write for example 'openml:gisette'")
+        raise DataError(
+            f"source: {source!r} is not the name of an OpenML data set; write for example 'openml:gisette'"
+        )
     if name.isdecimal():
         return OpenMLSet(name, number=int(name))
     known = (entry for entry in KNOWN_SETS if name.lower() in (entry.name.lower(), *entry.aliases))
@@ -91,8 +93,8 @@ def placed_file(entry: OpenMLSet) -> Path | None:
 def read(entry: OpenMLSet, target: str | None = None) -> Raw:
     """Read the placed file, or else what scikit-learn downloads (and keeps in our cache).
 
-    `target` is the column of a placed file; what OpenML delivers has its own. Raises `DataError` where there is neither
-    file nor network, or OpenML has no such data set, or another target is asked of it.
+    `target` is the column of a placed file; OpenML's own files have a fixed target. Raises `DataError` without a file
+    and a network, for an unknown data set, or for another target.
     """
     file = placed_file(entry)
     if file is None and target is not None:
@@ -102,10 +104,11 @@ def read(entry: OpenMLSet, target: str | None = None) -> Raw:
 
 
 def _fetch(entry: OpenMLSet) -> Any:
-    """Download, or take from scikit-learn's own cache inside ours, with errors that say what to do."""
+    """Download, or read from scikit-learn's cache inside ours. Errors contain what the user can do."""
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="A network error occurred")  # our error says more
+            # our error has more details
+            warnings.filterwarnings("ignore", message="A network error occurred")
             warnings.filterwarnings("ignore", message="Invalid cache, redownloading")  # see _parsed
             return _parsed(entry)
     except (OSError, HTTPException) as error:
@@ -127,8 +130,8 @@ def _parsed(entry: OpenMLSet) -> Any:
     try:
         return fetch_openml(**common)
     except TypeError:
-        # With pandas 3.1, scikit-learn up to 1.9.1 trips over categories that look like numbers; its
-        # older parser is slower and does not.
+        # With pandas 3.1, scikit-learn up to 1.9.1 fails on categories that look like numbers. Its older parser is
+        # slower and does not.
         return fetch_openml(**common, parser="liac-arff")
 
 
@@ -144,7 +147,7 @@ def _by_hand(entry: OpenMLSet, why: str) -> str:
 
 
 def _raw(bunch: Any, entry: OpenMLSet) -> Raw:
-    """Take over what scikit-learn delivers: a frame, or a sparse matrix."""
+    """Convert the result of scikit-learn: a frame, or a sparse matrix."""
     import pandas as pd
 
     note = f"OpenML data set {bunch.details['name']}, version {bunch.details['version']}."

@@ -1,10 +1,10 @@
-"""The choices of a user, checked, and the one error of this package."""
+"""Checked choices of a user, and the error of this package."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# For each task two sources that need no network, and one that the papers use.
+# For each task two sources that work without a network, and one that the papers use.
 EXAMPLES = {
     "regression": ("'synthetic'", "'diabetes'", "'openml:boston'"),
     "binary": ("'synthetic'", "'breast_cancer'", "'openml:gisette'"),
@@ -18,7 +18,7 @@ _PROBLEMS = {
 
 
 class DataError(ValueError):
-    """Data that cannot be used, in one sentence: what was given, what is wrong, what would work.
+    """Error of data that cannot be used, in one sentence: the value, what is wrong, what would work.
 
     >>> raise DataError("samples: 0 is too small; take 1 or more")
     Traceback (most recent call last):
@@ -39,11 +39,11 @@ class Options:
     scale: bool
     seed: int
     target: str | None = None
-    test: float | str | None = None  # held out: a share, a number of samples, or the path of a file
+    test: float | str | None = None  # held-out samples: a share, a number, or the path of a file
 
 
 def check_test(test: object) -> None:
-    """Refuse what cannot be held out, of whatever data."""
+    """Raise `DataError` for an option `test` that no data can satisfy."""
     number = isinstance(test, int | float | np.number) and not isinstance(test, bool)
     if not number or not 0 < test < np.inf or test == 1 or (test > 1 and test != int(test)):  # type: ignore[operator,call-overload]
         why = "take a share between 0 and 1, such as 0.2, a number of samples from 2 on, or a file's path"
@@ -51,7 +51,7 @@ def check_test(test: object) -> None:
 
 
 def held_out_count(test: float, samples: int) -> int:
-    """Return how many of some samples are held out; raises `DataError` where none is, or all are.
+    """Return how many samples are held out. Raise `DataError` if it would be none or all.
 
     `test`: a share between 0 and 1, or a whole number from 2 on.
 
@@ -68,21 +68,21 @@ def held_out_count(test: float, samples: int) -> int:
 
 
 def known_task(task: str) -> str:
-    """Refuse a task that there is not."""
+    """Return the task; raise `DataError` if it is unknown."""
     if task not in EXAMPLES:
         raise DataError(f"task: {task!r} is unknown; use one of {', '.join(EXAMPLES)}")
     return task
 
 
 def whole(field: str, value: object, least: int) -> int:
-    """Make a plain int of a whole number (NumPy's as well), and refuse anything else."""
+    """Return a whole number (also NumPy's) as an int; raise `DataError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{field}: {value!r} does not fit; use a whole number of {least} or more")
     return int(value)
 
 
 def unsuited(options: Options, why: str, *fits: str) -> str:
-    """Say that a source's target does not suit the task, and what would work."""
+    """Return the error text for a task that does not suit a source's target, with what would work."""
     others = " or ".join(f"{task!r} ({_PROBLEMS[task]})" for task in fits)
     return (
         f"task: {options.task!r} does not suit {options.source!r}, whose target {why}; use {others}, "

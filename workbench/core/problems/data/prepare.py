@@ -1,4 +1,4 @@
-"""From a table to prepared arrays on disk: checked, standardised, with an intercept."""
+"""Convert a table to prepared arrays on disk: checked, standardised, with an intercept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from workbench.core.base.files import sha256
 from .options import DataError, Options, held_out_count
 from .table import Floats, Table, held_out
 
-FORMAT = 2  # raise it when the same options give other arrays: older caches are then left alone
+FORMAT = 2  # increase it if the same options give other arrays: older caches are then ignored
 
 
 def prepare(table: Table, options: Options, folder: Path) -> None:
-    """Write X.npy, y.npy, truth.npy (where there is a true model) and meta.json to an empty folder.
+    """Write X.npy, y.npy, truth.npy (if there is a true model) and meta.json to an empty folder.
 
-    Held-out samples are written to X_test.npy and y_test.npy. What standardises them is measured without them.
-    Raises `DataError` where a column has missing or infinite values, or the disk is too small.
+    Held-out samples are written to X_test.npy and y_test.npy. Their standardisation is measured without them.
+    Raises `DataError` if a column has missing or infinite values, or the disk is too small.
     """
     if options.test is not None and table.test is None:
         count = held_out_count(options.test, table.samples)  # type: ignore[arg-type]  # a file is read already
@@ -34,7 +34,7 @@ def prepare(table: Table, options: Options, folder: Path) -> None:
     test = table.test
     _check_space(8 * (table.samples + (test.samples if test else 0)) * width, folder)
     scaling = None
-    if options.scale or not table.trusted:  # there may be gaps
+    if options.scale or not table.trusted:  # values may be missing
         low, high = ranges(table, options.source)
         scaling = standard(table, low, high, options.source) if options.scale else None
         if test is not None:
@@ -68,8 +68,8 @@ def _check_space(needed: int, folder: Path) -> None:
 def _write_rows(table: Table, scaling: Standard | None, intercept: bool, path: Path) -> Floats:
     """Write X block by block and return y.
 
-    The blocks are appended to the file rather than stored in a memory map, whose written pages would
-    count as this process's memory until the system takes them back.
+    The blocks are appended to the file, not stored in a memory map. The written pages of a map would count as memory
+    of this process until the system reclaims them.
     """
     targets = []
     with path.open("wb") as file:
@@ -102,8 +102,8 @@ def _write_meta(table: Table, options: Options, folder: Path) -> None:
 class Standard:
     """x' = ((x - low) / span - middle) / spread, column by column.
 
-    The range is brought to 0 ... 1 first, where nothing over- or underflows and a large offset costs no
-    digits. In constant columns x - low is exactly 0 and stays it.
+    First the range is scaled to 0 ... 1. There nothing over- or underflows, and a large offset loses no digits. In
+    constant columns x - low is exactly 0, and remains 0.
     """
 
     low: Floats
@@ -123,7 +123,7 @@ class Standard:
 def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
     """Find the least and the greatest value of every column.
 
-    Raises `DataError` where a column has missing or infinite values; the first such column is named.
+    Raises `DataError` if a column has missing or infinite values, naming the first such column.
     """
     low, high = np.full(table.features, np.inf), np.full(table.features, -np.inf)
     gaps = np.zeros(table.features, dtype=bool)
@@ -143,7 +143,7 @@ def ranges(table: Table, source: str) -> tuple[Floats, Floats]:
 
 
 def _where(table: Table, column: int) -> str:
-    """Name the first row that has a gap in a column, where rows have places."""
+    """Return the first row with a missing value in a column, as text, or "" if rows have no places."""
     if table.place is None:
         return ""
     gaps = [~np.isfinite(block[:, column]) for block, _ in table.blocks()]
@@ -153,7 +153,7 @@ def _where(table: Table, column: int) -> str:
 def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
     """Measure mean and deviation of every column, in one pass.
 
-    Raises `DataError` where the range of a column is beyond the largest number.
+    Raises `DataError` if the range of a column exceeds the largest float.
     """
     with np.errstate(over="ignore"):
         span = high - low
@@ -169,6 +169,6 @@ def standard(table: Table, low: Floats, high: Floats, source: str) -> Standard:
         total += unit.sum(axis=0)
         squares += np.square(unit).sum(axis=0)
     middle = total / table.samples
-    # 0 and 1 both occur, so the variance is 1/(2 samples) at least and the difference keeps its digits.
+    # 0 and 1 both occur, so the variance is at least 1/(2 samples) and the difference keeps its digits.
     spread = np.sqrt(squares / table.samples - np.square(middle))
     return Standard(low, span, middle, np.where(constant, 1.0, spread))

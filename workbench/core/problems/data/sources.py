@@ -1,4 +1,4 @@
-"""Data that need no network and no file: drawn from a known model, or shipped with scikit-learn."""
+"""Data without a network or a file: drawn from a known model, or shipped with scikit-learn."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,30 +8,30 @@ import numpy as np
 from .options import Options
 from .table import Floats, Raw, Table, block_slices
 
-CLASSES = 10  # of the synthetic multi-class set, as in MNIST and CIFAR-10
+CLASSES = 10  # number of classes of the synthetic multi-class set, as in MNIST and CIFAR-10
 LOGIT_DEVIATION = 3.0  # standard deviation of the logits: most labels follow the model, some do not
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What a menu shows of a source."""
+    """Description of a source, as menus show it."""
 
-    name: str  # what to pass to `load`
+    name: str  # name that `load` takes
     samples: int  # for "synthetic" the default size
     features: int
-    tasks: tuple[str, ...]  # that it suits
+    tasks: tuple[str, ...]  # tasks that the source suits
     classes: int  # 0 for a regression target or, for "synthetic", by task
     note: str  # one sentence naming the data
     bundled: bool = True  # False when it must be downloaded, or placed by hand, first
 
 
-BINARY = ("binary", "multiclass")  # the tasks that two classes suit
-NUMBERED = ("multiclass", "regression")  # the tasks that classes numbered by a quantity (digits) suit
+BINARY = ("binary", "multiclass")  # tasks that a target of two classes suits
+NUMBERED = ("multiclass", "regression")  # tasks that a target of numbered classes (digits) suits
 
 _MADE = "Synthetic Gaussian samples, labelled by a random model: a stand-in for real data, of any size."
 SYNTHETIC = SourceInfo("synthetic", 1000, 20, ("regression", "binary", "multiclass"), 0, _MADE)
 
-# linnerud is left out: it has three targets and 20 samples.
+# linnerud is omitted: it has three targets and 20 samples.
 BUNDLED = {
     name: SourceInfo(name, samples, features, tasks, classes, note)
     for name, samples, features, tasks, classes, note in (
@@ -53,14 +53,14 @@ def bundled_raw(source: str) -> Raw:
 
 
 def synthetic_table(options: Options) -> Table:
-    """Draw samples and labels from a known model, in blocks; the same numbers whatever the block size.
+    """Draw samples and labels from a known model, in blocks. The block size does not change the values.
 
     x ~ N(0, I) and t ~ N(0, I). Regression (paper 1, equation 10): y = x . t + N(0, 1). Binary:
     P(y = 1) = sigmoid(3 x . t / sqrt(p)). Multi-class: softmax with ten such models.
     """
     samples = options.samples or SYNTHETIC.samples
     features = options.features or SYNTHETIC.features
-    # One stream each: how much the labels draw must not move the samples.
+    # Separate streams, so that the draws of the labels do not change the samples.
     model_seed, x_seed, label_seed = np.random.SeedSequence(options.seed).spawn(3)
     label, truth = _TEACHERS[options.task](np.random.default_rng(model_seed), features)
 
@@ -119,5 +119,5 @@ _KINDS = {
 
 
 def _dot(X: Floats, model: Floats) -> Floats:
-    """X @ model, but to the last bit independent of the block size and of the machine's BLAS."""
+    """Return X @ model with the same bits for every block size and every BLAS."""
     return np.asarray((X * model).sum(axis=1))

@@ -1,4 +1,4 @@
-"""What a source delivers: rows on demand, block by block, with a checked target."""
+"""Tables of a source: rows on request, block by block, with a checked target."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,17 +16,18 @@ from .options import DataError, Options, unsuited
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-BLOCK_BYTES = 1 << 22  # fits in a processor's cache, so that memory stays small and the passes are quick
-HELD_OUT_STREAM = 7  # of random numbers of a data seed
-MAX_CLASSES = 1000  # more distinct values than this are a quantity, not names
+# bytes of a block: it fits in a processor's cache, so that memory stays small and passes are fast
+BLOCK_BYTES = 1 << 22
+HELD_OUT_STREAM = 7  # random stream of the held-out samples, for a data seed
+MAX_CLASSES = 1000  # max number of classes; more distinct values than this are a quantity
 
 
 @dataclass(frozen=True)
 class Raw:
-    """All rows and columns of a source, before the user's choices.
+    """All rows and columns of a source, before the choices of the user.
 
-    `take(rows, width)` returns these rows of the first `width` columns, dense and free to change. `lines`: of a file
-    in text, the line of each row.
+    `take(rows, width)` returns these rows of the first `width` columns as a dense array that the caller may change.
+    `lines`: line of each row in a text file.
     """
 
     take: Callable[[Indices, int], NDArray[Any]]
@@ -37,7 +38,7 @@ class Raw:
     lines: NDArray[np.int64] | None = None
 
     def place(self, row: int) -> str:
-        """Say where a row is in its file."""
+        """Return the place of a row in its file, as text."""
         return f"row {row} (counted from 0)" if self.lines is None else f"line {self.lines[row]}"
 
 
@@ -52,16 +53,16 @@ class Table:
     blocks: Callable[[], Iterator[tuple[Floats, Floats]]]
     truth: Floats | None = None
     names: Sequence[str] | None = None
-    trusted: bool = False  # known to be finite: nothing to look for
-    place: Callable[[Indices], str] | None = None  # of the first of some rows, in the source's file
-    test: "Table | None" = None  # held out: what is learnt from does not have it
+    trusted: bool = False  # known to be finite, so not searched for missing values
+    place: Callable[[Indices], str] | None = None  # place in the source's file of the first of some rows
+    test: "Table | None" = None  # held-out samples, which are not in the training data
 
     def column(self, index: int) -> str:
-        """Name a column the way its owner would."""
+        """Return a column as the user names it."""
         return repr(self.names[index]) if self.names else f"{index} (counted from 0)"
 
     def split(self, held_out: NDArray[np.bool_]) -> "Table":
-        """Return the table of the other rows, with those held out as its `test`; (samples,)."""
+        """Return the table without the held-out rows, which become its `test`. `held_out`: (samples,)."""
 
         def part(wanted: NDArray[np.bool_]) -> Table:
             rows = np.flatnonzero(wanted)
@@ -88,9 +89,9 @@ def block_slices(samples: int, features: int) -> Iterator[slice]:
 
 
 def select(raw: Raw, options: Options, test: Raw | None = None) -> Table:
-    """Shuffle the rows with the seed and keep as many rows and columns as were asked for.
+    """Shuffle the rows with the seed, and take the requested number of rows and columns.
 
-    `test`: rows of the same columns that are held out, all of them.
+    `test`: rows of the same columns, all of which are held out.
     """
     samples = _at_most("samples", options.samples, len(raw.target), options.source)
     features = _at_most("features", options.features, raw.features, options.source)
@@ -99,7 +100,7 @@ def select(raw: Raw, options: Options, test: Raw | None = None) -> Table:
     else:
         check_columns(raw, test, options)
         target, classes = _both_targets(raw, test, options)
-    # Sorted files would otherwise give parts that hold one class each.
+    # Without shuffling, parts of a sorted file would contain one class each.
     order = np.random.default_rng(options.seed).permutation(len(raw.target))[:samples]
     table = _table(raw, options, order, features, target[: len(raw.target)], classes)
     if test is None:
@@ -124,7 +125,7 @@ def _table(raw: Raw, options: Options, order: Indices, features: int, target: Fl
 
 
 def check_columns(raw: Raw, test: Raw, options: Options) -> None:
-    """Refuse held-out samples whose columns are not those that are learnt from."""
+    """Raise `DataError` if the columns of held-out samples differ from those of the training samples."""
     file, there = f"test: {options.test!r} has", raw.names or test.names or ()
     if test.features != raw.features:
         why = f"{test.features} columns besides the target and {options.source!r} has {raw.features}"
@@ -136,7 +137,7 @@ def check_columns(raw: Raw, test: Raw, options: Options) -> None:
 
 
 def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
-    """Turn the targets of both into numbers together, so that a class has one number."""
+    """Convert the targets of both to numbers together, so that a class has one number."""
     known = len(raw.target)
     both = [np.asarray(part.target) for part in (raw, test)]
     kinds = {part.dtype.kind for part in both}
@@ -158,11 +159,11 @@ def _both_targets(raw: Raw, test: Raw, options: Options) -> tuple[Floats, int]:
 def held_out(
     y: Any, classes: int, count: int, seed: int, place: Callable[[Indices], str] | None = None
 ) -> NDArray[np.bool_]:
-    """Draw which samples are held out, (samples,): of each class its share, within one sample.
+    """Draw the held-out samples, (samples,), stratified by class: each share is exact within one sample.
 
-    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes of which a share would leave none are
-    served first. Raises `DataError` where a class has one sample only, or would have none to learn from. Also where one
-    of two classes would have none among those held out.
+    `y`: (samples,), classes numbered from 0; `classes` 0: regression. Classes that a share would leave empty are
+    drawn first. Raises `DataError` if a class has only one sample, or would have none for training. Also if one of two
+    classes would have no held-out sample.
 
     >>> held_out(np.array([0, 1, 1, 0, 1, 1]), 2, 3, seed=0).sum()
     np.int64(3)
@@ -201,11 +202,11 @@ def _at_most(field: str, wanted: int | None, there: int, source: str) -> int:
 def as_target(
     values: NDArray[Any], options: Options, place: Callable[[int], str] = "row {} (counted from 0)".format
 ) -> tuple[Floats, int]:
-    """Turn a target column into numbers that suit the task.
+    """Convert a target column to numbers that suit the task.
 
-    Gives y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression). Text is
-    compared as text, and whole numbers as such: no two classes become one. `place` says where a row is.
-    Raises `DataError` where a value is missing, or the values do not suit the task.
+    Returns y as float64 (classes numbered from 0 in sorted order), and the number of classes (0: regression). Text is
+    compared as text, and whole numbers exactly, so that two classes never become one. `place` returns the place of a
+    row as text. Raises `DataError` if a value is missing, or the values do not suit the task.
     """
     if options.task == "regression":
         return _as_quantity(values, options, place), 0
@@ -249,7 +250,7 @@ def _float(value: Any) -> float | None:
 def _labels(
     values: NDArray[Any], options: Options, place: Callable[[int], str]
 ) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """Sort labels that are numbers (or text of a fixed length), each as it is; and say whether they are a quantity."""
+    """Return sorted labels (numbers or fixed-length text), the label of each row, and if they are a quantity."""
     _refuse_missing(missing(values), options, place)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "backslashreplace")
@@ -267,7 +268,7 @@ def _labels(
             raise DataError(f"source: the target of {options.source!r} in {place(row)} {why}")
     try:
         labels, codes = np.unique(values, return_inverse=True)
-    except TypeError:  # of kinds that have no common order
+    except TypeError:  # kinds without a common order
         labels, codes = np.unique(values.astype(str), return_inverse=True)
     if labels.dtype.kind == "O" and not all(isinstance(v, int | float | Decimal) for v in labels):
         return labels, codes, False

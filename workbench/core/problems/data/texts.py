@@ -1,4 +1,4 @@
-"""Samples in text tables: features as numbers, block by block; the target, and categories, as text."""
+"""Samples in text tables: features as numbers, block by block; the target and categories as text."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -16,27 +16,27 @@ from .labels import MISSING_MARKERS
 from .options import DataError
 from .table import Floats
 
-BLOCK_FIELDS = 1 << 18  # made numbers at once
+BLOCK_FIELDS = 1 << 18  # max number of fields converted to numbers at once
 _TRUTH = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
-INDEX_NAMES = ("index", "level_0", "__index_level_0__", "rownames")  # of columns of row numbers
+INDEX_NAMES = ("index", "level_0", "__index_level_0__", "rownames")  # names of columns with row numbers
 
 
 @dataclass
 class TextColumns:
-    """A table by columns: numbers of some, as float64; texts of others; the line of each row."""
+    """Columns of a table: some as float64, others as text, and the line of each row."""
 
     names: tuple[str, ...]
     numbers: Floats = field(default_factory=lambda: np.empty((0, 0)))  # (rows, columns that are numbers)
     numeric: list[int] = field(default_factory=list)  # places of these columns
-    texts: dict[int, list[str]] = field(default_factory=dict)  # by place
+    texts: dict[int, list[str]] = field(default_factory=dict)  # texts of columns, by place
     lines: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     odd: dict[int, tuple[int, str]] = field(
         default_factory=dict
-    )  # by place: line of the first that is not a number
+    )  # line of the first value that is not a number, by place
 
 
 def read_columns(path: Path, keep: Sequence[int]) -> TextColumns:
-    """Read a table once: all columns as numbers but the first of `keep`, the target; those of `keep` as text.
+    """Read a table once: columns of `keep` as text, and all but the first of `keep`, the target, as numbers.
 
     A column that is not numbers is in `odd`. Raises what `text_table` raises.
     """
@@ -71,9 +71,9 @@ def _blocks(rows: Iterator[tuple[int, list[str]]], size: int) -> Iterator[list[t
 
 
 def _numbers(fields: Sequence[str]) -> tuple[Any, int | None]:
-    """Read fields as numbers, missing ones as NaN; and the place of the first that is none."""
+    """Convert fields to numbers, missing ones to NaN; return also the place of the first that is not a number."""
     joined = "".join(fields)
-    if joined.isascii() and "_" not in joined:  # Python reads 1_000 and digits of all scripts
+    if joined.isascii() and "_" not in joined:  # Python would accept 1_000 and digits of all scripts
         try:
             return np.array(fields, dtype=np.float64), None
         except ValueError:
@@ -88,9 +88,9 @@ def _numbers(fields: Sequence[str]) -> tuple[Any, int | None]:
 
 
 def check_names(names: Sequence[str], path: Path, target: int, columns: TextColumns) -> list[int]:
-    """Return the places of the features: without columns that have neither a name nor a value.
+    """Return the places of the features, without columns that have neither a name nor a value.
 
-    Raises `DataError` for a feature without a name, for a column of row numbers, and where the first line has values.
+    Raises `DataError` for a feature without a name, for a column of row numbers, and for a first line of values.
     """
     empty = []
     for place, name in enumerate(names):
@@ -110,12 +110,12 @@ def check_names(names: Sequence[str], path: Path, target: int, columns: TextColu
 
 
 def may_be_index(name: str) -> bool:
-    """Is this a name that programs give to the numbers of rows, or none?"""
+    """Return whether the name is empty or one that programs give to row numbers."""
     return name == "" or name.startswith("Unnamed: ") or name.lower() in INDEX_NAMES
 
 
 def index_column(name: str, values: Sequence[Any]) -> str:
-    """Say why a column is not a feature: it has no name, or counts the rows; "" where it may be one.
+    """Return why a column is not a feature, as it has no name or counts the rows; "" if it may be a feature.
 
     >>> index_column("", ["0", "1", "2"])
     'has no name and numbers the rows; write the table without its index (to_csv(index=False)), or remove the column'

@@ -13,11 +13,11 @@ from workbench.analysis.recordings.sources.kineto.times import Phases
 from workbench.analysis.recordings.sources.kineto.workers import windows
 from workbench.core.base.settings import SettingError
 
-MAX_LISTED = 6  # left-out steps that are listed
+MAX_LISTED = 6  # max number of left-out steps that are listed
 
 
 def tells(path: Path) -> bool:
-    """Return whether this is a trace, or a folder that holds one."""
+    """Return whether this is a trace, or a folder with one."""
     if path.is_dir():
         return bool(_files(path))
     return path.is_file() and bool(HANDLER_ENDING.search(path.name) or has_events(path))
@@ -52,7 +52,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return what the profiler's handler wrote, or else all JSON files that hold events."""
+    """Return the files of the profiler's handler, or if there are none, all JSON files with events."""
     found = sorted(each for each in folder.iterdir() if each.is_file() and not each.name.startswith("."))
     written = [each for each in found if HANDLER_ENDING.search(each.name)]
     return written or [each for each in found if ENDING.search(each.name) and has_events(each)]

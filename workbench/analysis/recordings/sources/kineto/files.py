@@ -19,11 +19,12 @@ from workbench.core.base.settings import SettingError
 ENDING = re.compile(r"(\.trace)?\.json(\.gz)?$")
 HANDLER_ENDING = re.compile(
     r"(\.\d+)?\.pt\.trace\.json(\.gz)?$"
-)  # of tensorboard_trace_handler: .TIME before it
+)  # names by tensorboard_trace_handler have .TIME before it
 HEAD_BYTES = 2**20
-MAX_QUOTED = 80  # characters of a name or value in a sentence
+MAX_QUOTED = 80  # max characters of a name or value in an error
 GZIP = b"\x1f\x8b"
-UNFINISHED_SHARE = 0.5  # a file's last step with fewer operations than this share of any other's was cut off
+# a file's last step is unfinished if it has fewer operations than this share of any other step
+UNFINISHED_SHARE = 0.5
 
 _HOST_PID = re.compile(r"(?P<host>.+)_\d+")
 _RANK = re.compile(r"(?<![a-z])(?<!local_)(?<!local-)(?<!local )rank[-_ =.]?(\d+)", re.IGNORECASE)
@@ -33,7 +34,7 @@ _MODULE = re.compile(r"nn\.Module: (.+)")  # in profiles with with_stack=True
 _ANNOTATION, _OPERATORS, _KERNEL = "user_annotation", ("cpu_op", "operator"), "kernel"
 _BACKEND = r"(?:nccl|gloo|mpi|ucc|xccl|hccl)"
 _COLLECTIVE = r"\w*(?:reduce|broadcast|gather|scatter|all_?to_?all|barrier|send|recv|coalesced)"
-# by category: how the profiler names what torch.distributed and the backends' own kernels do
+# by category: the profiler's names of operations of torch.distributed and of kernels of the backends
 _TITLE = re.compile(rf"{_BACKEND}:{_COLLECTIVE}")
 _OPERATION = re.compile(rf"record_param_comms|_?c10d(?:_functional)?::|{_TITLE.pattern}")
 _DEVICE_KERNEL = re.compile(r"(?:void )?(?:nccl|rccl|msccl)[A-Z]")
@@ -48,7 +49,7 @@ class Step(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What ran for a while in one thread or stream; times in microseconds."""
+    """Operation in one thread or stream; times in microseconds."""
 
     thread: tuple[str, str]
     start: float
@@ -59,10 +60,10 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class TraceFile:
-    """One file: which process wrote it, its steps, and what ran in them.
+    """Trace file: its process, its steps, and their operations.
 
-    rank: as distributed training gave it; None where the file has none. process: id of the process that ran the steps.
-    base: microseconds to add to all times. unfinished: numbers of the steps that were cut off.
+    rank: rank in distributed training; None if the file has none. process: id of the process that ran the steps.
+    base: microseconds to add to all times. unfinished: numbers of the incomplete steps.
     """
 
     path: Path
@@ -79,7 +80,7 @@ class TraceFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Parse a file; raises `SettingError` with its name, and the event where one is wrong."""
+        """Parse a file. Raise `SettingError` with its name, and with the event if one is wrong."""
         fields = _parsed(path)
         events = fields.get("traceEvents")
         if not isinstance(events, list):
@@ -104,7 +105,7 @@ class TraceFile:
 
     @cached_property
     def label(self) -> str:
-        """Return the name without its endings and its time: of the handler's files the worker's name."""
+        """Name without its endings and its time; for files of the handler the worker's name."""
         return HANDLER_ENDING.sub("", ENDING.sub("", self.path.name) if not self._handled else self.path.name)
 
     @property
@@ -113,30 +114,30 @@ class TraceFile:
 
     @property
     def named_rank(self) -> int | None:
-        """Return N of "rankN" in the name, None unless there is one such number."""
+        """N of "rankN" in the name, or None if there is not exactly one such number."""
         found = set(_RANK.findall(self.label))
         return int(found.pop()) if len(found) == 1 else None
 
     @property
     def is_host_and_process(self) -> bool:
-        """Return whether the name is the handler's own, HOST_PID."""
+        """Whether the name has the handler's form, HOST_PID."""
         named = self._handled and self.named_rank is None
         return named and bool(_HOST_PID.fullmatch(self.label))
 
     @property
     def host(self) -> str:
-        """Return the host, from the name HOST_PID or from the file; "" where it is unknown."""
+        """Host, from the name HOST_PID or from the file; "" if it is unknown."""
         match = _HOST_PID.fullmatch(self.label) if self.is_host_and_process else None
         return match["host"] if match else self.host_name
 
     @property
     def window(self) -> tuple[float, float]:
-        """Return the start of the first and the end of the last step."""
+        """Start of the first and the end of the last step."""
         return self.base + self.steps[0].start, self.base + self.steps[-1].end
 
 
 class _Events:
-    """Events of a file by what they are for; all others are skipped."""
+    """Events of a file by purpose; other events are skipped."""
 
     def __init__(self, path: Path, events: list[Any]) -> None:
         self.path = path
@@ -179,7 +180,7 @@ class _Events:
         return self.modules if category == "python_function" and _MODULE.fullmatch(name) else None
 
     def _times(self, place: int, event: dict[str, Any]) -> tuple[float, float]:
-        """Return start and end; the end is NaN where there is no duration."""
+        """Return start and end; the end is NaN if there is no duration."""
         start = self._number(place, event, "ts")
         if event.get("dur") is None:
             return start, np.nan
@@ -209,10 +210,11 @@ class _Events:
 
 
 def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
-    """Return the steps that were finished, in their order, and the numbers of the others.
+    """Return the finished steps, in their order, and the numbers of the others.
 
-    A step is unfinished that has no end, or in which an operation has none. So is a file's last one if it has far fewer
-    operations than any other: training ended, or was interrupted, before the next call of `step()`.
+    A step is unfinished if it has no end, or if one of its operations has none. The last step of a file is also
+    unfinished if it has far fewer operations than any other: training ended, or was interrupted, before the next call
+    of `step()`.
     """
     first: dict[int, tuple[int, float, float]] = {}
     for number, place, start, end in events.steps:
@@ -235,7 +237,7 @@ def _whole_steps(path: Path, events: _Events) -> tuple[list[Step], list[int]]:
 
 
 def _finite(value: Any, otherwise: float) -> float:
-    """Return a number, also one written as text; `otherwise` for all that is not a finite one."""
+    """Return a number, also one written as text; `otherwise` for anything that is not a finite number."""
     try:
         number = (
             float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else np.nan
@@ -250,7 +252,7 @@ def _holds(moments: list[float], step: Step) -> bool:
 
 
 def _rank(path: Path, info: Any) -> int | None:
-    """Return distributedInfo.rank, None where there is none."""
+    """Return distributedInfo.rank, None if there is none."""
     if info is None:
         return None
     if not isinstance(info, dict):

@@ -12,8 +12,8 @@ SECONDS_PER_MICROSECOND = 1e-6
 class Phases:
     """Split steps of a file into exchange, computing, and the forward pass of each module.
 
-    Exchange is what is in collective operations while nothing else is computed: an all-reduce that overlaps the
-    backward pass holds nobody up. Where there are device kernels, they are what computes, otherwise the operators.
+    Exchange is the time in collective operations without other computing. So an all-reduce that overlaps the backward
+    pass delays nothing. If there are device kernels, they are the computing, otherwise the operators are.
     """
 
     def __init__(self, file: TraceFile) -> None:
@@ -42,7 +42,7 @@ class Phases:
         """Return when each module began, its name, and its seconds without exchange and the modules within it."""
         found: list[tuple[float, str]] = []
         seconds: list[float] = []
-        open_: list[tuple[float, int]] = []  # when it ends, place in `found`
+        open_: list[tuple[float, int]] = []  # time of its end, place in `found`
         for each in sorted(modules, key=_order):
             while open_ and open_[-1][0] <= each.start:
                 open_.pop()
@@ -65,7 +65,7 @@ def _order(operation: Operation) -> tuple[float, float]:
 
 
 def _waitless(operations: list[Operation]) -> list[Operation]:
-    """Return the operators that neither are collective operations nor enclose one in their thread."""
+    """Return the operators that are not collective operations and do not enclose one in their thread."""
     waiting: set[int] = set()
     open_: list[tuple[Operation, int]] = []
     for place, each in enumerate(

@@ -1,4 +1,4 @@
-"""Find out which worker each trace file is of, and the order of its files.
+"""Find the worker of each trace file, and the order of its files.
 
 Ranks come from the files (distributedInfo.rank), or else from their names. They never come from the order of names.
 """
@@ -11,19 +11,14 @@ from pathlib import Path
 from workbench.analysis.recordings.sources.kineto.files import TraceFile
 from workbench.core.base.settings import SettingError
 
-MAX_NAMED_RANK = 10**5  # greater numbers in names are times or dates
-MAX_NAMES = 3  # files that a sentence names
+MAX_NAMED_RANK = 10**5  # larger numbers in names are times or dates
+MAX_NAMES = 3  # max number of files that an error names
 
 _LOCAL_RANK = re.compile(r"local.?rank", re.IGNORECASE)  # not the rank among all workers
 
 
 def windows(path: Path, files: list[TraceFile]) -> list[tuple[int | str, TraceFile, int]]:
-    """Return worker, file, and what to add to the numbers of its steps.
-
-    Several files of one worker are profiled windows of one process, in order of time. Where each counts its steps
-    from the beginning again, later ones follow the earlier. Raises `SettingError` with names of files that do not
-    say whose they are, overlap, or are of several processes.
-    """
+    """Return worker, file, and the number to add to its steps."""
     ours: dict[int | str, list[TraceFile]] = defaultdict(list)
     for file, worker in zip(files, _workers(path, files), strict=True):
         ours[worker].append(file)
@@ -46,7 +41,7 @@ def _check_one_process(path: Path, worker: int | str, before: TraceFile, after: 
 
 
 def _offsets(path: Path, ours: dict[int | str, list[TraceFile]]) -> list[int]:
-    """Return what is added to the steps of each worker's first, second, ... window: 0 unless their numbers repeat."""
+    """Return the offsets of step numbers for each worker's windows, in order: 0 unless step numbers repeat."""
     most = max(map(len, ours.values()))
     if all(len(numbers) == len(set(numbers)) for numbers in map(_numbers, ours.values())):
         return [0] * most
@@ -67,7 +62,7 @@ def _numbers(files: list[TraceFile]) -> list[int]:
 
 
 def _workers(path: Path, files: list[TraceFile]) -> list[int | str]:
-    """Return the worker of each file: its rank, or the handler's name HOST_PID of it where ranks are unknown."""
+    """Return the worker of each file: its rank, or its name HOST_PID if ranks are unknown."""
     ranks = [file.rank for file in files if file.rank is not None]
     if len(ranks) == len(files):
         return list(ranks)
@@ -82,7 +77,7 @@ def _workers(path: Path, files: list[TraceFile]) -> list[int | str]:
 
 
 def _named(files: list[TraceFile]) -> list[int | str] | None:
-    """Return workers by the names of files, None where these do not say them."""
+    """Return workers by the names of files, None if the names do not contain them."""
     ranks = [rank for file in files if (rank := file.named_rank) is not None]
     if ranks:
         return list(ranks) if len(ranks) == len(files) else None
@@ -99,7 +94,7 @@ def _named(files: list[TraceFile]) -> list[int | str] | None:
 
 
 def _varying(labels: list[str]) -> list[int]:
-    """Return the one number in which names differ, nothing where they differ otherwise.
+    """Return the one number in which names differ; nothing if they differ in another way.
 
     >>> _varying(["trace2_of_12", "trace10_of_12"]), _varying(["a1", "b2"])
     ([2, 10], [])
