@@ -113,7 +113,10 @@ def test_bernoulli_full_and_empty() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: circulant(5, 6), "replication = 6: each part is stored by some of the 5 workers; take 1 to 5"),
+        (
+            lambda: circulant(5, 6),
+            "replication = 6: each part is stored by some of the 5 workers; take 1 to 5",
+        ),
         (lambda: bernoulli(5, 6, 7.5), "load = 7.5: a worker stores some of the 6 parts; take 0 to 6"),
         (lambda: bernoulli(5, 0, 0), "parts = 0: a code needs at least one; take 1 or more"),
         (lambda: circulant(5, 2, "one"), "coefficients = 'one': no such name; did you mean 'ones'"),

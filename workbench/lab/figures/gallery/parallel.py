@@ -35,7 +35,7 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     """
     done = runs.done
     if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
-        raise SettingError(f"of = {of!r}: is not a numeric column of finished runs")
+        raise SettingError(f"of = {of!r}: is not a column of numbers of finished runs")
     done = done[np.isfinite(done[of].to_numpy(float))]
     values = done[of].to_numpy(float)
     log = bool(log_scale(values, _MAX_LINEAR_RATIO)) if len(values) else False
