@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 REPORTED = [
     ("a.py", '"""It is no worker."""\n', 1, "is no worker"),
-    ("a.py", 'x = 1\n# run it again\ny = f"{x} {2} anew"\n', 2, "anew"),
+    ("a.py", 'x = 1\n# run it anew\ny = f"{x} {2} anew"\n', 2, "anew"),
     ("a.py", 'def f():\n    """Return.\n\n    It is not\n    there any more.\n    """\n', 5, "any more"),
     ("a.md", "One.\n\nTwo is\nno tree.\n", 3, "is no tree"),
     ("a.md", "Mend it.\n", 1, "Mend"),

@@ -59,7 +59,7 @@ class PoolFolder:
         write_json(self.path / "pool.json", settings)
 
     def settings(self) -> dict[str, Any]:
-        """What the pool was made with; raises OSError where that is no longer exists."""
+        """What the pool was made with; raises OSError where that is not there any more."""
         return self._read("pool.json")
 
     @property

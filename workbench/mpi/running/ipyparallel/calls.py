@@ -122,7 +122,7 @@ def failure(result: Any) -> str | None:
 
 
 def died(places: Sequence[ProcessId]) -> str | None:
-    """Who of this machine's ranks is no longer exists."""
+    """Who of this machine's ranks is not there any more."""
     host = socket.gethostname()
     gone = [rank for rank, place in enumerate(places) if place.host == host and not is_alive(place.pid)]
     if len(gone) == len(places) > 1:
