@@ -1,4 +1,4 @@
-"""The commands for many runs: `workbench sweep` does them, `workbench runs` shows what came out."""
+"""Commands for many runs: `workbench sweep` runs them, and `workbench runs` shows their results."""
 
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,18 @@ _TIME = click.FloatRange(0, min_open=True)
 
 @click.command()
 @click.argument("plan", metavar="SWEEP", type=_PATH)
-@option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="How many run at a time.")
-@option("-o", "--output", type=_PATH, help="Folder of the sweep; default: runs/ and its name.")
+@option(
+    "-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Number of runs at a time."
+)
+@option("-o", "--output", type=_PATH, help="Folder of the sweep.  [default: runs/ and its name]")
 @option("--only", multiple=True, metavar="RUN", help="Run only this one (repeatable).")
-@option("--engine", help="Another engine than the sweep's.")
-@option("--cluster", help="Another cluster than the sweep's.")
+@option("--engine", help="Engine to use in place of the sweep's.")
+@option("--cluster", help="Cluster to use in place of the sweep's.")
 @option("--timeout", type=_TIME, metavar="SECONDS", help="Longest time for one cell of a notebook.")
-@option("--dry-run", is_flag=True, help="Check and list the runs, start none.")
+@option("--dry-run", is_flag=True, help="Check and list the runs, but start none.")
 @option("--quiet", is_flag=True, help="No progress bar.")
 @option("--pictures", is_flag=True, help="Put PNGs into the notebooks at the end; needs Chromium.")
-@option("--background", is_flag=True, help="In a process of its own, which `workbench attach` shows.")
+@option("--background", is_flag=True, help="Run in a background process, which `workbench attach` shows.")
 @option("--trust", is_flag=True, help="Run the code that a sweep's folder names; asked for once.")
 def sweep(
     plan: Path,
@@ -44,7 +46,7 @@ def sweep(
     background: bool,
     trust: bool,
 ) -> None:
-    """Run all experiments of a SWEEP file, or resume the sweep in a folder: what is missing or failed.
+    """Run all experiments of a SWEEP file, or resume the sweep in a folder. Finished runs are skipped.
 
     Exit status: 0 all done, 1 a run failed, 2 nothing was started, 130 interrupted.
     """
@@ -76,7 +78,10 @@ def sweep(
 
 
 def show_sweep(folder: Path, once: bool, of: str | None, target: float | None) -> None:
-    """Print the status of a sweep until it is over: what is left, failures, means, which setting decides."""
+    """Print the status of a sweep until it has ended.
+
+    The status has the missing runs, failures, means, and the setting that explains most of the variance.
+    """
     from workbench.lab.batch.background import attach
     from workbench.lab.batch.run import read_folder
 
@@ -104,16 +109,25 @@ def _shown_text(text: str, before: str) -> str:
 
 @click.command()
 @click.argument("folder", type=_PATH, default=Path("runs"))
-@option("--where", multiple=True, metavar="COLUMN=VALUE", help="These runs only; several must all hold.")
+@option(
+    "--where",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Select runs; with several options, a run must match all of them.",
+)
 @option("--by", multiple=True, metavar="COLUMN", help="Mean and confidence band over the runs of each group.")
 @option(
     "--of",
     metavar="RESULT",
-    help="Of which result, e.g. time, loss, time_to; without --by: by all that differs.",
+    help="Result to average, e.g. time, loss, time_to. Without --by, runs are grouped by all settings that differ.",
 )
-@option("--level", default=0.95, show_default=True, help="Of the confidence interval.")
-@option("--target", type=float, help="Adds time_to and rounds_to: when the metric first was as low.")
-@option("--metric", default="loss", show_default=True, help="The target's metric.")
+@option("--level", default=0.95, show_default=True, help="Level of the confidence interval.")
+@option(
+    "--target",
+    type=float,
+    help="Value of the metric. Adds time_to and rounds_to, when the metric first reached it.",
+)
+@option("--metric", default="loss", show_default=True, help="Metric of the target.")
 @option("-o", "--output", type=_PATH, help="Write the whole table to a .csv or .parquet file.")
 def runs(
     folder: Path,

@@ -1,4 +1,4 @@
-"""`workbench cluster`: which clusters there are, what is wrong with one, what runs on it, and its end."""
+"""Command group `workbench cluster`: list, check, start and end clusters, and show what runs on them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,19 +15,19 @@ from workbench.mpi.launch.reports import ProgressCallback, aligned, table
 T = TypeVar("T")
 _NAME = click.argument("name")
 _CODE = (
-    "a cluster's file is code: what it names (programs, options of sbatch, ssh's configuration) is started; use only"
-    " files that you trust"
+    "a cluster's file is code: the workbench starts what it names (programs, options of sbatch, ssh's configuration);"
+    " use only files that you trust"
 )
 
 
 @click.group()
 def cluster() -> None:
-    """Where real runs go: files clusters/NAME.yaml; `local` is this machine."""
+    """Manage the clusters of real runs: files clusters/NAME.yaml; `local` is this machine."""
 
 
 @cluster.command("list")
 def list_() -> None:
-    """List the clusters by name, with kind and file; a file that is wrong says so in its line."""
+    """List the clusters with name, kind and file. For a wrong file the line shows the error."""
     files = {name: clusters.file_of(name) for name in clusters.names()}
     for name, file in files.items():
         try:
@@ -44,7 +44,10 @@ def list_() -> None:
 @cluster.command()
 @_NAME
 def check(name: str) -> None:
-    """Look at all hosts of a cluster; one table of what is wrong where. Exit status: 0 nothing, 1 something."""
+    """Check all hosts of a cluster, and print a table of problems by host.
+
+    Exit status: 0 no problem, 1 problems, 2 the cluster cannot be checked.
+    """
     chosen = clusters.load(name)
     if findings := _shown(f"checking {chosen.name}", chosen.check, status=2):
         click.echo(table(findings))
@@ -55,7 +58,7 @@ def check(name: str) -> None:
 @cluster.command()
 @_NAME
 def up(name: str) -> None:
-    """Have everything in place for runs; where it is already, nothing happens. Ctrl-C leaves nothing behind."""
+    """Prepare a cluster for runs, unless it is prepared already. Ctrl-C leaves nothing behind."""
     chosen = clusters.load(name)
     _shown(f"{chosen.name}: up", chosen.up)
     click.echo(f"{chosen.name}: is up; workbench cluster down {name} ends it")
@@ -73,7 +76,7 @@ def status(name: str) -> None:
 @cluster.command()
 @_NAME
 def down(name: str) -> None:
-    """End what is ours on the hosts and take it away, runs under way included; where nothing is, nothing happens."""
+    """End all runs and ranks of the workbench on the hosts, and remove what `up` made there."""
     chosen = clusters.load(name)
     _shown(f"{chosen.name}: down", chosen.down)
     click.echo(f"{chosen.name}: is down")
@@ -83,9 +86,9 @@ def down(name: str) -> None:
 @_NAME
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(name: str, command: tuple[str, ...]) -> None:
-    """Run a COMMAND (behind --) on every host at the same time, and show what each says.
+    """Run a COMMAND (after --) on every host at the same time, and print the output of each.
 
-    Exit status: the first that is not 0.
+    Exit status: the first nonzero one, else 0.
     """
     chosen = clusters.load(name)
     found = _shown(f"running on {chosen.name}", lambda progress: chosen.run(list(command), progress))
@@ -96,7 +99,7 @@ def run(name: str, command: tuple[str, ...]) -> None:
 
 
 def lines(status: Status) -> list[str]:
-    """What `status` prints.
+    """Return the lines that `workbench cluster status` prints.
 
     >>> from workbench.mpi.clusters import HostState, Status
     >>> for line in lines(Status((HostState("node1", "up", 3, 8, 12.0),), hours=2.0, cost=0.5)):
@@ -119,9 +122,9 @@ def lines(status: Status) -> list[str]:
 
 
 def _shown(what: str, work: Callable[[ProgressCallback], T], status: int = 1) -> T:
-    """Do something with a progress bar, which shows itself after a second.
+    """Do some work with a progress bar, which appears after a second.
 
-    A cluster's error may be a table: it is shown as it is, and ends the command with that exit status.
+    A `ClusterError`, which may be a table, is printed unchanged and ends the command with exit status `status`.
     """
     try:
         with Bar(what, "", 0, True) as bar:

@@ -1,4 +1,4 @@
-"""The command that says who makes the steps of a run or a recording long."""
+"""Command that attributes long steps of a run or a recording to workers, hosts and links."""
 
 from pathlib import Path
 
@@ -12,20 +12,23 @@ from workbench.analysis.recordings.sources import runs
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@option("--job", help="Which of several jobs in one file.")
+@option("--job", help="Name of the job, where a file has several.")
 @option(
     "--unit",
-    help="Of the times in a table: s, ms, us, ns, min or h.  [default: as their column says, else s]",
+    help="Unit of the times in a table: s, ms, us, ns, min or h.  [default: as their column says, else s]",
 )
 @option(
-    "--card", is_flag=True, help="Say first what stands out: spread, bursts, changes, delay models that fit."
+    "--card", is_flag=True, help="Print first a summary: spread, bursts, changes, and delay models that fit."
 )
 @option("--picture", type=click.Path(path_type=Path), help="Draw the costs: .html, .png, .svg or .pdf.")
 @option("--trust", is_flag=True, help="Run the code that a run folder names; asked for once.")
 def diagnose(
     path: Path, job: str | None, unit: str | None, card: bool, picture: Path | None, trust: bool
 ) -> None:
-    """Say who makes the steps of PATH, a run folder or a recording, long, and by how much."""
+    """Print which workers, hosts and links make the steps of PATH long, and by how much.
+
+    PATH is a run folder or a recording.
+    """
     whole = job is None and runs.SOURCE.tells(path)
     recording = load(path, unit=unit) if card or unit is not None or not whole else None
     if card and recording is not None:
@@ -33,7 +36,7 @@ def diagnose(
     found = examine(path if recording is None or whole else recording.job(job), trust=trust)
     click.echo(str(found))
     if picture is not None:
-        from workbench.lab.figures.save import save  # loads plotly
+        from workbench.lab.figures.save import save  # imports plotly
 
         save(found.figure(), picture)
         click.echo(f"drawn to {picture}")

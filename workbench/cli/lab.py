@@ -1,4 +1,4 @@
-"""The command `lab`: a copy of the notebooks to work in, in JupyterLab, on this machine only."""
+"""Command `lab`: copy the notebooks to a folder, and open them in JupyterLab on this machine only."""
 
 import os
 import subprocess
@@ -17,26 +17,32 @@ _PORT = click.IntRange(1, 65535)
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("workbench-notebooks"))
-@click.option("--port", type=_PORT, default=8888, show_default=True, help="The next free one is taken.")
+@click.option(
+    "--port",
+    type=_PORT,
+    default=8888,
+    show_default=True,
+    help="Port of JupyterLab; if it is taken, the next free one.",
+)
 @click.option("--browser/--no-browser", default=True, help="Open a browser (default).")
 def lab(folder: Path, port: int, browser: bool) -> None:
     """Copy the notebooks to FOLDER (default: workbench-notebooks) and open them in JupyterLab, on this machine only.
 
-    What you changed in FOLDER stays as it is; the rest is brought up to date.
+    Files that you changed in FOLDER are kept, and all others are updated.
     """
     check_writable(folder, "folder", folder)
     folder.mkdir(parents=True, exist_ok=True)
     written, unchanged = copy_notebooks(folder)
     click.echo(f"{folder}: {len(written)} files copied" if written else f"{folder}: nothing new to copy")
     for name in unchanged:
-        click.echo(f"  kept {name}: it is not as it was copied; rename it to get the new one")
+        click.echo(f"  kept {name}: it was changed after it was copied; rename it to get the new one")
     raise SystemExit(subprocess.call(die_with_parent_argv("TERM", *command(port, browser)), cwd=folder))
 
 
 def command(port: int, browser: bool) -> list[str]:
-    """What starts JupyterLab in the folder where it is run.
+    """Return the command that starts JupyterLab in the current folder.
 
-    Jupyter refuses to start as root, the usual user of a container, unless told; it listens on this machine only.
+    Jupyter refuses to run as root, the usual user of a container, without --allow-root. It listens on loopback only.
     """
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     return [

@@ -1,4 +1,4 @@
-"""The command line: finds commands, calls one, and says in one sentence what went wrong."""
+"""Command line: finds the commands, calls one, and prints an error as one sentence."""
 
 import ast
 import sys
@@ -15,7 +15,7 @@ from workbench.core.base.plugins import loaded, owner, points
 from workbench.core.base.settings import SettingError
 
 GROUP = "workbench.commands"
-_MODULES = {  # of this package, and the commands in them
+_MODULES = {  # module of this package -> commands in it
     "batch": ("sweep", "runs"),
     "cluster": ("cluster",),
     "diagnose": ("diagnose",),
@@ -27,10 +27,10 @@ _MODULES = {  # of this package, and the commands in them
 
 
 def main() -> None:
-    """Entry point: a mistake of the user ends with one sentence, not with a traceback."""
+    """Run the command line. An error of the user ends with one sentence instead of a traceback."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warned  # type: ignore[assignment]  # it needs the message alone
+            warnings.showwarning = _warned  # type: ignore[assignment]  # only the message is needed
             cli(standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -43,7 +43,7 @@ def main() -> None:
         if known is error:
             raise
         _sorry(str(known))
-    except (WorkbenchError, ValueError) as error:  # a `SettingError` is a ValueError
+    except (WorkbenchError, ValueError) as error:  # `SettingError` is a ValueError
         _sorry(str(error))
     except OSError as error:
         _sorry(sentence_of(error))
@@ -60,24 +60,24 @@ def _sorry(text: str) -> None:
 
 
 def _warned(message: Warning | str, *where: object) -> None:
-    """A warning is one sentence, too; where in the code it came up helps no user."""
+    """Print a warning as one sentence, without its place in the code."""
     click.echo(f"workbench: warning: {message}", err=True)
 
 
 class Commands(click.Group):
-    """Ours, and what other packages add; a command's module is imported when it is called, and not for the list."""
+    """Commands of this package and of plug-ins. A command's module is imported only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, sorted."""
+        """Return the names of the commands, sorted."""
         return sorted(_every())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command itself; raises `SettingError` where another package's cannot be used."""
+        """Return a command. Raises `SettingError` if a plug-in's command cannot be used."""
         if (point := _every().get(name)) is None:
             return None
         command = loaded(point)
         if not isinstance(command, click.Command):
-            why = f"{point.name} = {point.value} of {GROUP} is not a command of click's"
+            why = f"{point.name} = {point.value} of {GROUP} is not a click command"
             raise SettingError(f"{owner(point)}: {why}")
         return command
 
@@ -91,20 +91,20 @@ class Commands(click.Group):
 
 
 def _every() -> dict[str, EntryPoint]:
-    """All commands by name."""
+    """Return all commands by name."""
     ours = [(name, f"workbench.cli.{module}:{name}") for module, names in _MODULES.items() for name in names]
     return {p.name: p for p in points(GROUP)} | {name: EntryPoint(name, where, GROUP) for name, where in ours}
 
 
 def _help(point: EntryPoint) -> str:
-    """What the function that makes a command says of it, read from its source; else whose it is."""
+    """Return a command's help, read from the source of its function, or else the name of its package."""
     functions = (node for node in ast.parse(_source(point.module)).body if isinstance(node, ast.FunctionDef))
     text = next((ast.get_docstring(node) for node in functions if node.name == point.attr), None)
     return text or f"of {owner(point)}"
 
 
 def _source(module: str) -> str:
-    """Source of a module that is not imported; empty where there is none."""
+    """Return the source of a module without importing it, or "" if there is none."""
     places, names = None, module.split(".")
     for end in range(1, len(names) + 1):
         spec = PathFinder.find_spec(".".join(names[:end]), places)

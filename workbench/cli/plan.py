@@ -1,4 +1,4 @@
-"""Commands that measure a cluster and say which scheme to use on it: profile, plan."""
+"""Commands that measure a cluster and recommend a scheme for it: profile, plan."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ from workbench.core.experiment import Description, Experiment
 if TYPE_CHECKING:
     from workbench.analysis.planning.advice import Advice, Choice
 
-MAX_SHOWN_CHOICES = 8  # choices in the table
+MAX_SHOWN_CHOICES = 8  # max number of choices in the table
 _FILE = click.Path(path_type=Path)
 _PICTURES = (".html", ".png", ".svg", ".pdf")
 
 
 @click.command()
 @click.argument("name", default="local")
-@option("--workers", type=int, help="How many take part, all at once.  [default: those of --like, else 12]")
+@option(
+    "--workers",
+    type=int,
+    help="Number of workers that compute at the same time.  [default: those of --like, else 12]",
+)
 @option("--like", type=_FILE, help="SPEC whose problem, loads and model size are measured.")
 @option("--rounds", type=int, default=60, show_default=True, help="Rounds for each load and model size.")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of the resampling.")
 @option("-o", "--output", type=_FILE, help="Profile to write, .json or .yaml.  [default: NAME.profile.json]")
-@option("--picture", type=_FILE, help="Its picture: .html, .png, .svg or .pdf.  [default: beside it, .html]")
+@option(
+    "--picture",
+    type=_FILE,
+    help="Picture to draw: .html, .png, .svg or .pdf.  [default: the profile's name, .html]",
+)
 @TRUST
 def profile(
     name: str, workers: int | None, like: Path | None, rounds: int, seed: int, output: Path | None,
@@ -55,35 +63,39 @@ def profile(
 @click.command()
 @click.argument("profile", type=_FILE)
 @click.argument("spec", type=_FILE, required=False)
-@option("--workers", type=int, help="How many workers.  [default: the SPEC's, else as many as were measured]")
-@option("--rounds", type=int, help="Updates that an exact scheme may make.  [default: the SPEC's, else 100]")
+@option(
+    "--workers", type=int, help="Number of workers.  [default: the SPEC's, else as many as were measured]"
+)
+@option(
+    "--rounds", type=int, help="Max number of updates of an exact scheme.  [default: the SPEC's, else 100]"
+)
 @option(
     "--target",
     type=float,
-    help="Loss to reach, or --metric.  [default: an exact scheme's after these rounds]",
+    help="Value of the metric to reach.  [default: that of an exact scheme after these rounds]",
 )
 @option("--metric", default="loss", show_default=True, help="The target's metric, such as test_accuracy.")
 @option(
     "--tolerance", type=float, default=0.02, show_default=True,
-    help="Without --target: share of the way down that may be missing.",
+    help="Without --target: share of the loss decrease that may be missing.",
 )  # fmt: skip
-@option("--scheme", "schemes", multiple=True, help="Consider this one only; may be given several times.")
+@option("--scheme", "schemes", multiple=True, help="Consider this scheme only (repeatable).")
 @option(
     "--effort",
     type=float,
-    help="Numbers of data that simulations may go through; 0: exact schemes, automatic step.",
+    help="Max number of data values that simulations may process; 0: exact schemes, automatic step.",
 )
 @option(
     "--machines",
     type=click.Choice(["same", "new"]),
-    help="Those that were measured, each in its place, or others of their kind.  [default: same for as many]",
+    help="same: the measured machines; new: others of their kind.  [default: same for as many]",
 )
-@option("--replay", is_flag=True, help="Take their recorded times in place of fitted delay models.")
+@option("--replay", is_flag=True, help="Replay the recorded times instead of fitted delay models.")
 @option("--seed", type=int, default=0, show_default=True, help="Seed of all draws.")
 @option(
     "--picture", type=_FILE, help="Picture: .html, .png, .svg or .pdf.  [default: PROFILE's name, .plan.html]"
 )
-@option("-o", "--output", type=_FILE, help="SPEC file to write of the best choice, .yaml or .json.")
+@option("-o", "--output", type=_FILE, help="SPEC file to write for the best choice, .yaml or .json.")
 @TRUST
 def plan(
     profile: Path, spec: Path | None, workers: int | None, rounds: int | None, target: float | None, metric: str,
@@ -92,8 +104,8 @@ def plan(
 ) -> None:  # fmt: skip
     """Rank all schemes and their parameters on the cluster of PROFILE, for the problem of SPEC.
 
-    Each is compared with the optimiser and the step that suit it, unless SPEC names an optimiser's parameters, or
-    another optimiser than gd.
+    Each scheme is compared with the optimiser and the step that suit it best. An optimiser in SPEC other than gd, or
+    parameters of one, are kept.
     """
     from workbench.analysis.planning.planner import plan as choose
 
@@ -119,9 +131,9 @@ def plan(
 
 
 def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
-    """What a SPEC says of problem, optimiser, workers, rounds, batch; scheme, delays and link are the planner's.
+    """Return problem, optimiser, workers, rounds and batch of a SPEC. The planner chooses scheme, delays and link.
 
-    A SPEC that was written by an experiment has every field: gd without numbers is nobody's wish.
+    A SPEC written by `Experiment.write` has every field, so gd without parameters counts as not chosen.
     """
     if spec is None:
         return {}
@@ -137,7 +149,7 @@ def asked(spec: Path | None, trust: bool = False) -> dict[str, Any]:
 
 
 def described(found: ClusterProfile) -> list[str]:
-    """A profile in a few lines."""
+    """Return a profile as a few lines of text."""
     lines = []
     for place, each in enumerate(found.recorded):
         best = found.delay_models[place][0]
@@ -152,7 +164,7 @@ def described(found: ClusterProfile) -> list[str]:
 
 
 def table(advice: Advice) -> list[str]:
-    """The best of every scheme, in columns, and what is not ranked."""
+    """Return a table of the best configuration of each scheme, and of the schemes that are not ranked."""
     head = f"{'scheme':42} {'time':>9} {'from':>9} {'to':>9} {'a round':>9} {'rounds':>7} {'wins':>5}  step"
     shown = advice.schemes[:MAX_SHOWN_CHOICES]
     lines = [head, *(_row(choice) for choice in shown)]
@@ -171,13 +183,13 @@ def _row(choice: Choice) -> str:
 
 
 def _writable(path: Path, endings: tuple[str, ...], field: str) -> None:
-    """Refuse a file that cannot be written, before anything is measured."""
+    """Raise an error for a file that cannot be written, before anything is measured."""
     check_ending(path, endings, field)
     check_writable(path, field)
 
 
 def _draw(figure: str, shown: object, path: Path, asked: bool) -> None:
-    """Draw a figure of the gallery; without plotly there is none, unless it was asked for."""
+    """Draw a figure of the gallery. Without plotly, raise only if the user asked for the picture."""
     try:
         from workbench.lab import figures
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Commands for runs: run begins one; attach, stop and resume are for real ones that are under way or broke off.
+"""Commands for runs: `run` starts one; `attach`, `stop` and `resume` are for a real run by its folder.
 
 `workbench run` only fills an Experiment; its options and help come from the fields' own metadata.
 """
@@ -28,7 +28,7 @@ TRUST = option("--trust", is_flag=True, help="Run code and use a cluster that FO
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
-    """One option per simple field of an Experiment, made from its metadata."""
+    """Add one option per simple field of an Experiment, made from the field's metadata."""
     kinds = {"integer": int, "number": float, "string": str}
     for field in reversed(Experiment.fields()):
         members = [member["type"] for member in field.get("anyOf", []) if member["type"] != "null"]
@@ -47,9 +47,10 @@ def settings_options(command: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="sim: the virtual clock; mpi: real processes (see --emulate).",
 )
-@option("--cluster", help="With --engine mpi: where; default: local, this machine.")
+@option("--cluster", help="With --engine mpi: cluster of the run.  [default: local, this machine]")
 @option(
-    "--emulate", help="With --engine mpi: what is drawn on top of reality: all (default), delays or nothing."
+    "--emulate",
+    help="With --engine mpi: what is emulated on top of real times: all (default), delays or nothing.",
 )
 @option("-o", "--output", type=click.Path(path_type=Path), help="Run folder to write; must not exist.")
 @option(
@@ -65,13 +66,13 @@ def run(
     changes: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Run the experiment of a SPEC file (.yaml, .json), changed by the options; no SPEC: the defaults."""
+    """Run the experiment of a SPEC file (.yaml, .json), changed by the options. Without SPEC, run the defaults."""
     if output is not None and path_of(output, "output").exists():
         raise SettingError(f"output = {str(output)!r}: exists already; choose a new name")
     if output is not None:
-        check_writable(output, "output")  # now, not after the run
+        check_writable(output, "output")  # before the run, not after it
     base = Experiment.read(spec, trust=True).model_dump(exclude_unset=True) if spec else {}
-    for name in ("scheme", "problem", "optimiser"):  # another one has other parameters
+    for name in ("scheme", "problem", "optimiser"):  # another class has other parameters
         if options.get(name) not in (None, base.get(name)):
             base.pop(f"{name}_args", None)
     base.update({name: value for name, value in options.items() if value is not None})
@@ -79,7 +80,7 @@ def run(
     given = {"cluster": cluster, "emulate": emulate}
     real: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if engine == "mpi" and output is not None:
-        real["folder"] = str(output)  # written while it goes on
+        real["folder"] = str(output)  # written during the run
     trace = run_experiment(experiment, engine, progress=True, **real)
     echo(trace)
     if output is not None:
@@ -104,11 +105,14 @@ def _changed(base: dict[str, Any], changes: tuple[str, ...]) -> dict[str, Any]:
 @click.command()
 @_FOLDER
 @TRUST
-@option("--once", is_flag=True, help="Of a sweep: print its status now, and end.")
-@option("--of", help="Of a sweep: the result whose means are shown.  [default: what it searches, or time]")
-@option("--target", type=float, help="Of a sweep: for --of time_to and rounds_to.")
+@option("--once", is_flag=True, help="For a sweep: print its status once, and end.")
+@option(
+    "--of",
+    help="For a sweep: result whose means are shown.  [default: the result that it optimises, or time]",
+)
+@option("--target", type=float, help="For a sweep: value to reach, for --of time_to and rounds_to.")
 def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float | None) -> None:
-    """Show the real run or the sweep in FOLDER until it ends; Ctrl-C only stops watching.
+    """Show the real run or the sweep in FOLDER until it ends. Ctrl-C only stops watching.
 
     For a sweep: what is left, failures, means, and which setting decides, as the figure in a notebook shows them.
     """
@@ -130,7 +134,7 @@ def attach(folder: Path, trust: bool, once: bool, of: str | None, target: float 
 @_FOLDER
 @TRUST
 def resume(folder: Path, trust: bool) -> None:
-    """Resume a real run that broke off or was stopped, from its last checkpoint."""
+    """Resume a stopped or broken real run from its last checkpoint."""
     _report(go_on(folder, trust=trust), stop=True)
 
 
@@ -138,7 +142,7 @@ def resume(folder: Path, trust: bool) -> None:
 @_FOLDER
 @TRUST
 def stop(folder: Path, trust: bool) -> None:
-    """End a real run after the round that it is in, or a sweep, by its FOLDER; what was measured is kept."""
+    """Stop the real run in FOLDER after its current round, or the sweep in FOLDER. Results so far are kept."""
     if (folder / PLAN).is_file():
         from workbench.lab.batch.background import attach as sweep_in
 
@@ -162,7 +166,7 @@ def _report(run: RealRun, stop: bool) -> None:
 
 
 def echo(trace: Trace) -> None:
-    """One line about a trace."""
+    """Print one line about a trace."""
     e, k = trace.experiment, len(trace.columns["round"])
     if not k:
         click.echo(f"{e.scheme}: stopped before the first round was over")

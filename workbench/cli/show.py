@@ -1,4 +1,4 @@
-"""Commands that start nothing: what there is, what an experiment would take, and what its code costs."""
+"""Commands that start nothing: list what exists, forecast an experiment, and report the errors of its code."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ TRUST = option("--trust", is_flag=True, help="Run code that SPEC names, such as 
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@option("--rounds", type=click.IntRange(1), help="How many rounds to sample; default: the experiment's.")
+@option("--rounds", type=click.IntRange(1), help="Number of rounds to sample.  [default: the experiment's]")
 @TRUST
 def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
     """Print the expected round time of a SPEC, without touching its data."""
@@ -44,10 +44,10 @@ def forecast(spec: Path, rounds: int | None, trust: bool) -> None:
 
 @click.command()
 @click.argument("spec", type=click.Path(path_type=Path))
-@option("--sets", type=_SETS, default=500, show_default=True, help="Survivor sets to draw.")
+@option("--sets", type=_SETS, default=500, show_default=True, help="Number of survivor sets to draw.")
 @TRUST
 def code(spec: Path, sets: int, trust: bool) -> None:
-    """Print how many digits decoding costs: amplification and measured errors of a SPEC's code."""
+    """Print the digits that decoding costs: amplification and measured errors of a SPEC's code."""
     experiment = Experiment.read(spec, trust)
     codes = experiment.built_scheme.codes(experiment.workers)
     if not codes:
@@ -64,7 +64,7 @@ def code(spec: Path, sets: int, trust: bool) -> None:
 @click.argument("name", required=False)
 @option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the preset's SPEC files.")
 def presets(name: str | None, output: Path | None) -> None:
-    """List the published experiments, or write one's SPEC files."""
+    """List the published experiments, or write the SPEC files of one."""
     if name is None:
         for preset in all_presets.values():
             click.echo(f"{preset.name:8} {preset.title}")
@@ -132,7 +132,7 @@ def _print_fields(cls: type[Settings]) -> None:
 
 
 def described(field: dict[str, Any]) -> str:
-    """Help text of a field: description, unit, range, default."""
+    """Return the help text of a field: description, unit, range, default."""
     bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     places = [field, *field.get("anyOf", [])]
     limits = [f"{sign} {place[key]}" for place in places for key, sign in bounds.items() if key in place]

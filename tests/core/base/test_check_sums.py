@@ -149,7 +149,7 @@ class TestReal:
         log = np.fromfile(folder / "arrivals" / "0.i64", dtype=np.int64).reshape(-1, 3)
         log[log[:, 0] == 2, field] = value
         log.tofile(folder / "arrivals" / "0.i64")
-        with pytest.raises(wb.RunError, match=r"rank \d: the notes of round"):
+        with pytest.raises(wb.RunError, match=r"rank \d: the arrival log of round"):
             replay_arrivals(folder)
 
     def test_attach_rewrites_a_truncated_trace(self, tmp_path: Path, real: Path) -> None:

@@ -1,9 +1,11 @@
-"""Clusters by name: `load("lab")` reads clusters/lab.yaml. Whoever looks for a kind has every module in here imported.
+"""Clusters by name: `load("lab")` reads clusters/lab.yaml.
 
-Files are looked for in ./clusters, then in the user's configuration folder; `local`, this machine, is always there.
-A cluster's file is code: it names programs (`python`, the options of sbatch) and may name a configuration of ssh, whose
-ProxyCommand, LocalCommand and Match exec start what they say on this machine. Reading a file starts nothing.
-How to add a kind stands in `workbench.mpi.clusters.base`.
+Files are looked up in ./clusters, then in the user's configuration folder. `local`, this machine, always exists.
+A cluster's file is code. It names programs (`python`, the options of sbatch). It may name a configuration of ssh,
+whose ProxyCommand, LocalCommand and Match exec start programs on this machine. Reading a file starts nothing.
+
+Importing the kind of a cluster imports every module of this package. `workbench.mpi.clusters.base` describes how to
+add a kind.
 """
 
 import re
@@ -37,12 +39,12 @@ __all__ = [
 
 
 def folders() -> list[Path]:
-    """Where the files of clusters are looked for, the first match wins."""
+    """Return the folders where files of clusters are looked up. The first match wins."""
     return [Path("clusters"), user_config_path("straggler-workbench") / "clusters"]
 
 
 def names() -> list[str]:
-    """Names of all clusters that there are; `local` first.
+    """Return the names of all clusters, `local` first.
 
     >>> names()[0]
     'local'
@@ -52,16 +54,17 @@ def names() -> list[str]:
 
 
 def file_of(name: str) -> Path | None:
-    """The file of a cluster's name, or what stands in its place; None where there is nothing, as for `local`."""
+    """Return the path of a cluster's file, which may be a broken link. None if there is no file, as for `local`."""
     places = (folder / f"{name}.yaml" for folder in folders())
     return next((path for path in places if path.exists() or path.is_symlink()), None)
 
 
 def load(name: str | Path) -> Cluster:
-    """Cluster of a name, or of a .yaml file; nothing is started.
+    """Load a cluster by its name, or from a .yaml file. Nothing is started.
 
-    What uses the cluster starts what its file names: load only files that you would run as programs. Raises
-    `SettingError`, one sentence: file, key, value, and what would work.
+    Using the cluster starts the programs that its file names, so load only files that you would run as programs.
+
+    Raises `SettingError`: one sentence with file, key, value, and what would work.
 
     >>> load("local")
     Local(name='local', price=None)
@@ -71,7 +74,7 @@ def load(name: str | Path) -> Cluster:
     path = path_of(name, "cluster")
     if path.suffix in (".yaml", ".yml"):
         return _read(path)
-    path_of(f"{name}.yaml", "cluster")  # which may be too long
+    path_of(f"{name}.yaml", "cluster")  # the file's name may be too long
     if (found := file_of(str(name))) is not None:
         return _read(found)
     if name == LOCAL:
@@ -80,14 +83,16 @@ def load(name: str | Path) -> Cluster:
 
 
 def user_defined(fields: Mapping[str, Any]) -> Cluster | None:
-    """The cluster whose settings a folder holds, where it is this machine, or a file of the user's says the same.
+    """Return the cluster with these settings, if it is this machine or a file of the user has the same settings.
 
-    Only the name is taken from there: whatever is started is what the user's file names.
+    The settings come from a run folder, which may be foreign. Only the name is used from there, so only programs that
+    the user's own file names are started.
 
-    >>> own({"kind": "ssh", "name": "../elsewhere"})
+    >>> user_defined({"kind": "ssh", "name": "../elsewhere"})
     """
     name = fields.get("name")
-    plain = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)  # it becomes part of a folder's name
+    # The name becomes part of a folder's name.
+    plain = isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name)
     if plain and {**fields, "name": "", "price": None} == {"kind": LOCAL, "name": "", "price": None}:
         return rebuilt(dict(fields))
     file = file_of(name) if isinstance(name, str) and name in names() else None
@@ -99,7 +104,7 @@ def user_defined(fields: Mapping[str, Any]) -> Cluster | None:
 
 
 def _read(path: Path) -> Cluster:
-    """Settings from a file."""
+    """Read a cluster from its file. Raises `SettingError` with the file's path."""
     fields = read_yaml(path, "kind: ssh")
     if "kind" not in fields:
         kinds = ", ".join(Cluster.catalogue)

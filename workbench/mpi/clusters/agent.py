@@ -1,7 +1,7 @@
-"""The agent on the machine that starts ranks: it does for a client elsewhere what that would do itself beside it.
+"""Agent on the machine that starts ranks: it does the work of a site for a client on another machine.
 
-It is the other end of a connection (see `gateway`) and ends with it. The pools that it opened then end, too, once the
-run that is under way in them is over; that run's folder stays, and another agent finds it again.
+It is the other end of a connection (see `gateway`) and ends with it. The pools that it opened then end as soon as
+their current runs are over. A run's folder stays, and another agent can find it.
 """
 
 import shutil
@@ -21,29 +21,30 @@ from workbench.mpi.launch.reports import REPORTS
 from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
-SILENCE_TIMEOUT_S = 120.0  # s without a word after which the client is gone, whatever the connection says
+# s without a message after which the client counts as lost, even if the connection is open
+SILENCE_TIMEOUT_S = 120.0
 
 
 def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
-    """Answer until the client is gone; `words`: the cluster's settings, and the files that they name."""
+    """Answer questions until the client is gone. `fields`: the cluster's settings, and the files that they name."""
     files = {name: str(placed(name, text)) for name, text in fields["files"].items()}
     agent = Agent(rebuilt({**fields["cluster"], **files}).here())
     try:
         answer(agent, input, output, SILENCE_TIMEOUT_S)
-    finally:  # the client is gone
+    finally:  # the client has gone
         for pool in agent.pools.values():
             pool.leave()
 
 
 class Agent(Host):
-    """Each `do_...` answers one kind of question."""
+    """Server of a client's questions. Each `do_...` method answers one kind of question."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.pools: dict[str, FolderPool] = {}
 
     def do_open(self, data: bytes, ranks: int) -> dict[str, Any]:
-        """Start a pool; see `Site.open`."""
+        """Start a pool (see `Site.open`). Return its folder's name, its size, and what finds it again."""
         pool = self.site.open(ranks, self.progress)
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
@@ -55,7 +56,7 @@ class Agent(Host):
         }
 
     def do_inherit(self, data: bytes, fields: dict[str, Any], agent: tuple[int, str]) -> dict[str, Any]:
-        """Take a pool over from another agent, which its client has lost, and end that one; see `do_open`."""
+        """Take over a pool of an agent that the client has lost, and end that agent."""
         pool = self.site.owner(fields, Path(fields["pool"]))
         assert isinstance(pool, FolderPool)
         self.pools[pool.folder.name] = pool
@@ -64,38 +65,38 @@ class Agent(Host):
         return {}
 
     def do_submit(self, data: bytes, pool: str, task: dict[str, Any]) -> dict[str, Any]:
-        """Hand a run in; answers where its folder is, and who has it."""
+        """Submit a run to a pool. Return the run's folder and the fields that find its owner."""
         handed = self.pools[pool]
         home = new_folder(None)
         handed.submit(Task(**{**task, "folder": str(home)}, arrays=data), self.progress)
         return {"folder": str(home), "fields": handed.as_dict()}
 
     def do_report(self, data: bytes, report: str, **fields: Any) -> dict[str, Any]:
-        """One of `REPORTS`, by the method of `Site` of the same name."""
+        """Return one of the reports in `REPORTS`, made by the method of `Site` with the same name."""
         found = getattr(self.site, report)(**fields, progress=self.progress)
         return {"report": REPORTS[report].dump_python(found, mode="json")}
 
     def do_state(self, data: bytes, pool: str) -> dict[str, Any]:
-        """How a pool is; `places` are there once all ranks are up."""
+        """Return the state of a pool. `places` is empty until all ranks are up."""
         p, files = self.pools[pool], self.pools[pool].files
         state = {"alive": p.alive, "waiting": p.waiting, "lost": p.lost(), "up": files.up, "note": p.up_note}
         return {**state, "patience": p.start_patience, "places": p.places if files.ready else []}
 
     def do_why(self, data: bytes, pool: str) -> dict[str, Any]:
-        """Why a pool did not start."""
+        """Return why a pool did not start."""
         return {"why": self.pools[pool].why_not()}
 
     def do_reason(self, data: bytes, folder: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Why the holder of a run is gone."""
+        """Return why the owner of a run has ended."""
         return {"reason": self._owner(folder, fields).reason()}
 
     def _owner(self, folder: str, fields: dict[str, Any]) -> RunOwner:
-        """Who has a run: a pool of this agent, or of another before it."""
+        """Return the owner of a run: a pool of this agent, or of an earlier one."""
         mine = self.pools.get(Path(fields.get("pool", "")).name)
         return mine if mine is not None else self.site.owner(fields, Path(folder))
 
     def do_close(self, data: bytes, pool: str) -> dict[str, Any]:
-        """End a pool."""
+        """Close a pool."""
         if (pool_of := self.pools.pop(pool, None)) is not None:
             pool_of.close()
         return {}
@@ -103,7 +104,7 @@ class Agent(Host):
     def do_news(
         self, data: bytes, folder: str, fields: dict[str, Any], news: dict[str, Any], stop: bool
     ) -> tuple[dict[str, Any], bytes]:
-        """What is new in a run's folder; whether its holder is there; passes on that the run is to be stopped."""
+        """Return what is new in a run's folder, and whether its owner is alive. With `stop`, request the run's stop."""
         there, home = self._owner(folder, fields).is_alive, Path(folder)
         if stop and home.is_dir():
             (home / STOP).touch()
@@ -111,8 +112,8 @@ class Agent(Host):
         return {**answer, "there": there}, more
 
     def do_forget(self, data: bytes, folder: str) -> dict[str, Any]:
-        """Take away the folder of a run that has ended and is at home."""
-        home = Path(folder).resolve()  # a run folder at home says where it is: nothing else is taken away
+        """Remove the folder of a run that has ended and was copied to the client."""
+        home = Path(folder).resolve()  # never remove anything but a run folder in the cache
         if home.parent == cache_folder("runs").resolve() and (home / ENDED).exists():
             shutil.rmtree(folder, ignore_errors=True)
         return {}

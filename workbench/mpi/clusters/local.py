@@ -1,4 +1,4 @@
-"""The machine that one works at: one mpiexec, no network."""
+"""Cluster of kind `local`: this machine, with one mpiexec and no network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench.mpi.launch.site import Site
 
 @dataclass(frozen=True)
 class ThisMachine(Site):
-    """One mpiexec on this machine, with all ranks."""
+    """Site on this machine: one mpiexec with all ranks."""
 
     cluster: Local
 
@@ -42,22 +42,22 @@ class ThisMachine(Site):
         return DetachedRun(int(fields["supervisor"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        """Nothing can be."""
+        """Return no findings: this machine needs no preparation."""
         return []
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
-        """Cores, free memory, and this user's ranks."""
+        """Return cores, free memory, and the number of this user's ranks."""
         free = psutil.virtual_memory().available / 2**30
         found = ours(self.cluster.mark)
-        above = set()  # those who have forked them
+        above = set()  # processes that forked ranks, and are not ranks themselves
         for process in found:
-            with contextlib.suppress(psutil.Error):  # it has ended
+            with contextlib.suppress(psutil.Error):  # the process has ended
                 above.add(process.ppid())
         ranks = len({process.pid for process in found} - above)
         return Status((HostState(socket.gethostname(), "up", ranks, os.cpu_count(), free),))
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End this user's ranks on this machine, those of other notebooks, too; not those of other clusters."""
+        """End this user's ranks on this machine, also those of other notebooks, but not those of other clusters."""
         kill_processes(self.cluster.mark)
 
     @override
@@ -67,7 +67,7 @@ class ThisMachine(Site):
 
 
 class Local(Cluster):
-    """The machine that one works at. It is always there, under the name `local`."""
+    """Cluster of this machine alone. It always exists, under the name `local`."""
 
     kind = "local"
 

@@ -1,6 +1,6 @@
 """Clusters with PBS's queue (PBS Pro, OpenPBS, Torque): its options, and the answers of qsub, qstat and qdel.
 
-Written after the output of PBS Pro 2022 and Torque 6, tried against a stand-in that prints both.
+Written after the output of PBS Pro 2022 and Torque 6, and tried against a stand-in that prints both.
 """
 
 import re
@@ -17,14 +17,14 @@ from workbench.mpi.clusters.batch.job import FORGOTTEN, Job, JobSpec, clock, sec
 from workbench.mpi.clusters.batch.kind import BatchCluster, Folder, Name
 from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, call
 
-STATES = {  # what qstat prints -> the state's name in Slurm, or none: see `_ended`
+STATES = {  # letter that qstat prints -> name of the state in Slurm; "" for ended jobs, see `_ended`
     **dict.fromkeys("QHWTM", "PENDING"),
     **dict.fromkeys("RB", "RUNNING"),
     **dict.fromkeys("SU", "SUSPENDED"),
     **dict.fromkeys("CFX", ""),
     "E": "COMPLETING",
 }
-EXITS = {  # Exit_status of PBS Pro, then of Torque; 256 and a signal: killed from outside
+EXITS = {  # Exit_status of PBS Pro, then of Torque; 256 plus a signal: killed from outside
     **dict.fromkeys(("-29", "-11"), "TIMEOUT"),
     **dict.fromkeys(("-26", "-27", "-10"), "OUT_OF_MEMORY"),
     **dict.fromkeys(("143", "265", "271"), "CANCELLED"),
@@ -37,7 +37,7 @@ _RESOURCES = r"(?=.*\{nodes\})(?=.*\{tasks\})([\w.:=+-]|\{nodes\}|\{tasks\})+"
 
 
 class Pbs(BatchCluster):
-    """A cluster with PBS's queue. Nodes are taken when a run starts, and not before."""
+    """Cluster with PBS's queue. Nodes are allocated when a run starts, and not before."""
 
     kind = "pbs"
     folder: Annotated[Folder, matching("[^:]+", "PBS reads a host before a colon; take a path without")] = (
@@ -66,17 +66,18 @@ class Pbs(BatchCluster):
 
     @override
     def options(self, spec: JobSpec) -> list[str]:
-        """See `BatchCluster.options`. PBS Pro takes ``nodes=2:ppn=4`` as well as Torque does."""
+        """Return the lines for qsub. PBS Pro takes ``nodes=2:ppn=4`` as Torque does."""
         nodes = self.resources.replace("{nodes}", str(spec.nodes)).replace("{tasks}", str(spec.tasks))
         found = [f"-N {spec.name}", f"-l {nodes}", f"-l walltime={clock(seconds(self.time))}", "-r n"]
-        found += ["-S /bin/bash", "-j oe", f"-o {spec.folder}/pbs.txt"]  # PBS writes it at the job's end
+        # PBS writes the file of -o when the job ends.
+        found += ["-S /bin/bash", "-j oe", f"-o {spec.folder}/pbs.txt"]
         found += [f"-q {self.queue}"] if self.queue else []
         found += [f"-A {self.account}"] if self.account else []
         return [f"#PBS {line}" for line in (*found, *self.directives)]
 
     @override
     def number_in(self, output: str) -> str | None:
-        r"""See `BatchCluster.number_in`.
+        r"""Return the number in the output of qsub.
 
         >>> Pbs(folder="/shared", tasks_per_node=8).number_in("some notice\n123.server\n")
         '123.server'
@@ -86,7 +87,7 @@ class Pbs(BatchCluster):
 
     @override
     def try_submit(self, path: Path) -> None:
-        """See `BatchCluster.try_submit`. qsub has no trial: the job is held, and cancelled at once."""
+        """Submit the job on hold, and cancel it at once, since qsub has no trial mode."""
         self.cancel(self.submit(path, "-h"))
 
     @override
@@ -109,12 +110,12 @@ class Pbs(BatchCluster):
 
 
 def described(number: str, *options: str) -> dict[str, str]:
-    """Return the fields of a job that ``qstat -f`` prints; empty: it is not listed."""
+    """Return the fields of a job that ``qstat -f`` prints, or {} if the job is not listed."""
     try:
         fields = fields_of(output := call("qstat", *options, "-f", number))
     except CommandRejected as refused:
         if "has finished" in refused.answer and not options:
-            return described(number, "-x")  # the history of PBS Pro
+            return described(number, "-x")  # the history of PBS Pro has it
         if re.search("unknown job|has finished", refused.answer, re.IGNORECASE):
             return {}
         raise
@@ -124,7 +125,7 @@ def described(number: str, *options: str) -> dict[str, str]:
 
 
 def fields_of(output: str) -> dict[str, str]:
-    """Return the fields of a job in what ``qstat -f`` printed, their names in small letters, and its number."""
+    """Return the fields of a job in the output of ``qstat -f``, with lower-case names, and its number."""
     text = re.sub(r"\r?\n\t", "", output)  # a long value is continued on the next line
     text = re.sub(r"^Job Id: *(\d[\w.-]*)", r" number = \1", text, flags=re.MULTILINE)
     found = re.findall(r"^ +([\w.]+) = (.*?)\s*$", text, re.MULTILINE)
@@ -137,8 +138,8 @@ def _job(fields: dict[str, str]) -> Job:
     used = seconds(fields.get("resources_used.walltime", ""))
     used = 0.0 if used == float("inf") else used
     names = list(dict.fromkeys(re.findall(r"(?:^|\+)([\w.-]+)/", fields.get("exec_host", ""))))
-    total = re.fullmatch(r"[0-9]{1,6}", fields.get("resource_list.ncpus", ""))  # of PBS Pro
-    each = re.search(r":ppn=([0-9]{1,6})", fields.get("resource_list.nodes", ""))  # of Torque
+    total = re.fullmatch(r"[0-9]{1,6}", fields.get("resource_list.ncpus", ""))  # PBS Pro
+    each = re.search(r":ppn=([0-9]{1,6})", fields.get("resource_list.nodes", ""))  # Torque
     cores = int(total[0]) if total else int(each[1]) * len(names) if each else 0
     why = fields.get("comment", "").removeprefix("Not Running: ")
     state, start = STATES[fields["job_state"]] or _ended(fields, used >= limit), "estimated.start_time"
@@ -148,9 +149,9 @@ def _job(fields: dict[str, str]) -> Job:
 
 
 def _ended(fields: dict[str, str], late: bool) -> str:
-    """Return the state of a job that is over; `late`: it had used all its time."""
+    """Return the state of an ended job. `late`: it had used all its time."""
     exit = fields.get("exit_status", "")
-    state = EXITS.get(exit, "FAILED") if exit else "CANCELLED"  # while it was in the queue
-    if state == "COMPLETED":  # 91: PBS Pro has cancelled it
+    state = EXITS.get(exit, "FAILED") if exit else "CANCELLED"  # cancelled in the queue
+    if state == "COMPLETED":  # substate 91: PBS Pro has cancelled it
         return "CANCELLED" if fields.get("substate") == "91" else state
     return "TIMEOUT" if late and state != "OUT_OF_MEMORY" else state

@@ -1,6 +1,6 @@
 """Clusters with Slurm's queue: its options, the answers of sbatch, squeue, sacct and scontrol.
 
-Tried with Slurm 22.05; the fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE_PATTERN CODES).
+Tried with Slurm 22.05. The fields and reasons are those of `man squeue` (JOB REASON CODES, JOB STATE CODES).
 """
 
 import os
@@ -17,16 +17,17 @@ from workbench.mpi.clusters.batch.job import FORGOTTEN, Job, JobSpec, seconds
 from workbench.mpi.clusters.batch.kind import BatchCluster, Name
 from workbench.mpi.clusters.batch.queue import CommandRejected, UnknownOutput, call
 
-# For squeue -o: number, state, reason, time left, time used, nodes, cores, their names, start.
+# Columns of squeue -o: number, state, reason, time left, time used, nodes, cores, names of nodes, start.
 COLUMNS = "%i|%T|%r|%L|%M|%D|%C|%N|%S"
-NUMBER_PATTERN, STATE_PATTERN = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"  # of a job, as Slurm writes them
-# What the script sets. sbatch takes any beginning of an option's name that is clear, so those are refused as well.
+# Patterns of a job's number and state, as Slurm writes them.
+NUMBER_PATTERN, STATE_PATTERN = r"\d[\w.+\[\],%-]*", r"[A-Z][A-Z_]+"
+# Options that the script sets. sbatch also takes any unambiguous prefix of a name, so prefixes are refused as well.
 OWN_OPTIONS = (
     *("account", "array", "chdir", "error", "export", "help", "input", "job-name", "nodes", "no-requeue"),
     *("ntasks", "ntasks-per-node", "output", "parsable", "partition", "requeue", "test-only", "time"),
     *("version", "wait", "wrap"),
 )
-FINAL_REASONS = {  # reasons that no waiting takes away -> the field that would
+FINAL_REASONS = {  # reason that waiting does not remove -> field to change
     "AccountNotAllowed": "account",
     "BadConstraints": "directives",
     "DependencyNeverSatisfied": "directives",
@@ -40,7 +41,7 @@ FINAL_REASONS = {  # reasons that no waiting takes away -> the field that would
 
 
 def check_directive(text: str) -> str:
-    """Return a further line for sbatch, as it is; raise ValueError with a reason for one that cannot be."""
+    """Return a further line for sbatch unchanged. Raises ValueError with the reason for one that is not allowed."""
     if not re.fullmatch(r"--[a-z][a-z0-9-]*([= ][^\x00-\x1f\x7f#]+)?", text):
         wanted = "write one option of sbatch, in one line that begins with --, e.g. '--qos=high'"
         raise ValueError(f"{text!r}: {wanted}")
@@ -52,7 +53,7 @@ def check_directive(text: str) -> str:
 
 
 class Slurm(BatchCluster):
-    """A cluster with Slurm's queue. Nodes are taken when a run starts, and not before."""
+    """Cluster with Slurm's queue. Nodes are allocated when a run starts, and not before."""
 
     kind = "slurm"
     partition: Name | None = setting(None, "partition; by default Slurm's own choice")
@@ -77,7 +78,7 @@ class Slurm(BatchCluster):
 
     @override
     def options(self, spec: JobSpec) -> list[str]:
-        """See `BatchCluster.options`. A job that lost a node is not put into the queue again: its ranks are gone."""
+        """Return the lines for sbatch. A job that lost a node is not requeued, because its ranks are gone."""
         values = {"job-name": spec.name, "partition": self.partition, "account": self.account}
         values |= {"nodes": str(spec.nodes), "ntasks-per-node": str(spec.tasks), "time": self.time}
         values |= {"output": f"{spec.folder}/log.txt", "open-mode": "append"}
@@ -86,7 +87,7 @@ class Slurm(BatchCluster):
 
     @override
     def number_in(self, output: str) -> str | None:
-        r"""See `BatchCluster.number_in`: sbatch --parsable prints the number, or number;cluster.
+        r"""Return the number in the output of sbatch --parsable: the number, or number;cluster.
 
         >>> Slurm(folder="/shared", tasks_per_node=8).number_in("sbatch: some notice\n123;alps\n")
         '123'
@@ -110,7 +111,7 @@ class Slurm(BatchCluster):
 
     @override
     def node_names(self, job: Job) -> list[str]:
-        """See `BatchCluster.node_names`: n[1-3] is n1, n2, n3. Raises `CommandRejected` for other output."""
+        """Return the names of a job's nodes: n[1-3] is n1, n2, n3. Raises `CommandRejected` for other output."""
         names = (answer := call("scontrol", "show", "hostnames", job.names)).split() if job.names else []
         if job.names and not (names and all(re.fullmatch(r"[\w.-]+", name) for name in names)):
             raise UnknownOutput("scontrol", self.system, answer)
@@ -118,14 +119,14 @@ class Slurm(BatchCluster):
 
 
 def jobs(*which: str) -> list[Job]:
-    """Return the jobs that squeue lists, by its own words for which; raise `CommandRejected` for other output."""
+    """Return the jobs that squeue lists. `which`: options of squeue. Raises `CommandRejected` for other output."""
     if (found := queue(answer := call("squeue", "-h", "-o", COLUMNS, *which))) or not answer.strip():
         return found
     raise UnknownOutput("squeue", "Slurm", answer)
 
 
 def queue(text: str) -> list[Job]:
-    """Return the jobs in what `squeue -h -o COLUMNS` printed.
+    """Return the jobs in the output of `squeue -h -o COLUMNS`.
 
     >>> queue("7|PENDING|Resources|1:00:00|0:00|2|8||N/A")[0].waiting()
     'job 7 waits in the queue (Resources)'
@@ -148,10 +149,11 @@ def _job(number: str, state: str, why: str, left: str, used: str, *more: str) ->
 
 
 def remembered(number: str) -> Job:
-    """Return a job that squeue no longer lists, some minutes after its end: from the accounts where they are kept."""
+    """Return a job that squeue no longer lists, some minutes after its end, from sacct if accounting is on."""
     try:
         states = call("sacct", "-n", "-X", "-P", "-o", "State", "-j", number).split()
-    except ClusterError:  # no accounts
+    except ClusterError:  # there is no accounting
         states = []
-    known = states and re.fullmatch(STATE_PATTERN, states[0])  # more words may follow: CANCELLED by 1000
+    # More words may follow, as in CANCELLED by 1000.
+    known = states and re.fullmatch(STATE_PATTERN, states[0])
     return Job(number, states[0] if known else FORGOTTEN)

@@ -1,4 +1,4 @@
-"""The warm pools of this process, so that only the first run has to wait for its ranks."""
+"""Warm pools of this process, so that only the first run has to wait for its ranks."""
 
 import atexit
 import threading
@@ -10,19 +10,19 @@ from workbench.mpi.launch.site import Pool
 
 
 class Pools:
-    """Pools by cluster and number of ranks. Safe to use from several threads."""
+    """Pools by cluster and number of ranks. Thread safe."""
 
     def __init__(self) -> None:
-        self._pools: list[tuple[Cluster, Pool]] = []  # with the cluster that was asked for
-        self._over: list[Pool] = []  # those that have ended; somebody may still ask why
+        self._pools: list[tuple[Cluster, Pool]] = []  # pools with the clusters that they were requested for
+        self._over: list[Pool] = []  # ended pools, kept because a run may still ask why one ended
         self._lock = threading.Lock()
 
     def get(
         self, ranks: int, cluster: Cluster | None = None, progress: ProgressCallback = no_progress
     ) -> Pool:
-        """A pool with as many ranks or some more: a warm one, else a new one (see `Pool.await_ready`).
+        """Return a warm pool with at least as many ranks, or else start one (see `Pool.await_ready`).
 
-        Raises `ClusterError` where there is no room, no mpiexec, or something wrong with a host.
+        Raises `ClusterError` if there is no room or no mpiexec, or if a host has a problem.
         """
         where = cluster or clusters.load(clusters.LOCAL)
         with self._lock:
@@ -40,7 +40,7 @@ class Pools:
             return pool
 
     def close(self) -> None:
-        """End all of them."""
+        """Close all pools."""
         with self._lock:
             self._close(list(self._pools))
             while self._over:

@@ -1,1 +1,1 @@
-"""Real processes: one rank answers its program's effects over MPI."""
+"""Engine of real runs: node programs over MPI, with or without emulated delays."""

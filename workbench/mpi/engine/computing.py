@@ -1,4 +1,4 @@
-"""Compute really, and let the drawn time pass."""
+"""Real computations, extended to their drawn times."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workbench.mpi.engine.lookahead import LookaheadWork, lookahead_ranks
 from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, Setup
 
-OVERRUN_TOLERANCE_S = 1e-4  # s after which work counts as longer than drawn
+OVERRUN_TOLERANCE_S = 1e-4  # s beyond the drawn time after which a computation counts as overrun
 
 
 class Computing:
-    """One rank's work: at the drawn speed, and given up where a message makes it useless."""
+    """Computations of one rank. They take the drawn time, and are abandoned if a message makes them useless."""
 
     def __init__(self, setup: Setup, learner: Learner, mailbox: Mailbox, clock: NodeClock) -> None:
         self.rank, self.rounds = mailbox.rank, setup.rounds
@@ -28,7 +28,7 @@ class Computing:
         self.lookahead = LookaheadWork(self.ledger) if ahead else None
 
     def compute(self, effect: Compute) -> Any:
-        """Return the value, or None where the work was given up."""
+        """Return the value, or None if the work was abandoned."""
         ledger, clock, times = self.ledger, self.clock, self.times
         clock.reach_round(effect.round)
         if self._given_up(effect.unless):
@@ -53,7 +53,7 @@ class Computing:
         return value
 
     def _look_ahead(self, work: LookaheadWork, effect: Compute, count: int, start: float, end: float) -> Any:
-        """Compute, then continue as if the drawn time were over already."""
+        """Compute, then continue as if the drawn time were over."""
         value = self._compute_real(effect)
         if value is None:
             work.add(effect.round, count, loaded(effect), start, math.inf)
@@ -64,13 +64,13 @@ class Computing:
         return value
 
     def resolve_lookahead(self, moment: float) -> None:
-        """Undo what a leaf has done ahead of the moment at which a newer model came."""
+        """Undo what a leaf has done beyond the time at which a newer model came."""
         if self.lookahead is not None and self.lookahead.work:
             self.lookahead.resolve(moment)
             self.clock.now = min(self.clock.now, moment)
 
     def cut(self, effect: Compute, end: float) -> bool:
-        """Sleep until the drawn time is over; True if that was cut short."""
+        """Sleep until the drawn time is over. Return whether a message ended it early."""
         now = time.monotonic()
         if now > end + OVERRUN_TOLERANCE_S:
             self.ledger.add("overrun", effect.round)
@@ -81,7 +81,7 @@ class Computing:
         return now < end and bool(self.mailbox.wait(overtaken, self.mailbox.timer_interval, end))
 
     def _compute_real(self, effect: Compute) -> Any:
-        """Return the value, or None where it is given up at a part border."""
+        """Return the value, or None if the work is abandoned at the border of a part."""
         value, used = None, time.process_time()
         for value in self.learner.steps(self.rank, effect):
             if self._given_up(effect.unless):

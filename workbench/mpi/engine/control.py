@@ -1,6 +1,6 @@
-"""Word between rank 0 and the others beside a run's own traffic: jobs, go, over, reports.
+"""Control messages between rank 0 and the others, apart from the messages of a run: tasks, start, end, reports.
 
-A word is a JSON object, followed perhaps by bytes. It travels on a communicator of its own, whatever its length.
+A control message is a JSON object, optionally followed by bytes. It may have any length, and has its own communicator.
 """
 
 import json
@@ -14,11 +14,11 @@ from mpi4py import MPI
 from workbench.mpi.engine.wakeup import CONTROL, WakeupPipe
 
 TAG = 2
-COLLECTIVE_POLL_INTERVAL_S = 2e-5  # s between looks at what all ranks do together, for each of them
+COLLECTIVE_POLL_INTERVAL_S = 2e-5  # s between tests of a collective operation, per rank
 
 
 class Control:
-    """The channel of one rank of a world; it never blocks. All ranks of the world make theirs at the same time."""
+    """Control channel of one rank, which never blocks. All ranks of the world create theirs at the same time."""
 
     def __init__(self, world: MPI.Intracomm, wakeup: WakeupPipe | None = None) -> None:
         world.Set_errhandler(MPI.ERRORS_RETURN)
@@ -29,7 +29,7 @@ class Control:
         self._out: list[tuple[MPI.Request, Any]] = []
 
     def send(self, to: int | Iterable[int], content: dict[str, Any], data: bytes = b"") -> None:
-        """Send a word to one rank or to several."""
+        """Send a control message to one rank or to several."""
         text = json.dumps(content).encode()
         message = np.frombuffer(len(text).to_bytes(8, "little") + text + data, dtype=np.uint8)
         ranks = [to] if isinstance(to, int) else list(to)
@@ -43,13 +43,14 @@ class Control:
         self.wakeup.notify(ranks, CONTROL)
 
     def poll(self) -> list[tuple[int, dict[str, Any], bytes]]:
-        """Words that have come in: sender, word, bytes behind it."""
+        """Return the control messages that have come: sender, fields, bytes."""
         self.wakeup.control_pending = False
         if self._out:
             self._out = [entry for entry in self._out if not _sent(entry[0])]
         found = []
         status = MPI.Status()
-        while message := self._probe(status) or self._probe(status):  # the first look may only move it on
+        # The first probe may only let MPI make progress
+        while message := self._probe(status) or self._probe(status):
             buffer = np.empty(status.Get_count(MPI.BYTE), dtype=np.uint8)
             message.Recv([buffer, MPI.BYTE])
             text = buffer.tobytes()
@@ -61,18 +62,18 @@ class Control:
         try:
             return self.comm.Improbe(MPI.ANY_SOURCE, TAG, status)
         except MPI.Exception:
-            self.comm.Ack_failed()  # from now on, receiving from anybody is possible again
+            self.comm.Ack_failed()  # receiving from any source is possible again from now on
             return None
 
     @property
     def drained(self) -> bool:
-        """Is everything sent?"""
+        """Whether all messages have been sent."""
         self._out = [entry for entry in self._out if not _sent(entry[0])]
         return not self._out
 
 
 def dup_comm(comm: MPI.Intracomm) -> MPI.Intracomm:
-    """A communicator with the same ranks; all of them call it, and burn no cores while they wait for each other."""
+    """Duplicate a communicator. All its ranks call this, and sleep while they wait for each other."""
     found, request = comm.Idup()
     while not request.Test():
         time.sleep(max(2e-4, COLLECTIVE_POLL_INTERVAL_S * comm.size))
@@ -83,4 +84,4 @@ def _sent(request: MPI.Request) -> bool:
     try:
         return bool(request.Test())
     except MPI.Exception:
-        return True  # its receiver is dead
+        return True  # the receiver is dead

@@ -1,6 +1,6 @@
-"""What a rank of a real run computes: the same numbers as on the virtual clock, in pieces that can be given up.
+"""Computations of a rank of a real run: the same values as on the virtual clock, in pieces that can be abandoned.
 
-Pieces end at part borders that depend on the plan alone, so that the same work gives the same bits every time.
+Pieces end at borders of parts that depend on the plan alone, so that equal work gives equal bits.
 """
 
 import math
@@ -18,12 +18,12 @@ from workbench.core.contract.protocol import Compute
 from workbench.core.engine.virtual.arithmetic import BATCHES_STREAM, Numbers
 from workbench.core.problems.base import Problem, Slice
 
-# numbers of data that a rank goes through before it looks whether its work is still wanted
+# data values processed before a rank checks whether its work is still wanted
 NUMBERS_PER_PIECE = 2**21
 
 
 class Learner(Numbers):
-    """One rank's arithmetic; a committer also owns the model and the optimiser's state."""
+    """Arithmetic of one rank. A committer also has the model and the optimiser state."""
 
     def __init__(
         self, plan: Plan, problem: Problem, optimiser: Optimiser, seed: int, model: Array, state: State
@@ -31,38 +31,38 @@ class Learner(Numbers):
         self.plan, self.problem, self.optimiser = plan, problem, optimiser
         self.sampler = getattr(problem, "sampler", None)
         self.model, self.state = model, state
-        self.gradient: Array | None = None  # the newest that was committed
-        self.latest: tuple[int, Array, Array] | None = None  # newest own work: round, model, what came of it
+        self.gradient: Array | None = None  # newest committed gradient
+        self.latest: tuple[int, Array, Array] | None = None  # newest work of this rank: round, model, result
         self._keyed = CounterRNG(seed, BATCHES_STREAM)
         self._blocks: dict[int, tuple[Work, list[Array]]] = {}
         self._newest: tuple[Work, list[Slice]] | None = None
 
     def _slices(self, work: Work) -> list[Slice]:
-        """The very same list for the same work, so that the problem can tell."""
+        """Return the same list object for the same work, so that the problem can recognise it."""
         if self._newest is None or self._newest[0] is not work:
             self._newest = work, super()._slices(work)
         return self._newest[1]
 
     def turn(self, plan: Plan) -> None:
-        """Go on with another plan."""
+        """Switch to another plan."""
         self.plan, self._newest = plan, None
 
     def start(self) -> Array:
-        """The model with which the run starts."""
+        """Return the model at the start of the run."""
         return self.model
 
     @property
     def finite(self) -> bool:
-        """Is the model? The squares may overflow where it still is."""
+        """Whether the model is finite. Its squares may overflow even if it is."""
         return math.isfinite(np.vdot(self.model, self.model)) or bool(np.isfinite(self.model).all())
 
     def pieces(self, effect: Compute) -> list[Compute]:
-        """Cut work into consecutive parts; most work is one piece."""
+        """Split work into consecutive pieces. Most work is a single piece."""
         work, piece = effect.work, NUMBERS_PER_PIECE * (self.sampler.batches_per_epoch if self.sampler else 1)
         if isinstance(work, Blend) or effect.batch is not None or work.samples * self.problem.size <= piece:
             return [effect]
         samples = np.cumsum(self.plan.sizes[work.parts])
-        number = (samples - 1) * self.problem.size // piece  # of the piece that each part ends in
+        number = (samples - 1) * self.problem.size // piece  # number of the piece in which each part ends
         cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(work.parts)]
         return [effect._replace(work=self._stretch(work, slice(a, b))) for a, b in pairwise(cuts)]
 
@@ -71,7 +71,7 @@ class Learner(Numbers):
         return Work(parts, work.coefficients[..., which], int(self.plan.sizes[parts].sum()))
 
     def steps(self, rank: int, effect: Compute) -> Iterator[Any]:
-        """Sums over the first piece, the first two, ..., all of them."""
+        """Yield the sum over the first piece, the first two pieces, ..., all pieces."""
         first, *others = self.pieces(effect)
         total = self.compute(rank, first)
         yield total
@@ -81,14 +81,14 @@ class Learner(Numbers):
         self.latest = (effect.round, effect.model, total)
 
     def whole(self, rank: int, effect: Compute) -> Any:
-        """The last of `steps`."""
+        """Return the last value of `steps`."""
         total: Any = None
         for total in self.steps(rank, effect):  # noqa: B007 - the last one counts
             pass
         return total
 
     def commit(self, round: int, gradient: Any, residual: float) -> tuple[Array, float]:
-        """Update the model. A scheme that got nothing may commit 0."""
+        """Update the model. A scheme that received nothing may commit 0."""
         estimate = np.empty(self.model.shape)
         estimate[...] = gradient
         self.model, self.state = self.optimiser.update(self.state, self.model, estimate, self.problem, round)

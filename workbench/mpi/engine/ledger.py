@@ -1,6 +1,6 @@
-"""What one rank of a real run writes down: counts per round and events; and how all ranks' ledgers become one.
+"""Ledger of one rank of a real run (counts per round, and events), and the merged ledgers of all ranks.
 
-Books travel as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
+Ledgers are sent as arrays, never pickled. Counts mean the same as on the virtual clock (see `timeline`).
 """
 
 import math
@@ -16,46 +16,46 @@ from workbench.core.contract.links import BYTES_PER_FLOAT
 from workbench.core.contract.protocol import MODEL, PEER_LOST, Message
 from workbench.core.engine.timeline import COUNTS, EVENT_COLUMNS, Event, Timeline
 
-COMMITTED = "committed"  # a committer that is not the master tells it the gradient; no scheme's message
-# The last two: us of a processor, in all and in computing.
+COMMITTED = "committed"  # message with the gradient from a committer to the master; no message of a scheme
+# The last two are in us of processor time: in total, and in computing.
 COUNTERS = (*COUNTS, "computed", "overrun", "rejected", "abandoned", "busy", "worked")
 
 
 class Ledger:
-    """Counts and events of one rank; `record`: keep the events; `width`: bytes of a number in a message."""
+    """Counts and events of one rank. `record`: keep the events. `width`: bytes of a value in a message."""
 
     def __init__(self, rank: int, rounds: int, record: bool = True, width: int = BYTES_PER_FLOAT) -> None:
         self.rank, self.rounds, self.record, self.width = rank, rounds, record, width
         self.counts = {name: array("q", bytes(8 * (rounds + 1))) for name in COUNTERS}
-        self.commits = np.full((rounds + 1, 2), np.nan)  # when, s; residual
-        self.end = 0  # rounds from here on nobody came to
+        self.commits = np.full((rounds + 1, 2), np.nan)  # time, s; residual
+        self.end = 0  # number of rounds with any entry
         self.events: list[Event] = []
         self.handled = 0
-        self.used = 0.0  # of a processor, when last noted, s
+        self.used = 0.0  # processor time at the last `spent`, s
         self.refusals: list[tuple[int, int, str]] = []  # round (-1: unknown), sender, reason
-        # Who wants to hear at once: round, seconds and samples of work; sender, floats, sent, begun and end of answers.
+        # Callbacks. `done`: round, seconds, samples of work. `came`: sender, floats, sent, begun and end of an answer.
         self.done: Callable[[int, float, int], None] | None = None
         self.came: Callable[[int, int, float, float, float], None] | None = None
 
     def add(self, name: str, round: int, amount: int = 1) -> None:
-        """Raise a count of a round."""
+        """Increase a count of a round."""
         self.counts[name][self._place(round, self.rounds)] += amount
 
     def spent(self, round: int, worked_from: float = math.inf) -> None:
-        """Note what this rank has taken of a processor since it last did so, and of that in computing."""
+        """Count the processor time since the last call, and its part in computing."""
         used, self.used = self.used, time.process_time()
         self.add("busy", round, int(1e6 * (self.used - used)))
         self.add("worked", round, int(1e6 * max(self.used - worked_from, 0.0)))
 
     def _place(self, round: int, last: int) -> int:
-        """Where a round is written down: what follows on the last one counts as of that round."""
+        """Return the index of a round in the counts. Later entries belong to the last round."""
         place = round if 0 <= round <= last else max(0, min(round, last))
         if place >= self.end:
             self.end = place + 1
         return place
 
     def computed(self, round: int, samples: int, load: int, start: float, end: float) -> None:
-        """Some work was done: `samples` of a mini-batch, or of all, of a share of the data that has `load`."""
+        """Record a computation of `samples` samples: all `load` samples of a share of the data, or a mini-batch."""
         counts, place = self.counts, self._place(round, self.rounds - 1)
         self.handled += 1
         counts["computed"][place] += 1
@@ -66,19 +66,19 @@ class Ledger:
             self.events.append((place, self.rank, "compute", start, start, end, -1, 0, 0))
 
     def log(self, *event: Any) -> None:
-        """Keep an event: see `EVENT_COLUMNS`."""
+        """Record an event with the columns `EVENT_COLUMNS`."""
         if self.record:
             self.events.append(event)
 
     def commit(self, round: int, when: float, residual: float) -> None:
-        """Note that this node committed a round."""
+        """Record that this node committed a round."""
         place = self._place(round, self.rounds)
         self.commits[place, 0], self.commits[place, 1] = when, residual
 
     def received(
         self, message: Message, floats: int, sent: float, begun: float, end: float, late: bool = False
     ) -> None:
-        """A message was taken in, or dropped as too late."""
+        """Record a message that was received, or dropped as too late."""
         src, kind, round, _, _ = message
         if kind in (PEER_LOST, COMMITTED) or (kind == MODEL and round >= self.rounds):
             return
@@ -103,12 +103,12 @@ class Ledger:
             self.events.append((place, src, what, sent, begun, end, self.rank, bytes_, 1))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
-        """A message was not fit to be used."""
+        """Record a message that was rejected."""
         self.refusals.append((round, sender, reason))
         self.add("rejected", round)
 
     def pack(self) -> bytes:
-        """All of it as one run of bytes; rounds that nobody came to are left out."""
+        """Return the ledger as one archive, without rounds that were not reached."""
         columns = list(zip(*self.events, strict=True)) or [()] * len(EVENT_COLUMNS)
         events = {f"event_{name}": np.array(c) for name, c in zip(EVENT_COLUMNS, columns, strict=True)}
         counts = {f"count_{name}": row[: self.end] for name, row in self.counts.items()}
@@ -121,26 +121,27 @@ class Ledger:
 
 
 class MergedLedgers:
-    """All ranks' ledgers of a run, put together."""
+    """Ledgers of all ranks of a run."""
 
     def __init__(self, packed: Iterable[bytes]) -> None:
         self.ledgers = [from_bytes(text) for text in packed]
 
     @property
     def ranks(self) -> list[int]:
-        """Whose books came in."""
+        """Ranks whose ledgers were received."""
         return [int(ledger["rank"]) for ledger in self.ledgers]
 
     def count(self, name: str, rounds: int) -> list[int]:
-        """Sum over the ranks, for the first so many rounds."""
+        """Return the sums of a count over all ranks, for the first `rounds` rounds."""
         total = np.zeros(rounds, dtype=np.int64)
         for ledger in self.ledgers:
-            mine = ledger.get(f"count_{name}", total[:0])[:rounds]  # what earlier versions did not count is 0
+            # Counts that earlier versions did not have are 0
+            mine = ledger.get(f"count_{name}", total[:0])[:rounds]
             total[: len(mine)] += mine
         return [int(n) for n in total]
 
     def events(self, zero: float) -> dict[str, Any]:
-        """Columns of all events in order of their end; times count from `zero`."""
+        """Return the columns of all events, ordered by their end. Times count from `zero`."""
         joined = {
             name: np.concatenate([b[f"event_{name}"] for b in self.ledgers if len(b["event_round"])] or [[]])
             for name in EVENT_COLUMNS
@@ -154,7 +155,7 @@ class MergedLedgers:
         return columns
 
     def refusals(self) -> list[dict[str, Any]]:
-        """Who refused whose message of which round, and why."""
+        """Return the rejected messages: rank, sender, round and reason."""
         return [
             {"by": int(b["rank"]), "sender": int(s), "round": int(r), "reason": str(why)}
             for b in self.ledgers
@@ -162,12 +163,12 @@ class MergedLedgers:
         ]
 
     def timeline(self, zero: float, committers: Collection[int]) -> Timeline:
-        """Rounds that every committer finished, as the virtual clock hands them back."""
+        """Return the timeline of the rounds that every committer finished, in the form of the virtual clock."""
         tables = [ledger["commits"] for ledger in self.ledgers if int(ledger["rank"]) in committers]
         commits = np.full((len(tables), max(map(len, tables)), 2), np.nan)
         for mine, rounds in zip(commits, tables, strict=True):
             mine[: len(rounds)] = rounds
-        when = commits[:, :, 0].max(axis=0)  # not a number where somebody has not committed
+        when = commits[:, :, 0].max(axis=0)  # NaN if a committer is missing
         done = np.flatnonzero(~np.isnan(when))
         timeline = Timeline(times=(when[done] - zero).tolist(), residuals=commits[0, done, 1].tolist())
         for name in COUNTS:

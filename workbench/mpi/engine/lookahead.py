@@ -1,10 +1,10 @@
-"""Answers ahead of their time: with emulated links, a leaf does not wait until its drawn time is over.
+"""Lookahead: with emulated links, a leaf sends its answer before its drawn time is over.
 
-It computes, sends at once, and says in the message when the drawn time will be over; the receiver's port holds the
-message until then. So a leaf is woken once a round and not twice, and is not late where many ranks share few cores.
+It computes, sends at once, and writes the end of the drawn time into the message. The receiver's port holds the message
+until then. The leaf is thus woken once a round instead of twice, and is in time even if many ranks share few cores.
 
-If a newer model reaches the leaf before that time, it would have given its work up. Both sides can tell: the leaf books
-the work as abandoned, and its parent, who knows when the model is there, takes the answer for one that was never sent.
+If a newer model reaches the leaf before that time, the leaf would have abandoned its work. Both sides can decide this:
+the leaf records the work as abandoned. Its parent, which has the arrival time of the model, drops the answer.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,15 +15,15 @@ from workbench.core.contract.protocol import ABS_TOL
 from workbench.core.contract.scheme import Scheme
 from workbench.mpi.engine.ledger import Ledger
 
-CACHED_ROUNDS = 1000  # models
+CACHED_ROUNDS = 1000  # max number of models kept
 
 
 def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:
-    """Ranks that send ahead: those that have a parent and no children.
+    """Return the ranks that send ahead: those with a parent and without children.
 
-    None where a worker sends several answers: it would compute them all, also those that a drawn time forbids; and
-    where older models' gradients count: their work is not given up. Sequential codes' is (`Scheme.delayed`), and all
-    answers of a round come out of one computation.
+    Empty if a worker sends several answers, as it would also compute those that a drawn time forbids. Empty as well if
+    gradients of older models count, since such work is not abandoned. Sequential codes are an exception
+    (`Scheme.delayed`): all answers of a round come from one computation, which can be abandoned.
     """
     if (plan.answers > 1 or plan.versions > 1) and not scheme.delayed:
         return frozenset()
@@ -31,21 +31,21 @@ def lookahead_ranks(scheme: Scheme, plan: Plan) -> frozenset[int]:
 
 
 class LookaheadWork:
-    """A leaf's work whose drawn time may not be over yet; booked once it is known whether it was."""
+    """Work of a leaf whose drawn time may not be over yet. It is recorded once that is certain."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        # round, samples, load, start, end; did it really take longer?
+        # round, samples, load, start, end, and whether it took longer than drawn
         self.work: list[tuple[int, int, int, float, float, bool]] = []
 
     def add(
         self, round: int, samples: int, load: int, start: float, end: float, overrun: bool = False
     ) -> None:
-        """Some work was done that takes from `start` to `end`; an end at infinity: it was given up halfway."""
+        """Add work from `start` to `end`. An infinite end means that it was abandoned."""
         self.work.append((round, samples, load, start, end, overrun))
 
     def resolve(self, moment: float) -> None:
-        """A newer model was there at `moment`, or the run is over: book what was done, or begun, by then."""
+        """Record the work that was done or begun by `moment`, when a newer model came or the run ended."""
         for round, samples, load, start, end, overrun in self.work:
             if start <= moment + ABS_TOL:
                 self.ledger.add("started", min(round, self.ledger.rounds - 1), samples)
@@ -58,28 +58,29 @@ class LookaheadWork:
 
 
 class ModelArrivals:
-    """When a parent's models reach those of its children that send ahead."""
+    """Arrival times of a parent's models at its children that send ahead."""
 
     def __init__(self, leaves: Iterable[int]) -> None:
         self.leaves = frozenset(leaves)
         self.rounds: list[int] = []  # ascending
-        self.models: list[tuple[float, Sequence[int]]] = []  # when it is there, and whose it is
+        self.models: list[tuple[float, Sequence[int]]] = []  # arrival time and receivers of each model
 
     def add(self, round: int, arrives: float, to: Sequence[int]) -> None:
-        """A model was sent."""
+        """Add a model that was sent."""
         self.rounds.append(round)
         self.models.append((arrives, to))
-        if len(self.rounds) > 2 * CACHED_ROUNDS:  # what is older makes an answer late instead of forgotten
+        # An answer to an older model counts as late instead of dropped
+        if len(self.rounds) > 2 * CACHED_ROUNDS:
             del self.rounds[:CACHED_ROUNDS], self.models[:CACHED_ROUNDS]
 
     def newest(self) -> tuple[int, frozenset[int]]:
-        """Round of the newest model, and who of those that send ahead has been sent it."""
+        """Return the round of the newest model, and the children that send ahead and were sent it."""
         round = self.rounds[-1] if self.rounds else -1
         models = self.models[bisect_left(self.rounds, round) :]
         return round, self.leaves & {child for _, to in models for child in to}
 
     def newer(self, child: int, round: int, moment: float) -> bool:
-        """Does a child that sends ahead have a model newer than a round's before some moment?"""
+        """Return whether a child that sends ahead has a newer model than that of `round` before `moment`."""
         if child not in self.leaves:
             return False
         newer = self.models[bisect_right(self.rounds, round) :]

@@ -1,6 +1,6 @@
-"""Receive messages: from the transport, through the port of the emulated link, into the inbox of the program.
+"""Mailbox of a rank: messages from the transport pass the port of the emulated link into the inbox of the program.
 
-A rank never blocks. It polls, and sleeps in between: the longer, the less there is to do.
+A rank never blocks. It polls and sleeps in turn, and sleeps longer while nothing comes.
 """
 
 from __future__ import annotations
@@ -19,45 +19,47 @@ from workbench.mpi.engine.ports import Port
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import named
 
-INTERVAL_GROWTH = 1.6  # factor from one sleep to the next while nothing comes
-LATE_COPIES = ("sent twice", "of another run", "of another sender")  # refused messages that replace nothing
+INTERVAL_GROWTH = 1.6  # factor between sleeps while nothing comes
+# Reasons of rejected messages that replace no answer
+LATE_COPIES = ("sent twice", "of another run", "of another sender")
 
 
 class Mailbox:
-    """All messages to one rank, and the waiting for them."""
+    """Mailbox of one rank, and the waiting for messages."""
 
     def __init__(self, setup: Setup, context: RankContext, clock: NodeClock) -> None:
         self.plan, self.rank, self.clock = setup.plan, context.rank, clock
         self.transport, self.ledger, self.idle = context.transport, context.ledger, context.idle
-        self.idle_at = 0.0  # when to call `idle` next
-        # A message, the time at which it was through the port, when it was sent, and its length.
+        self.idle_at = 0.0  # time of the next call of `idle`
+        # Entries: message, time at which it passed the port, time of sending, length.
         self.inbox = Inbox()
-        self.port: Port | None = None  # real links have their own
+        self.port: Port | None = None  # None with real links, which need no emulation
         if clock.emulated:
             models = ModelArrivals(lookahead_ranks(setup.scheme, setup.plan))
             self.port = Port(setup.link, self.inbox.late, setup.delays.ties, models)
-        self.polled_at = 0.0  # when this rank polled last
-        self.notified = False  # news of a child came since
-        self.eager = 0.0  # s for which it polls before it sleeps
-        self.broken: QuorumLost | None = None  # why the run cannot be continued
+        self.polled_at = 0.0  # time of the last poll
+        self.notified = False  # whether a lost child was reported since the last poll
+        self.eager = 0.0  # s of polling before it sleeps
+        self.broken: QuorumLost | None = None  # why the run cannot continue
         self.known_dead: set[int] = set()
-        self.deferred: list[Callable[[], None]] = []  # what is done when this node waits: nobody waits for it
+        # Work to be done while this node waits, so that it delays no other node
+        self.deferred: list[Callable[[], None]] = []
         self.wakeable = self.transport.wakeup.enabled
         self.idle_interval = polling.IDLE_EMULATED if clock.emulated else polling.IDLE
         self.timer_interval = polling.TIMER_EMULATED if clock.emulated else polling.TIMER
 
     def run_deferred(self) -> None:
-        """Do what is due, in order."""
+        """Run the deferred work, in order."""
         while self.deferred:
             self.deferred.pop(0)()
 
     def wait(self, check: Callable[[], Any], interval: polling.PollInterval, until: float = math.inf) -> Any:
-        """Poll until `check` returns something that is not None (that), or until a moment (None)."""
-        answer = check()  # what is here already is taken first
+        """Poll until `check` returns something other than None, and return it. Return None at time `until`."""
+        answer = check()  # messages that are here already come first
         return self.poll(check, interval, until) if answer is None else answer
 
     def poll(self, check: Callable[[], Any], interval: polling.PollInterval, until: float) -> Any:
-        """Do as `wait`, but poll the transport first."""
+        """Do the same as `wait`, but poll the transport first."""
         transport, port = self.transport, self.port
         wakeable, nap = self.wakeable and interval is not polling.COLLECTIVE, interval.min_s
         eager, awake, woken = self.eager, 0.0, False
@@ -83,17 +85,17 @@ class Mailbox:
             nap = interval.min_s if moved else min(nap * INTERVAL_GROWTH, interval.max_s)
 
     def sleep_until(self, until: float) -> None:
-        """Sleep until a moment; what is through the port meanwhile goes to the inbox."""
+        """Sleep until a moment. Messages that pass the port meanwhile go to the inbox."""
         self.wait(lambda: self.find({}, until), self.timer_interval, until)
 
     def poll_transport(self, awake: float = 0.0) -> bool:
-        """Take in what has come, or comes until `awake`; True if something has."""
+        """Receive what has come, or comes until `awake`. Return whether something has."""
         self.polled_at = now = time.monotonic()
         if now >= self.idle_at or self.transport.wakeup.control_pending:
             self.idle_at = self.idle()
         letters = self.transport.poll(now, awake)
         if letters and self.port is None:
-            now = time.monotonic()  # nothing comes before it was sent
+            now = time.monotonic()  # a message cannot come before it was sent
         floor = self.inbox.floor
         for (_, round, sender, number, _, floats, sent, arrives, kind), value in letters:
             message = named(Message, (sender, kind, round, number, value))
@@ -111,12 +113,12 @@ class Mailbox:
         return notified or bool(letters)
 
     def poll_if_stale(self) -> None:
-        """Take in what has come, unless this rank has polled a moment ago."""
+        """Poll the transport, unless it was polled a moment ago."""
         if time.monotonic() - self.polled_at > polling.POLL_TTL_S:
             self.poll_transport()
 
     def _mark_dead(self) -> None:
-        """Notify the program of dead children; a ring ends when anybody dies."""
+        """Report dead children to the program. A ring ends when any rank dies."""
         for rank in sorted(self.transport.dead - self.known_dead):
             self.known_dead.add(rank)
             parent = int(self.plan.parent[rank])
@@ -126,7 +128,7 @@ class Mailbox:
                 raise QuorumLost(-1, self.clock.round, [rank])
 
     def notify_lost(self, rank: int, reason: str | None, round: int) -> None:
-        """Put in a message that a child will not answer: never again, or (with a reason) in one round."""
+        """Report that a child will not answer: never again, or, with a reason, in one round."""
         self.notified = True
         message, now = Message(rank, PEER_LOST, round, 0, reason), time.monotonic()
         if self.port is not None:
@@ -135,18 +137,18 @@ class Mailbox:
             self.inbox.append((message, now, now, 0))
 
     def refused(self, sender: int, round: int, reason: str) -> None:
-        """Replace a message that was refused by the news that there is none, or end a ring's run."""
+        """Report a rejected message as a missing answer, or end the run of a ring."""
         self.ledger.refused(sender, round, reason)
         if reason in LATE_COPIES:
             return
         round = self.clock.round if round < 0 else round
         if int(self.plan.parent[sender]) == self.rank:
             self.notify_lost(sender, reason, round)
-        elif self.plan.committers != (0,):  # a ring needs everybody's
+        elif self.plan.committers != (0,):  # a ring needs all messages
             self.broken, self.notified = QuorumLost(-1, round, [sender], {sender: reason}), True
 
     def _take_in(self, port: Port, until: float = math.inf) -> bool:
-        """Move one message from the port to the inbox, or drop it; False if none is through (by some moment)."""
+        """Move one message from the port to the inbox, or drop it. Return False if none has passed the port."""
         got = port.next(min(time.monotonic(), until))
         if got is None:
             return False
@@ -157,28 +159,28 @@ class Mailbox:
         return True
 
     def find(self, match: Match, until: float = math.inf) -> int | None:
-        """Return the place of the first message in the inbox that matches; takes in what is through until then."""
+        """Return the index of the first matching message in the inbox, after taking in messages until a time."""
         place = self.inbox.find(match) if self.inbox else None
         while place is None and self.port and self._take_in(self.port, until):
             place = self.inbox.find(match)
         return place
 
     def newer(self, match: Match) -> int | None:
-        """Do as `find`, after all that is through was taken in."""
+        """Return the index of the first matching message, after taking in all messages that have passed the port."""
         while self.port and self._take_in(self.port):
             pass
         return self.inbox.find(match) if self.inbox else None
 
     def overdue(self, check: Callable[[], int | None], port: Port, end: float) -> int | None:
-        """Wait for what was to come by a moment that is over, and does not because the machine is late.
+        """Wait for a message that was due at a past moment, and is missing because the machine is slow.
 
-        Whoever sends ahead has sent before its answer is due, unless it, or this node, was delayed by its machine.
+        A rank that sends ahead has sent before its answer is due, unless its machine, or this one, was slow.
         """
         self.poll(lambda: check() if port.awaits(self.transport.dead) else -1, self.idle_interval, end)
         return check()
 
     def take(self, place: int) -> tuple[Message, float]:
-        """Take a message out of the inbox, and count it if it came over a real link."""
+        """Remove a message from the inbox. Record it if it came over a real link."""
         message, through, sent, floats = self.inbox.pop(place)
         if self.port is None:
             self.ledger.received(message, floats, sent, through, through)
@@ -187,7 +189,7 @@ class Mailbox:
     def close(self, effect: Close) -> None:
         """Drop the messages that are no longer wanted."""
         now = self.clock.now
-        for message, through, sent, floats in self.inbox.close(*effect):  # they were received, for nothing
+        for message, through, sent, floats in self.inbox.close(*effect):  # they were received in vain
             if self.port is None:
                 self.ledger.received(message, floats, sent, through, through)
             self.ledger.add("stale", message.round)

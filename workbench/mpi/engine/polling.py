@@ -1,26 +1,25 @@
-"""How long ranks sleep between two looks at what has come."""
+"""Intervals between two polls of the transport, one for each thing that a rank waits for."""
 
 from typing import NamedTuple
 
 
 class PollInterval(NamedTuple):
-    """How long a rank sleeps between looks, s; every look costs some 50 us of a core, and there are many ranks."""
+    """Shortest and longest sleep between two polls, s."""
 
     min_s: float
     max_s: float
 
 
-COLLECTIVE = PollInterval(
-    2e-5, 3e-4
-)  # the MPI library goes on only while it is looked at; others need the cores, too
-GATHER = PollInterval(5e-5, 5e-4)  # the round waits for this node
-IDLE = PollInterval(1e-4, 4e-3)  # for a model
-TIMER = PollInterval(5e-3, 5e-3)  # until the drawn time is over: the last nap ends exactly then
-# Who is rung need not look, but for what MPI does not move on by itself.
-SPIN_BEFORE_SLEEP_S = (
-    3e-4  # a rank with a core of its own polls so long before it sleeps: a wake-up takes 50 us
-)
+# One poll takes about 50 us of a core, and many ranks may share a few cores.
+COLLECTIVE = PollInterval(2e-5, 3e-4)  # MPI advances a collective only while it is polled
+GATHER = PollInterval(5e-5, 5e-4)  # the round cannot end before this node has its answers
+IDLE = PollInterval(1e-4, 4e-3)  # waiting for a model
+TIMER = PollInterval(5e-3, 5e-3)  # waiting for a drawn time; the last sleep ends exactly at that time
+# A rank with a wake-up pipe need not poll, except to let MPI make progress. It sleeps `min_s` if the transport needs
+# polling, or if it was woken and the message is not fully visible yet. Otherwise it sleeps `max_s`.
+# s that a rank with its own core polls before it sleeps, since a wake-up takes 50 us
+SPIN_BEFORE_SLEEP_S = 3e-4
 WAKEABLE = PollInterval(2e-3, 2.5e-1)
-POLL_TTL_S = 5e-3  # s for which a look at what has come counts as new
-# With emulated links, who notices a model late is not late, as long as that is before its work would be done.
+POLL_TTL_S = 5e-3  # s for which the result of a poll counts as current
+# With emulated links, a model may be found late at no cost, if it is found before the drawn time is over.
 IDLE_EMULATED, TIMER_EMULATED = PollInterval(1e-3, 1e-2), PollInterval(1.5e-2, 1.5e-2)

@@ -1,11 +1,11 @@
-"""A receiver's port as it would be on the emulated link: when a message that is here physically has arrived.
+"""Port of a receiver on the emulated link: it decides when a message that is here physically has arrived.
 
-The same rules as on the virtual clock: one message at a time, in order of arrival; what is no longer wanted when its
-turn comes is refused and costs no time; a transfer whose round is over is cut off. What comes from above (models)
-has a way of its own. Times are absolute seconds on the run's clock.
+The rules are those of the virtual clock. One message at a time passes the port, in order of arrival. A message that is
+no longer wanted at its turn is refused and takes no time. A transfer whose round is over is cut off. Models from the
+parent do not use the port. Times are absolute seconds on the run's clock.
 
-Of messages that are due at one moment (`SAME`) the sender with the lower drawn tie goes first, if they are here by
-then; what comes physically later than it is due is taken as it comes.
+Of messages due at the same time (within `ABS_TOL`), the sender with the lower drawn tie-break goes first, if both are
+here by then. A message that comes physically after its due time is taken when it comes.
 """
 
 from bisect import bisect_right, insort
@@ -21,17 +21,17 @@ from workbench.mpi.engine.wire import named
 
 
 class PendingMessage(NamedTuple):
-    """A message at the port, ordered by arrival."""
+    """Message at the port, ordered by arrival."""
 
-    at: float  # s, when it is at the port
-    serial: int  # order in which it was noticed
+    at: float  # time at the port, s
+    serial: int  # order in which the messages were received
     message: Message
     sent: float
     floats: int
 
 
 class Delivery(NamedTuple):
-    """A message that is through: taken in from `begun` to `end`; `late`: refused instead."""
+    """Message that has passed the port from `begun` to `end`, or was refused (`late`)."""
 
     parcel: PendingMessage
     begun: float
@@ -40,10 +40,10 @@ class Delivery(NamedTuple):
 
 
 class Port:
-    """What has come in and is not yet with the program.
+    """Port with the messages that the program has not got yet.
 
-    `late(message)` tells what is no longer wanted; `ties(round)`, who of the workers comes first at one moment; `told`,
-    when models that this node sent reach those who send ahead.
+    `late(message)`: whether a message is no longer wanted. `ties(round)`: tie-breaks of the workers. `model_arrivals`:
+    arrivals of this node's models at the children that send ahead.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class Port:
             model_arrivals or ModelArrivals(()),
         )
         self.free = 0.0
-        self.queue: list[PendingMessage] = []  # what comes from below
-        self.downlink: list[PendingMessage] = []  # models, and word of the dead
-        self.current: tuple[PendingMessage, float, float] | None = None  # in transfer: begun, end
-        # Of each sender the newest round, and in it the last number, of what is here physically.
+        self.queue: list[PendingMessage] = []  # messages from the children
+        self.downlink: list[PendingMessage] = []  # models, and reports of lost peers
+        # Message in transfer: message, begun, end
+        self.current: tuple[PendingMessage, float, float] | None = None
+        # Sender -> newest round, and last number in it, of the messages that are here physically.
         self.last_received: dict[int, tuple[int, int]] = {}
         self._serial = 0
 
@@ -71,7 +72,7 @@ class Port:
         return bool(self.queue or self.downlink or self.current)
 
     def put(self, message: Message, sent: float, at: float, floats: int) -> None:
-        """Take in a message that is at the port at `at` or later, unless its sender would not have sent it."""
+        """Add a message that is at the port at time `at`, unless its sender would not have sent it."""
         self._serial += 1
         self.last_received[message.src] = max(
             (message.round, message.number), self.last_received.get(message.src, (-1, 0))
@@ -86,7 +87,7 @@ class Port:
             self.queue.insert(self._place(parcel), parcel)
 
     def _place(self, parcel: PendingMessage) -> int:
-        """Where it stands in the queue: behind what is due before, and among what is due with it by the ties."""
+        """Return the index in the queue: after earlier messages, and among simultaneous ones by the tie-breaks."""
         place = bisect_right(self.queue, parcel.at + ABS_TOL, key=attrgetter("at"))
         while place and self.queue[place - 1].at >= parcel.at - ABS_TOL:
             if self._tie(self.queue[place - 1]) <= self._tie(parcel):
@@ -98,7 +99,7 @@ class Port:
         return float(self.ties(parcel.message.round)[parcel.message.src - 1])
 
     def next(self, now: float) -> Delivery | None:
-        """The first message that is through by now; one at a time, as the program may close the door in between."""
+        """Return the first message that has passed by now. Only one, as the program may then refuse the next."""
         self._begin(now)
         below = self.current[2] if self.current else float("inf")
         above = self.downlink[0].at if self.downlink else float("inf")
@@ -113,7 +114,7 @@ class Port:
         return Delivery(parcel, begun, end, self.late(parcel.message))
 
     def _begin(self, now: float) -> None:
-        """Start the transfer of the first in the queue, if its turn has come."""
+        """Start the transfer of the first message in the queue, if its turn has come."""
         if self.current is None and self.queue and not self.late(self.queue[0].message):
             first = self.queue[0]
             begun = max(self.free, first.at)
@@ -123,7 +124,7 @@ class Port:
                 self.current, self.free = (first, begun, end), end
 
     def _refused(self, now: float) -> Delivery | None:
-        """The first in the queue, if nobody wants it any more and its turn has come."""
+        """Return the first message in the queue, if it is no longer wanted and its turn has come."""
         if self.current is None and self.queue and self.late(self.queue[0].message):
             parcel = self.queue[0]
             turn = max(self.free, parcel.at)
@@ -133,7 +134,7 @@ class Port:
         return None
 
     def sent_down(self, round: int, arrives: float, to: Sequence[int]) -> None:
-        """A model leaves this node: forget what its children will not send any more."""
+        """Add a model that this node sends. Drop the answers that its children no longer send because of it."""
         self.model_arrivals.add(round, arrives, to)
         self.queue = [parcel for parcel in self.queue if not self._unsent(parcel.message, parcel.sent)]
 
@@ -141,7 +142,7 @@ class Port:
         return self.late(message) and self.model_arrivals.newer(message.src, message.round, sent)
 
     def cut(self, now: float) -> Delivery | None:
-        """End the transfer under way if its message is no longer wanted."""
+        """End the current transfer if its message is no longer wanted."""
         if self.current is None or not self.late(self.current[0].message):
             return None
         parcel, begun, _ = self.current
@@ -149,16 +150,16 @@ class Port:
         return Delivery(parcel, begun, now, True)
 
     def awaits(self, dead: Collection[int]) -> bool:
-        """Is an answer to the newest model, of one who sends ahead, not here yet, with all of its messages?
+        """Return whether an answer to the newest model is missing, from a living rank that sends ahead.
 
-        All who answer in one round send the same numbers, in this order; who is judged first has sent them all.
+        All answers of a round have the same numbers, in the same order. The first sender's answers are complete.
         """
         round, model = self.model_arrivals.newest()
         last = max([heard for heard in self.last_received.values() if heard[0] == round], default=(round, 0))
         return any(self.last_received.get(child, (-1, 0)) < last for child in model.difference(dead))
 
     def wake(self) -> float:
-        """When the next message will be through, as far as is known (inf: none is here)."""
+        """Return the time at which the next message passes the port, or infinity if none is here."""
         below = self.current[2] if self.current else float("inf")
         if self.current is None and self.queue:
             below = max(self.free, self.queue[0].at)

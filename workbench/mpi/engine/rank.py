@@ -1,14 +1,14 @@
-"""MPI engine: one rank of a real run drives one node's program.
+"""MPI engine: one rank of a real run executes one node's program.
 
-The very programs that run on the virtual clock run here, with real vectors, real messages and real time. Drawn times
-(computing, links) can be added to what really happens:
+The programs are those of the virtual clock, with real vectors, messages and times. Drawn times (computing, links) can
+be added to the real ones:
 
-* emulate = "all": messages carry the time at which they would be at the receiver's port on the emulated link, and are
-  held back until then. A node's own clock follows those times, so what the machine needs for passing messages is
-  hidden behind the waits, where they are long enough. Where they are not, the node is late, by `NodeClock.slack` at
-  most: then its clock is set forward. A relay sleeps what is left of its drawn time after really computing. A leaf
-  sends ahead (`lookahead`).
-* emulate = "delays": computing times only, slept by all; messages take what they take.
+* emulate = "all": messages contain the time at which they would be at the receiver's port on the emulated link, and
+  are held back until then. A node's own clock follows those times, so the machine's own time for passing messages is
+  hidden in the waits, if these are long enough. Otherwise the node is late, by at most `NodeClock.slack`, and its
+  clock is then set forward. A relay sleeps for the rest of its drawn time after really computing. A leaf sends ahead
+  (`lookahead`).
+* emulate = "delays": only computing times are drawn, and every node sleeps for them. Messages take their real time.
 * emulate = "nothing": a real cluster as it is.
 """
 
@@ -48,18 +48,19 @@ from workbench.mpi.engine.mailbox import Mailbox
 from workbench.mpi.engine.setup import NodeClock, RankContext, Setup
 from workbench.mpi.engine.wire import Envelope, named
 
-# share of a wait that a late machine may use up, or else the wait is given all its time
+# share of a wait that a slow machine may use up; beyond it, the whole wait is granted
 MAX_HIDDEN_SHARE = 0.5
 
 
 class RankEngine:
-    """Drives one node's program: one method for each effect."""
+    """Interpreter of one node's program, with one method for each effect."""
 
     def __init__(self, setup: Setup, context: RankContext) -> None:
         self.setup, self.context, self.rank = setup, context, context.rank
         self.transport, self.learner, self.ledger = context.transport, context.learner, context.ledger
-        self.answers: list[tuple[int, int, int]] = []  # round, rank, number: what the program took, in order
-        # Of each worker how many answers the program took, where workers count steps of their own.
+        # Answers that the program took, in order: round, rank, number
+        self.answers: list[tuple[int, int, int]] = []
+        # number of each worker's answers that the program took, if workers count their own steps
         self.steps = np.zeros(0, dtype=np.int64)
         if setup.scheme.self_paced:
             self.steps = np.array([setup.step_of(worker) for worker in range(1, setup.plan.ranks)])
@@ -68,11 +69,10 @@ class RankEngine:
         self.mailbox = Mailbox(setup, context, self.clock)
         self.computing = Computing(setup, self.learner, self.mailbox, self.clock)
         self.ledger.used = time.process_time()
-        self.begun = (
-            self.clock.now,
-            0.0,
-        )  # when the newest model was sent, and how far behind the node was, s
-        self.slices: dict[tuple[int, int], Any] = {}  # of the explicit ring, that came before their turn
+        # Time at which the newest model was sent, and the node's delay behind its clock then, s.
+        self.begun = self.clock.now, 0.0
+        # Slices of the explicit ring that came before their turn
+        self.slices: dict[tuple[int, int], Any] = {}
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Compute: self.computing.compute,
             Send: self._send,
@@ -84,7 +84,8 @@ class RankEngine:
             Hold: self._hold,
             Crash: self._crash,
         }
-        self.program = self._program()  # what is made once must not fall into the first round
+        # Created here, so that its preparations do not slow down the first round
+        self.program = self._program()
         if self.computing.times is not None and self.rank > 0:
             self.computing.times.draw(setup.step_of(self.rank))
 
@@ -107,16 +108,16 @@ class RankEngine:
         return program_of(setup.scheme, node, setup.faults)
 
     def run(self, zero: float) -> None:
-        """Execute the whole program; `zero` is the run's beginning on the machine's clock, s."""
+        """Execute the whole program. `zero`: beginning of the run on the machine's clock, s."""
         self.clock.start(zero)
         try:
             self.drive(self.program)
         finally:
-            self.computing.resolve_lookahead(time.monotonic())  # what is still open
+            self.computing.resolve_lookahead(time.monotonic())  # work whose drawn time is not over
             self.mailbox.run_deferred()
 
     def drive(self, program: Generator[Any, Any, Any]) -> Any:
-        """Answer a program's effects until it ends; returns what it returns."""
+        """Answer the effects of a program until it ends. Return its return value."""
         answer = None
         try:
             while True:
@@ -130,7 +131,7 @@ class RankEngine:
 
     def _recv(self, effect: Recv) -> Message | None:
         match, until, end, mailbox, clock = effect.match, math.inf, math.inf, self.mailbox, self.clock
-        if effect.until is not None:  # rounded up: the node's clock must not show less afterwards
+        if effect.until is not None:  # rounded up, so that the node's clock is not below it afterwards
             until = max(math.nextafter(clock.zero + effect.until, math.inf), clock.now)
             end = self._patience(until)
         limit = until + ABS_TOL  # a message that arrives exactly at a deadline counts as before it
@@ -159,16 +160,16 @@ class RankEngine:
         return message
 
     def _patience(self, until: float) -> float:
-        """Return when to stop polling for a deadline: later, where most of the round would else be over.
+        """Return when to stop polling for a deadline: later if otherwise most of the round would be over.
 
-        A node that its machine has delayed sends its next model late. What is asked for by then has to be computed
-        all the same: the round lasts as long as on the virtual clock, from its own start.
+        A node that its machine has delayed sends its next model late. The answers still have to be computed. The round
+        therefore lasts as long as on the virtual clock, counted from its own start.
         """
         start, behind = self.begun
         return until + behind if behind > MAX_HIDDEN_SHARE * (until - start) else until
 
     def _note(self) -> None:
-        """Hand on what the program took, for the run's replay."""
+        """Pass on the answers that the program took, for the replay of the run."""
         if self.answers:
             self.context.arrived(self.answers)
             self.answers = []
@@ -196,7 +197,7 @@ class RankEngine:
         self.transport.send(to, envelope, effect.value, newest=kind == MODEL and not effect.every)
 
     def _transit(self, effect: Send, floats: int) -> float:
-        """Return the seconds until a message is at the receiver's port, or, of a model, at the receiver."""
+        """Return the seconds until a message is at the receiver's port, or, for a model, at the receiver."""
         setup, link = self.setup, self.setup.link
         if effect.kind == MODEL:
             return link.latency + link.transfer(floats) if link.downloads else 0.0
@@ -235,7 +236,7 @@ class RankEngine:
 
     def _commit(self, effect: Commit) -> Any:
         self._note()
-        self.mailbox.run_deferred()  # it may be about the model as it is
+        self.mailbox.run_deferred()  # deferred work may need the current model
         model, residual = self.learner.commit(effect.round, effect.gradient, effect.residual)
         now = time.monotonic()
         self.ledger.commit(effect.round, now, residual)

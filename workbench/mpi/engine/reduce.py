@@ -1,4 +1,4 @@
-"""The MPI library's own all-reduce over the workers, without blocking, on the emulated link where there is one."""
+"""All-reduce of the MPI library over the workers, without blocking, optionally on the emulated link."""
 
 import time
 from typing import Any
@@ -15,22 +15,23 @@ from workbench.mpi.engine.rank import RankEngine
 
 
 class Reduce:
-    """Sum of all workers' vectors. When a worker has it, on the emulated link, is what the ring's clock says."""
+    """Sum of all workers' vectors. On the emulated link, its end is that of a ring all-reduce."""
 
     def __init__(
         self, workers: MPI.Intracomm, floats: int, link: Link | None, width: int = BYTES_PER_FLOAT
     ) -> None:
         self.comm, self.link = workers, link
-        self.under_way = False  # one that was left in the middle: these processes can do no other run
+        # Whether one was left unfinished, so that these processes cannot do another run
+        self.under_way = False
         n = workers.size
         self.floats, self.width = floats, width
-        # the vector, and when each worker came in, as two numbers whose sum has all digits
+        # the vector, and the time of each worker's entry, as two values whose sum has all digits
         self.buffer: Array = np.empty(floats + 2 * n, np.dtype(f"f{width}"))
         self.finish = np.empty(n)
         self.port_free = np.zeros(n)
 
     def __call__(self, engine: RankEngine, effect: AllReduce) -> Any:
-        """Take part in one; returns the sum, shape (p,)."""
+        """Take part in one all-reduce. Return the sum, shape (p,)."""
         me, n, floats = self.comm.rank, self.comm.size, self.floats
         entry = engine.clock.sending_time()
         self.buffer[:floats] = effect.value
@@ -47,7 +48,7 @@ class Reduce:
         return total
 
     def _record(self, engine: RankEngine, round: int, entry: float) -> None:
-        """Write down this worker's share, as a ring's: messages, bytes, and when it had the sum."""
+        """Record this worker's share as that of a ring: messages, bytes, and when it had the sum."""
         n, me, ledger = self.comm.size, self.comm.rank, engine.ledger
         steps, sent = 2 * (n - 1), bytes_sent(self.floats, n, me, self.width)
         ledger.handled += 2 * steps
@@ -56,7 +57,7 @@ class Reduce:
         ledger.log(round, engine.rank, "send", entry, entry, engine.clock.now, 1 + (me + 1) % n, sent, steps)
 
     def _ring_end(self, engine: RankEngine, floats: int) -> float:
-        """When this worker has the sum, s after the run's beginning."""
+        """Return when this worker has the sum, s after the run's beginning."""
         entries = self.buffer[floats:].astype(float).reshape(2, -1).sum(axis=0)
         assert self.link is not None
         if self.link.bandwidth is None and not self.link.latency:

@@ -1,4 +1,4 @@
-"""What a rank needs for a run and of its process, and the node's clock."""
+"""Inputs of a rank for a run, the context of its process, and the node's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.core.contract.scheme import Scheme
 from workbench.mpi.engine.learner import Learner
 from workbench.mpi.engine.ledger import Ledger
 
-if TYPE_CHECKING:  # a notebook that follows runs needs no MPI: importing it starts it, which takes a second
+if TYPE_CHECKING:  # a notebook that follows runs needs no MPI, whose import starts MPI and takes a second
     from workbench.mpi.engine.transport import Transport
 
 Emulate = Literal["all", "delays", "nothing"]
@@ -24,7 +24,7 @@ Emulate = Literal["all", "delays", "nothing"]
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a rank needs for a run besides its own place in it."""
+    """Everything that a rank needs for a run, except for its rank."""
 
     scheme: Scheme
     plan: Plan
@@ -34,10 +34,10 @@ class Setup:
     link: Link
     emulate: Emulate = "all"
     decode_rate: float | None = None
-    first: int = 0  # round to begin with
-    # Of each worker the step to begin with, where workers count their own; empty: as many as rounds.
+    first: int = 0  # first round
+    # First step of each worker, if workers count their own steps. Empty: steps are rounds.
     steps: Sequence[int] = ()
-    record: bool = True  # keep events
+    record: bool = True  # whether to record events
     faults: Sequence[Fault] = ()
 
     def step_of(self, rank: int) -> int:
@@ -46,9 +46,9 @@ class Setup:
 
 
 class NodeClock:
-    """A node's time and round. Without emulated links the time is the machine's."""
+    """Time and round of a node. Without emulated links, the time is the machine's."""
 
-    slack = 0.05  # s by which a node's clock may be behind the machine's
+    slack = 0.05  # max s by which a node's clock may be behind the machine's
 
     def __init__(self, emulated: bool, first: int) -> None:
         self.emulated, self.round = emulated, first
@@ -63,21 +63,21 @@ class NodeClock:
         return self.now - self.zero
 
     def sending_time(self) -> float:
-        """Return the time of what the node does now."""
+        """Return the time of the node's current action."""
         return self.now if self.emulated else time.monotonic()
 
     def advance(self, moment: float) -> None:
-        """Move the node's time forward to `moment`; it stays at most `slack` behind the machine's."""
+        """Move the node's time forward to `moment`. It stays at most `slack` behind the machine's."""
         now = time.monotonic()
         self.now = max(self.now, moment, now - self.slack) if self.emulated else now
 
     def reach_round(self, round: int) -> None:
-        """Note that the node has work of a round."""
+        """Record that the node has work of a round."""
         self.round = max(self.round, round)
 
 
 class RankContext(Protocol):
-    """What an engine needs of the process that it runs in."""
+    """Interface of an engine to the process that it runs in."""
 
     rank: int
     transport: Transport
@@ -86,14 +86,14 @@ class RankContext(Protocol):
 
     @property
     def reduce(self) -> Callable[[Any, AllReduce], Any] | None:
-        """The MPI library's all-reduce; None where there is none."""
+        """All-reduce of the MPI library, or None if there is none."""
 
     @property
     def arrived(self) -> Callable[[list[tuple[int, int, int]]], None]:
-        """Record the answers that the program took."""
+        """Callback that records the answers that the program took."""
 
     def idle(self) -> float:
-        """Return when to call it again; called while the node waits. May end the run."""
+        """Do background work while the node waits. Return the time of the next call. May end the run."""
 
     def committed(self, round: int, residual: float) -> None:
         """Record that the node has committed a round."""

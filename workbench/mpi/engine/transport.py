@@ -1,9 +1,9 @@
-"""Messages between ranks over MPI: posted receives, buffered sends, and who died.
+"""Transport between ranks over MPI: posted receives, buffered sends, and detection of dead peers.
 
-Every rank has a persistent receive posted for each peer at all times and never blocks: `poll` tests what is under
-way. A send's buffer stays alive until MPI is done with it. Of models, at most one is on its way to a peer; while it
-is, only the newest of those that follow is kept. At the end every peer gets a last word, so that no receive is left
-over and the communicator can be freed (MPI_Cancel is never used).
+Every rank always has a persistent receive posted for each peer, and never blocks: `poll` tests the pending requests. A
+send's buffer stays alive until MPI has finished with it. At most one model is on its way to a peer. Meanwhile, only the
+newest of the following models is kept. At the end every peer gets a goodbye, so that no receive is left over and the
+communicator can be freed (MPI_Cancel is never used).
 """
 
 import ctypes
@@ -31,21 +31,21 @@ from workbench.mpi.engine.wire import (
 )
 
 TAG = 1
-SEND_PROGRESS_INTERVAL_S = 2e-2  # s between looks at what is being sent
+SEND_PROGRESS_INTERVAL_S = 2e-2  # s between tests of the pending sends
 GOODBYE = "bye"
 
 
 class BufferPool:
-    """Sheets of one size, taken again once nobody holds a view of them."""
+    """Buffers of one size, reused when no view of them exists."""
 
     def __init__(self, floats: int, width: int = BYTES_PER_FLOAT) -> None:
         self.floats, self.width = floats, width
         self.all: list[Buffer] = []
         self.newest = 0
-        self.idle = 0  # references that the interpreter counts of a sheet's memory, if nobody looks at it
+        self.idle = 0  # number of references to a buffer's memory without views
 
     def take(self) -> Buffer:
-        """A sheet that is not in use, the longest unused first; a new one only where all are in use."""
+        """Return an unused buffer, the one that is unused for longest. Add one only if all are in use."""
         for _ in self.all:
             self.newest = (self.newest + 1) % len(self.all)
             sheet = self.all[self.newest]
@@ -54,7 +54,7 @@ class BufferPool:
         return self.add()
 
     def add(self) -> Buffer:
-        """One more."""
+        """Add a buffer."""
         sheet = Buffer(self.floats, self.width)
         self.newest = len(self.all)
         self.all.append(sheet)
@@ -63,19 +63,19 @@ class BufferPool:
 
 
 class PersistentReceives(BufferPool):
-    """Persistent receives from one peer: one is posted, the others' sheets are still looked at by somebody.
+    """Persistent receives from one peer: one is posted, and the other buffers still have views.
 
-    What has come is thus never copied; a slot is posted again once nobody holds a view of its sheet.
+    Received messages are therefore never copied. A receive is posted again once no view of its buffer exists.
     """
 
     def __init__(self, comm: MPI.Intracomm, peer: int, floats: int, width: int) -> None:
         super().__init__(floats, width)
         self.comm, self.peer = comm, peer
         self.receives: list[MPI.Prequest] = []
-        self.seen = [0, 0]  # newest serial number: of what is no model, of models, which may be overtaken
+        self.seen = [0, 0]  # newest serial number: of other messages, and of models, which may be overtaken
 
     def add(self) -> Buffer:
-        """One more, with its receive."""
+        """Add a buffer with its receive."""
         sheet = super().add()
         self.receives.append(self.comm.Recv_init([sheet.words, MPI.BYTE], self.peer, TAG))
         self.idle = sys.getrefcount(sheet.words)
@@ -83,25 +83,25 @@ class PersistentReceives(BufferPool):
 
     @property
     def came(self) -> Buffer:
-        """The sheet of the receive that is, or was, posted."""
+        """Buffer of the posted receive, or of the last one."""
         return self.all[self.newest]
 
     def post(self) -> MPI.Request:
-        """Post a receive onto a sheet that nobody looks at."""
-        # neither a shorter message nor none must be taken for the last one
+        """Post a receive into an unused buffer."""
+        # a shorter message, or none, must not be taken for the last one
         self.take().words[:HEADER_WORDS] = 0
         request = self.receives[self.newest]
         request.Start()
         return request
 
     def free(self) -> None:
-        """Give the receives back."""
+        """Free the requests."""
         for request in self.receives:
             request.Free()
 
 
 def _fetched() -> bool:
-    """Does the receiver of a long message read it out of the sender's memory, so that the sender need not look?
+    """Return whether a receiver of a long message reads the sender's memory, so that the sender need not poll.
 
     Open MPI does so on Linux unless the system forbids it (`ptrace_scope` 2 and 3, or a container without that call).
     """
@@ -122,9 +122,9 @@ _yield: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
 class Transport:
-    """One rank's post office in one run. `refused(sender, round, reason)` hears of messages that are no good.
+    """Transport of one rank in one run. `refused(sender, round, reason)` is called for rejected messages.
 
-    `width`: bytes of a number.
+    `width`: bytes of a value.
     """
 
     def __init__(
@@ -143,18 +143,22 @@ class Transport:
         self.buffers = BufferPool(floats, width)
         self.slots = [PersistentReceives(comm, peer, floats, width) for peer in self.peers]
         self.receives: list[Any] = [slots.post() for slots in self.slots]
-        self.open = [True] * len(self.peers)  # a receive is posted, or will be
-        self.taken: list[int] = []  # from whom something came, so that a receive is to be posted
+        self.open = [True] * len(self.peers)  # whether a receive is posted, or will be
+        self.taken: list[int] = []  # indices of peers whose receive has to be posted
         self.dead: set[int] = set()
         self.sent_goodbye: set[int] = set()
         self.sent_serial = 0
-        self.next_progress = 0.0  # when to look at what is being sent
-        self.outputs: list[tuple[MPI.Request, Words, int]] = []  # with what it reads from, and to whom
-        self.model_out: dict[int, MPI.Request] = {}  # the model on its way to a peer
-        self.model_next: dict[int, tuple[Buffer, int, Words]] = {}  # the newest that waits until then
+        self.next_progress = 0.0  # time of the next test of the pending sends
+        self.outputs: list[tuple[MPI.Request, Words, int]] = []  # request, the memory that it reads, receiver
+        self.model_out: dict[int, MPI.Request] = {}  # peer -> request of the model on its way to it
+        # Peer -> newest model that waits until then
+        self.model_next: dict[int, tuple[Buffer, int, Words]] = {}
 
     def send(self, to: Sequence[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
-        """Send to each peer; returns at once. `newest`: what is not on its way yet gives way to what is sent later."""
+        """Send to each peer, and return at once.
+
+        `newest`: a later model replaces this one if it is not on its way yet.
+        """
         self.sent_serial += 1
         sheet = self.buffers.take()
         length = encode_message(sheet, envelope, value, self.run, self.sent_serial)
@@ -180,7 +184,7 @@ class Transport:
             self.model_out[peer] = request
 
     def _progress_sends(self) -> None:
-        """Let go of what has left."""
+        """Release the buffers of finished sends."""
         try:
             done = MPI.Request.Testsome([request for request, _, _ in self.outputs]) or []
         except MPI.Exception:
@@ -207,29 +211,29 @@ class Transport:
 
     @property
     def needs_polling(self) -> bool:
-        """May something be under way that only goes on while this rank looks, and nobody rings for?"""
+        """Whether some message makes progress only while this rank polls, without a notification."""
         return bool(self.model_next) or not _FETCHED
 
     def poll(self, now: float = float("inf"), awake: float = 0.0) -> list[tuple[Envelope, Any]]:
-        """Move everything on; return what has come, each value a view that stays valid as long as it is held.
+        """Let MPI make progress. Return the received messages, with values that are views and stay valid while held.
 
-        `now`: so that what is being sent is not looked at every time; it costs, and nobody waits for the sheets.
-        `awake`: until when to look on.
+        `now`: current time, s. Pending sends are tested only at intervals, because tests are expensive and nobody
+        waits for their buffers. `awake`: time until which to keep polling.
         """
         if self.outputs and (self.model_next or now >= self.next_progress):
             self.next_progress = now + SEND_PROGRESS_INTERVAL_S
             self._progress_sends()
-        for i in self.taken:  # who waits for what came has it by now
+        for i in self.taken:  # the program has used what came from them
             if self.open[i]:
                 self.receives[i] = self.slots[i].post()
         self.taken.clear()
         receives = self.receives
-        try:  # a look moves messages on once it has found none: from the queue to the fast lane, then through that
+        try:  # a Testsome that finds nothing lets MPI make progress; a message may need two of them to surface
             done = _testsome(receives) or _testsome(receives) or _testsome(receives) if receives else []
             while not done and time.monotonic() < awake:
-                if self.outputs:  # so that the next model need not wait for it
+                if self.outputs:  # so that the next model is not delayed
                     self._progress_sends()
-                _yield()  # the other may be on this very core
+                _yield()  # the other rank may need this core
                 done = _testsome(receives)
         except MPI.Exception:
             return self._one_by_one()
@@ -238,9 +242,9 @@ class Transport:
         return [message for i in done if (message := self._taken(i)) is not None]
 
     def _one_by_one(self) -> list[tuple[Envelope, Any]]:
-        """Some receive failed: find out which.
+        """Test the receives one by one after an error, to find the failed ones.
 
-        One that Testsome had ended before tests true, whether it ended well or not: only a message leaves a header.
+        A receive that Testsome has completed tests true, with or without an error. Only a message leaves a header.
         """
         found = []
         for i, request in enumerate(self.receives):
@@ -265,7 +269,7 @@ class Transport:
             self.mark_dead(self.peers[i])
 
     def _taken(self, i: int) -> tuple[Envelope, Any] | None:
-        """What has come from a peer; the next receive is posted with the next look."""
+        """Return the message from a peer. The next receive is posted with the next poll."""
         if not self.open[i]:
             return None
         peer, slots, message = self.peers[i], self.slots[i], None
@@ -289,7 +293,7 @@ class Transport:
         return message
 
     def mark_dead(self, peer: int) -> None:
-        """Take a peer for dead: nothing is sent to it or expected of it any more."""
+        """Mark a peer as dead. Nothing is sent to it or expected from it any longer."""
         self.dead.add(peer)
         self.model_out.pop(peer, None)
         self.model_next.pop(peer, None)
@@ -299,16 +303,16 @@ class Transport:
                 self.receives[i] = MPI.REQUEST_NULL
 
     def send_goodbye(self) -> None:
-        """Say to every peer that nothing follows."""
+        """Send every peer the last message."""
         self.model_next.clear()
         self.send(self.peers, Envelope(self.run, 0, self.rank, 0, 0, 0, 0.0, 0.0, GOODBYE), None)
 
     @property
     def drained(self) -> bool:
-        """Has everybody said so, and is nothing on its way any more?"""
+        """Whether all goodbyes have come, and nothing is left to send."""
         return not self.outputs and not any(self.open)
 
     def free(self) -> None:
-        """Give the receives back; only once it is quiet."""
+        """Free the requests. Call it only when `drained`."""
         for slots in self.slots:
             slots.free()

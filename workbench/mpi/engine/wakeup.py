@@ -1,9 +1,9 @@
-"""A bell per rank: who has sent something rings, so that the receiver can sleep until then.
+"""One wake-up pipe per rank, so that a receiver can sleep until a sender notifies it.
 
-MPI tells nobody that a message has come; a rank finds out by looking, and with a hundred ranks on a few cores, looking
-is what the cores are busy with. A byte in a named pipe, in a folder that only this user may enter, wakes a rank within
-microseconds, and says whether a message has come or a word of rank 0. Ranks on other hosts cannot ring; who has such
-peers looks again and again.
+MPI has no wake-up: a rank finds a message only by polling. With a hundred ranks on a few cores, polling would use up
+the cores. One byte in a named pipe wakes a rank within microseconds. Its value is `MESSAGE` for an MPI message, or
+`CONTROL` for a control message of rank 0. Only this user may enter the folder of the pipes. A rank on another host
+cannot write to them, so a rank with remote peers keeps polling.
 """
 
 import contextlib
@@ -14,29 +14,36 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MESSAGE, CONTROL = b"m", b"w"
-MAX_BYTES_PER_READ = 4096  # rings that are heard as one
-MAX_OPEN_PIPES = 400  # pipes that are kept open; systems allow a process some 1000 files
+MAX_BYTES_PER_READ = 4096  # one read takes up to this many notifications together
+MAX_OPEN_PIPES = 400  # max write ends kept open; a process may often open only about 1000 files
 
 
 class WakeupPipe:
-    """One rank's bell; without a folder, or where named pipes are not to be had, a silent one."""
+    """Wake-up pipe of one rank (a self-pipe that other ranks can write to).
+
+    Without a folder, or without named pipes, `enabled` is False. Then `notify` does nothing, and `sleep` only sleeps.
+    """
 
     def __init__(self, folder: Path | None = None, rank: int = 0) -> None:
         self.folder = folder
         self._read_fd: int | None = None
-        self.control_pending = False  # somebody has rung for a word
-        self._write_fds: dict[int, int] = {}  # to the others' bells
+        self.control_pending = False  # a control message was announced and has not been read yet
+        self._write_fds: dict[int, int] = {}  # rank -> write end of its pipe
         if folder is not None and hasattr(os, "mkfifo"):
             with contextlib.suppress(OSError):
                 os.mkfifo(self._path(rank), 0o600)
-                self._read_fd = os.open(self._path(rank), os.O_RDWR | os.O_NONBLOCK)  # never at its end
-        self.enabled = self._read_fd is not None  # this rank can be rung
+                # Opened for writing as well, so that the pipe never reports end of file
+                self._read_fd = os.open(self._path(rank), os.O_RDWR | os.O_NONBLOCK)
+        self.enabled = self._read_fd is not None  # whether this rank can be woken
 
     def _path(self, rank: int) -> str:
         return f"{self.folder}/wakeup{rank}"
 
     def notify(self, ranks: Iterable[int], reason: bytes = MESSAGE) -> None:
-        """Wake some ranks; those that are not there, or have been rung often already, are not missed."""
+        """Wake up some ranks, without waiting for them.
+
+        A rank that has ended is skipped. A full pipe is skipped as well, since its rank will wake up anyway.
+        """
         if self._read_fd is None:
             return
         for rank in ranks:
@@ -60,7 +67,7 @@ class WakeupPipe:
                 os.close(write_fd)
 
     def sleep(self, seconds: float) -> bool:
-        """Sleep until rung (True), or so long."""
+        """Sleep until notified, for at most `seconds`. Return whether notified."""
         if self._read_fd is None:
             time.sleep(seconds)
         elif select.select((self._read_fd,), (), (), seconds)[0]:

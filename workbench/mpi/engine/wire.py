@@ -1,11 +1,10 @@
-"""How a message looks on the wire: a header of fixed length, then numbers, float64 or float32.
+"""Wire format of messages: a header of fixed length, followed by float64 or float32 values.
 
-The header says whose message of which run and round this is, how long it is, and what its words add up to (see
-`Buffer.checksum`). So a receiver can refuse what is damaged, foreign or sent twice, and name the sender. Nothing is
-pickled.
+The header has sender, run, round and length of the message, and a checksum (see `Buffer.checksum`). A receiver can
+therefore reject a message that is damaged, foreign or sent twice, and name the sender. Nothing is pickled.
 
-A hundred ranks on few cores find their caches cold at every message: what counts here is how many different functions
-are called, and not how long they take.
+With a hundred ranks on few cores, the caches are cold at every message. The cost then depends on how many different
+functions are called, and not on their own time.
 """
 
 import math
@@ -21,34 +20,35 @@ from workbench.core.base.errors import WorkbenchError
 from workbench.core.base.types import Array
 from workbench.core.contract.links import BYTES_PER_FLOAT
 
-# see `Envelope`; first the checksum of all that follows, then, before the kind, the magic number and what follows
+# Fields of `Envelope`, after the checksum of all that follows. Magic number and type of the value precede the kind.
 _FIELDS = struct.Struct("<QQqIIIIddIc27s")
 HEADER = _FIELDS.size  # bytes
-HEADER_WORDS = HEADER // 8  # of 64 bits
-_EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}  # by the bytes of a number
+HEADER_WORDS = HEADER // 8  # 64-bit words
+# Codes of the value's type; for vectors by the bytes of a value
+_EMPTY, _SCALAR, _VECTOR = b"n", b"s", {8: b"d", 4: b"f"}
 _MAGIC = 0x57420004
-_MAX_CRC_WORDS = 256  # words of which a CRC costs less than sums
+_MAX_CRC_WORDS = 256  # max words for which a CRC is faster than sums
 _add = np.add.reduce
 Words = NDArray[np.uint64]
-named = tuple.__new__  # makes a named tuple without the detour through Python
+named = tuple.__new__  # makes a named tuple without a Python function call
 
 
 class Envelope(NamedTuple):
-    """What the header says."""
+    """Envelope of a message: the fields of its header."""
 
     run: int
     round: int
     sender: int
-    number: int  # tells apart several messages of one node in one round
-    serial: int  # counts what this sender has sent to this receiver's run
-    floats: int  # numbers behind the header
-    sent: float  # s, on the run's clock
-    arrives: float  # s, when it is at the receiver's port, at the earliest
+    number: int  # number of the message within the sender's round
+    serial: int  # counter of the sender's messages in this run
+    floats: int  # number of values after the header
+    sent: float  # s on the run's clock
+    arrives: float  # s, earliest time at the receiver's port
     kind: str
 
 
 class MessageRejected(WorkbenchError):
-    """A message that must not be used; `reason` says why in two or three words."""
+    """Message that must not be used. `reason`: why, in two or three words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,10 +56,9 @@ class MessageRejected(WorkbenchError):
 
 
 class Buffer:
-    """Room for a message of so many numbers: the same memory as 64-bit words and as numbers behind the header.
+    """Memory for a message of up to `floats` values, as 64-bit words, and as values after the header.
 
-    `width`: bytes of a number; what is left over of the last word is nobody's. Whoever holds a vector of a message
-    holds a reference to `words`.
+    `width`: bytes of a value. The rest of the last word is unused. A vector of a message holds a reference to `words`.
     """
 
     __slots__ = ("header", "numbers", "table", "width", "words")
@@ -72,16 +71,16 @@ class Buffer:
         self.table = _table(self.words)
 
     def end(self, floats: int) -> int:
-        """Number of words of a message of so many numbers."""
+        """Return the number of 64-bit words of a message with `floats` values."""
         return HEADER_WORDS - -floats * self.width // 8
 
     def checksum(self, end: int) -> int:
-        """What tells the words from the second up to number `end` from others: 64 bits.
+        """Return a 64-bit checksum of the words from the second up to `end`.
 
-        The words are written into a table of some rows; its column sums and its row sums (modulo 2^64) are known by a
-        CRC of 32 bits each, which sees their order. Whoever changes up to three words changes some of these sums: a row
-        and a column in which all changes cancel out hold two of them at least, so there are four in all. Two sums and
-        two short CRCs take a fifth of the time of one CRC over all.
+        The words fill a table. A 32-bit CRC of its column sums, and one of its row sums (modulo 2^64), make the
+        checksum. Any change of up to three words changes some of these sums. For all sums to stay equal, each changed
+        row and column needs at least two changes, so at least four words change. Two sums and two short CRCs take a
+        fifth of the time of one CRC over all words.
         """
         table, rest = self.table if end == len(self.words) else _table(self.words[:end])
         if table is None:
@@ -91,12 +90,15 @@ class Buffer:
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """The same memory as bytes."""
+        """The memory as bytes."""
         return self.words.view(np.uint8)
 
 
 def _table(words: Words) -> tuple[Words | None, Words]:
-    """All words but the first, as the rows of a table, and those that do not fill a row; see `Buffer.checksum`."""
+    """Return all words but the first as rows of a table, and the words that do not fill a row.
+
+    See `Buffer.checksum`.
+    """
     words = words[1:]
     if len(words) < _MAX_CRC_WORDS:
         return None, words
@@ -108,10 +110,9 @@ def _table(words: Words) -> tuple[Words | None, Words]:
 def encode_message(
     buffer: Buffer, envelope: Envelope, value: Any, run: int | None = None, serial: int | None = None
 ) -> int:
-    """Write a message onto a sheet; returns its bytes. `value`: None, a number, or a vector.
+    """Write a message into a buffer. Return its length in bytes. `value`: None, a number, or a vector.
 
-    `run`, `serial`: instead of the envelope's.
-    Raises ValueError for a value that is none of these or does not fit.
+    `run`, `serial`: override those of the envelope. Raises ValueError for another value, or one that does not fit.
     """
     code, floats = _shape(value, buffer.width)
     end = buffer.end(floats)
@@ -128,7 +129,7 @@ def encode_message(
 
 
 def _shape(value: Any, width: int) -> tuple[bytes, int]:
-    """How a value is marked, and its numbers."""
+    """Return the code of a value's type, and its number of floats."""
     if value is None:
         return _EMPTY, 0
     dimensions = value.ndim if isinstance(value, np.ndarray) else np.ndim(value)
@@ -138,9 +139,10 @@ def _shape(value: Any, width: int) -> tuple[bytes, int]:
 
 
 def decode_message(buffer: Buffer, length: int | None, run: int, sender: int) -> tuple[Envelope, Any]:
-    """Read a message of `length` bytes (None: as it says) that came from `sender`; vectors are views of the sheet.
+    """Read a message of `length` bytes from `sender`. Vectors are views of the buffer.
 
-    Raises `MessageRejected`: truncated, damaged, of another run or sender, or with numbers that are not finite.
+    `length`: None takes the header's. Raises `MessageRejected` if the message is truncated, damaged, of another run or
+    sender, or not finite.
     """
     if length is not None and length < HEADER:
         raise MessageRejected("truncated")
@@ -161,7 +163,7 @@ def decode_message(buffer: Buffer, length: int | None, run: int, sender: int) ->
     if code == _EMPTY:
         return envelope, None
     numbers = buffer.numbers[:floats]
-    # The squares may overflow.
+    # the squares may overflow
     if not math.isfinite(np.vdot(numbers, numbers)) and not np.isfinite(numbers).all():
         raise NonFinitePayload(envelope)
     return envelope, float(numbers[0]) if code == _SCALAR else numbers
@@ -181,7 +183,7 @@ def _bytes(kind: str) -> bytes:
 
 
 class NonFinitePayload(MessageRejected):
-    """Numbers that are not finite; the envelope is sound, so it is known what is missing."""
+    """Message with values that are not finite. Its envelope is valid, so the missing answer can be reported."""
 
     def __init__(self, envelope: Envelope) -> None:
         super().__init__("not finite")

@@ -1,1 +1,1 @@
-"""Starting, watching and ending the processes of real runs."""
+"""Start, watch and end the processes of real runs."""

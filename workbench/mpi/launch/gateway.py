@@ -1,7 +1,7 @@
-"""One connection to another machine, through which an agent there does what it is asked to.
+"""Connection to another machine, on which an agent answers questions.
 
-The connection is a process of ours (ssh) whose input and output carry words: each is a JSON object, and perhaps bytes
-behind it. Nothing listens anywhere for it.
+The connection is a child process (ssh) whose input and output carry messages. Each message is a JSON object, which
+bytes may follow. Nothing listens on a port for it.
 """
 
 from __future__ import annotations
@@ -26,60 +26,62 @@ from workbench.core.base.settings import SettingError
 from workbench.mpi.launch.package import BOOT_CODE, GREETING_MARK, LOGIN_READ, Package, booted
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"  # what runs at the other end
+# Modules that run at the other end
+AGENT, HOST = "workbench.mpi.clusters.agent", "workbench.mpi.launch.hosts.host"
 CLOSE_TIMEOUT_S = 3.0  # s that a connection has to end by itself
-MAX_LOGIN_BYTES = 2**16  # bytes that a login may say before our own word
-QUOTED_BYTES, QUOTED_S = 400, 0.2  # max bytes of a login's words that are quoted; the time in which they come
+MAX_LOGIN_BYTES = 2**16  # max bytes of a login's output before the first message
+# Max bytes of a login's output that are quoted, and s in which they are read
+QUOTED_BYTES, QUOTED_S = 400, 0.2
 LOGIN = "~/.bashrc and the like must write and read nothing in shells without a terminal"
 _LENGTHS = struct.Struct(">QQ")
-MAX_MESSAGE_BYTES, MAX_DATA_BYTES = 2**26, 2**32  # bytes; who says more is no agent of ours
-READ_BYTES = 2**20  # bytes that are read at once
-START_FACTOR = 4  # times the patience, for Python and the package to start there
+MAX_MESSAGE_BYTES, MAX_DATA_BYTES = 2**26, 2**32  # max bytes of a message; longer ones are not from the agent
+READ_BYTES = 2**20  # bytes read at once
+START_FACTOR = 4  # multiple of `patience` for the start of Python and the package
 
 
 class ConnectionLost(ClusterError):
-    """The connection to a host is not there (any more)."""
+    """The connection to a host is broken, or was never made."""
 
 
 class NotAWord(ValueError):
-    """Bytes that are not a word of the agent's; `heard`: their beginning."""
+    """Bytes that are not a message of the agent. `heard`: their beginning."""
 
     def __init__(self, heard: bytes) -> None:
-        super().__init__(f"{heard[:60]!r} is not a word")
+        super().__init__(f"{heard[:60]!r} is not a message")
         self.heard = heard
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """How a machine is reached."""
+    """Access to a machine, and to this package there."""
 
-    host: str  # its name, for messages
-    command: tuple[str, ...]  # what runs a command there, such as ("ssh", "-T", "--", "head")
-    python: str  # its Python
-    package: Package = field(repr=False)  # where it finds this package
+    host: str  # name of the host, for messages
+    command: tuple[str, ...]  # command that runs another one there, such as ("ssh", "-T", "--", "head")
+    python: str  # Python on the host
+    package: Package = field(repr=False)  # package on the host
     patience: float = 30.0  # s after which a silent host is given up while connecting
 
     def connect(self, module: str, **arguments: Any) -> Connection:
-        """Start a module with a ``main(input, output, words)`` there, such as `AGENT`; raises `ConnectionLost`."""
+        """Start a module with a ``main(input, output, fields)`` there, such as `AGENT`. Raises `ConnectionLost`."""
         return Connection(self, module, arguments)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON, for a machine from which the package need not be sent."""
+        """Return the fields for JSON, for a machine from which the package need not be sent."""
         return {**vars(self), "package": self.package.key}
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Gateway:
-        """The reverse of `words`."""
+        """Return the gateway of an `as_dict`."""
         return cls(**{**fields, "command": tuple(fields["command"]), "package": Package(fields["package"])})
 
 
 class Connection:
-    """An agent that answers word by word; safe to use from several threads, one word at a time."""
+    """Connection to an agent. It is thread safe, with one question at a time."""
 
     def __init__(self, gateway: Gateway, module: str, arguments: dict[str, Any]) -> None:
         self.gateway = gateway
         self._lock = threading.Lock()
-        self._answered = False  # has the agent said anything? What comes before is the login's
+        self._answered = False  # whether the agent has answered; earlier output is the login's
         self._why = "the connection was closed"
         try:
             self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
@@ -89,7 +91,7 @@ class Connection:
             ) from None
         remote = " ".join(shlex.quote(argument) for argument in booted(gateway.python, module))
         streams: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-        # Ctrl-C is not for it: a session of its own.
+        # A new session keeps Ctrl-C from it.
         command = [*gateway.command, f"exec {remote}"]
         try:
             self.process = subprocess.Popen(command, **streams, start_new_session=True)
@@ -118,7 +120,7 @@ class Connection:
             if self._answer().endswith(b"need\n"):
                 self._put(package.archive)
             self._answered = True
-            # It speaks first: nothing may come before it listens.
+            # The agent sends first: nothing may be sent before it reads.
             patience = START_FACTOR * self.gateway.patience
             if not select.select([self._out], [], [], patience)[0]:
                 raise ConnectionLost(
@@ -131,7 +133,7 @@ class Connection:
             raise ConnectionLost(f"{self.gateway.host}: {message['error']}")
 
     def _put(self, data: bytes) -> None:
-        """Write while connecting; raises `ConnectionLost` where the other end does not read."""
+        """Write while connecting. Raises `ConnectionLost` if the other end does not read."""
         pipe, rest = self._in.fileno(), memoryview(data)
         os.set_blocking(pipe, False)
         try:
@@ -145,7 +147,7 @@ class Connection:
             os.set_blocking(pipe, True)
 
     def _answer(self) -> bytes:
-        """The line that says whether the package is there; what a login says before is skipped."""
+        """Return the line on whether the package is there. Output of the login before it is included."""
         until, text = time.monotonic() + self.gateway.patience, b""
         while GREETING_MARK not in text or not text.endswith(b"\n"):
             left = max(until - time.monotonic(), 0.0)
@@ -164,9 +166,9 @@ class Connection:
     def ask(
         self, what: str, data: bytes = b"", progress: ProgressCallback = no_progress, **arguments: Any
     ) -> tuple[dict[str, Any], bytes]:
-        """Return an answer; raises `ConnectionLost`, or `ClusterError` with what went wrong there.
+        """Return the answer to a question. Raises `ConnectionLost`, or `ClusterError` with the error of the agent.
 
-        `progress` is told how far that is; if it raises, the connection is closed.
+        `progress` is called during the work. If it raises, the connection is closed.
         """
         with self._lock:
             if self._errors.closed:
@@ -177,7 +179,7 @@ class Connection:
                     progress(*answer[0]["progress"])
             except (OSError, EOFError, ValueError) as error:
                 raise self._lost(error) from None
-            except BaseException:  # what still comes would be taken for the next answer
+            except BaseException:  # the late answer would be taken for the next one
                 self.close()
                 raise
         if "error" in answer[0]:
@@ -185,16 +187,16 @@ class Connection:
         return answer
 
     def _heard(self) -> tuple[dict[str, Any], bytes]:
-        """The next word, however long that takes to begin: what is asked for may last."""
+        """Return the next message. It may take any time to begin, since the work may take long."""
         select.select([self._out], [], [])
         message, data = read_message(self._out, self.gateway.patience)
         progress = message.get("progress", ["", 0, 0])
         if not (isinstance(progress, list) and [type(each) for each in progress] == [str, int, int]):
-            raise ValueError(f"{progress!r:.60} does not say how far it is")
+            raise ValueError(f"{progress!r:.60} is not a progress report")
         return _Answer(message), data
 
     def _lost(self, error: Exception) -> ConnectionLost:
-        """What the connecting program, or Python there, said last; what comes later would be no whole word."""
+        """Return the error of a broken connection, with the last output of ssh or of Python there, and close it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self._errors.seek(0)
@@ -213,7 +215,7 @@ class Connection:
         return ConnectionLost(f"{self.gateway.host}: {self._why}")
 
     def _rest(self) -> bytes:
-        """Return what comes in the next moment, for a quotation."""
+        """Return the output of the next moment, for a quotation."""
         heard, until = b"", time.monotonic() + QUOTED_S
         with contextlib.suppress(OSError, ValueError):
             while (
@@ -226,7 +228,7 @@ class Connection:
         return heard
 
     def close(self) -> None:
-        """End it; the agent ends when its input does. May be called again."""
+        """Close the connection. The agent ends when its input does. May be called repeatedly."""
         if self._errors.closed:
             return
         with contextlib.suppress(OSError):
@@ -247,7 +249,7 @@ class Connection:
 
 
 class _Answer(dict[str, Any]):
-    """A word from another machine, which may lack anything."""
+    """Answer of another machine, which may lack fields."""
 
     def __missing__(self, key: str) -> Any:
         raise ClusterError(
@@ -256,11 +258,11 @@ class _Answer(dict[str, Any]):
 
 
 def login_text(heard: bytes, before: str = "") -> str:
-    """Return a sentence on a login that wrote into the connection, with the beginning of what it wrote.
+    """Return a sentence on a login that wrote into the connection, with the beginning of its output.
 
-    `before`: what else is known of it.
+    `before`: text that precedes it.
 
-    >>> login_words(b"Welcome to w1!")[:37]
+    >>> login_text(b"Welcome to w1!")[:37]
     "its login wrote 'Welcome to w1!' into"
     """
     text = quoted(heard[:QUOTED_BYTES].decode(errors="replace"), 120)
@@ -269,13 +271,13 @@ def login_text(heard: bytes, before: str = "") -> str:
 
 
 def write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"") -> None:
-    """Send a word; raises OSError where nobody listens any more.
+    """Send a message. Raises OSError if nobody reads.
 
     >>> import io
     >>> stream = io.BytesIO()
-    >>> write_word(stream, {"what": "news"}, b"123")
+    >>> write_message(stream, {"what": "news"}, b"123")
     >>> _ = stream.seek(0)
-    >>> read_word(stream)
+    >>> read_message(stream)
     ({'what': 'news'}, b'123')
     """
     text = json.dumps(message).encode()
@@ -287,11 +289,11 @@ def write_message(stream: IO[bytes], message: dict[str, Any], data: bytes = b"")
 def read_message(
     stream: IO[bytes], patience: float | None = None, until: float = math.inf
 ) -> tuple[dict[str, Any], bytes]:
-    """Wait for a word; raises EOFError where none comes any more, ValueError for what is none.
+    """Wait for a message. Raises EOFError if none comes, and ValueError if it is not a message.
 
-    `patience`: s of silence, before the word or in the middle of it, after which none comes any more. The stream is a
-    file then, of which nothing was read ahead. `until`: moment of `time.monotonic` by which the word is complete.
-    Lengths, and what the text stands for, are compared with the limits before memory is taken.
+    `patience`: seconds of silence, before or inside the message, after which none comes. The stream must then be an
+    unbuffered file. `until`: time of `time.monotonic` by which the message has to be complete. Lengths are compared
+    with the limits before memory is allocated.
     """
     head = _exactly(stream, _LENGTHS.size, patience, until)
     text, data = _LENGTHS.unpack(head)
@@ -311,7 +313,7 @@ def read_message(
 
 
 def _exactly(stream: IO[bytes], count: int, patience: float | None, until: float = math.inf) -> bytes:
-    """Read so many bytes; raises EOFError where there are fewer."""
+    """Read `count` bytes. Raises EOFError if there are fewer."""
     pieces, left = [], count
     while left:
         if patience is None:

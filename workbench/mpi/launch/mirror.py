@@ -1,9 +1,9 @@
-"""What is new in a run folder on another machine, and how it comes into the one here.
+"""Transfer of what is new in a run folder on another machine into the local one.
 
-Rows, models and the like are only appended to: what is missing here is asked for by its offset, so the same piece may
-come twice. Small files are replaced whole: a checkpoint once the rounds that it counts on are here, ended.json last of
-all. Rows come at once, models and checkpoints no faster than a share of the time allows: who follows a run must not
-take the network from it.
+Rows, models and the like are only appended to. Missing bytes are requested by their offset, so the same piece may come
+twice. Small files are replaced as a whole: a checkpoint after the rounds that it depends on, and ended.json last. Rows
+are requested at once. Models and checkpoints get a limited share of the time, so that followers do not take the network
+from the run.
 """
 
 import os
@@ -16,27 +16,27 @@ from workbench.core.base.files import atomic_write
 from workbench.core.base.reading import open_regular, read_bytes
 from workbench.core.trace.layout import ARRIVALS, CHECKPOINT, ENDED, GRADIENTS, LEDGERS, MODELS, ROWS
 
-BYTES_PER_PIECE = 2**20  # bytes of one file in one answer
+BYTES_PER_PIECE = 2**20  # max bytes of one file in one answer
 POLL_INTERVAL_S = 0.15  # s between questions
-MAX_LARGE_FILES_SHARE = 0.1  # of the time may go into what is not rows
+MAX_LARGE_FILES_SHARE = 0.1  # max share of the time for files other than rows
 GROWING_FILES, WHOLE_FILES = (MODELS, GRADIENTS), (CHECKPOINT, LEDGERS)
 
 
 @dataclass
 class DeltaRequest:
-    """What is here already: sizes of growing files, by name, and stamps of replaced ones. `all`: not only rows."""
+    """Request for what is new. `sizes`: of growing files. `stamps`: of replaced files. `all`: not only rows."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     stamps: dict[str, str] = field(default_factory=dict)
     all: bool = True
 
     def read(self, folder: Path) -> tuple[dict[str, Any], bytes]:
-        """There: the pieces that follow, and their bytes one behind the other."""
-        ended = _stamp(folder / ENDED)  # before the others: they are complete then
+        """Return, on the other machine, the new pieces and their bytes in one string."""
+        ended = _stamp(folder / ENDED)  # read before the other files, which are complete if it exists
         whole = self.all or bool(ended)
-        # Before the growing files: then these have all rounds that it counts on.
+        # Read before the growing files, which then have all rounds of the checkpoint.
         saved = self._replaced(folder, [CHECKPOINT] if whole else [])
-        # Models first: a row that is here has its model here soon, and the last ones come together.
+        # Models before rows: the model of a row follows soon, and the last ones come together.
         names = [*GROWING_FILES, *_arrivals(folder)] if whole else []
         pieces = [self._piece(folder, name) for name in [*names, ROWS]]
         found = [piece for piece in pieces if piece is not None]
@@ -46,7 +46,7 @@ class DeltaRequest:
         return {"pieces": [entry for entry, _ in found], "more": more}, b"".join(text for _, text in found)
 
     def _piece(self, folder: Path, name: str) -> tuple[dict[str, Any], bytes] | None:
-        """The next bytes of a growing file."""
+        """Return the next bytes of a growing file."""
         offset = self.sizes.get(name, 0)
         try:
             with open_regular(folder / name) as file:
@@ -57,7 +57,7 @@ class DeltaRequest:
         return ({"name": name, "offset": offset, "bytes": len(text)}, text) if text else None
 
     def _replaced(self, folder: Path, names: list[str]) -> list[tuple[dict[str, Any], bytes]]:
-        """Files as a whole, as far as they are others than those at home."""
+        """Return the files that differ from those at home, as a whole."""
         found = []
         for name in names:
             stamp = _stamp(folder / name)
@@ -80,38 +80,38 @@ def _stamp(path: Path) -> str:
 
 
 def file_sizes(home: Path) -> dict[str, int]:
-    """Sizes of the growing files in a folder: a mirror's bases, for the part of a run that begins now."""
+    """Return the sizes of the growing files in a folder: the bases of a mirror for the next stretch of the run."""
     names = [name for name in (ROWS, *GROWING_FILES, *_arrivals(home)) if (home / name).is_file()]
     return {name: (home / name).stat().st_size for name in names}
 
 
 class Mirror:
-    """The run folder here. `bases`: sizes that its growing files had before this part of the run began."""
+    """Local copy of a run folder. `bases`: sizes of its growing files before this stretch of the run."""
 
     def __init__(self, home: Path, bases: dict[str, int]) -> None:
         self.home, self.bases, here = home, bases, file_sizes(home)
         self.deltas = DeltaRequest(
             {name: here.get(name, 0) - bases.get(name, 0) for name in {**here, **bases}}
         )
-        self.asked = self.free = 0.0  # when there was a question last; when there is time for models again
+        self.asked = self.free = 0.0  # time of the last question; time from which models are requested
 
     @property
     def due(self) -> bool:
-        """Is it time for another question?"""
+        """Whether it is time for another question."""
         return time.monotonic() - self.asked > POLL_INTERVAL_S
 
     def hurry(self) -> None:
-        """From now on everything is wanted at once."""
+        """Request all files from now on, without a limit on their time."""
         self.free = 0.0
 
     def question(self) -> dict[str, Any]:
-        """What to ask."""
+        """Return the next request."""
         self.asked = time.monotonic()
         self.deltas.all = self.asked > self.free
         return asdict(self.deltas)
 
     def take(self, answer: dict[str, Any], data: bytes) -> None:
-        """Write down what has come. Raises OSError where that cannot be."""
+        """Write the files of an answer. Raises OSError if they cannot be written."""
         now, at = time.monotonic(), 0
         if self.deltas.all:
             self.free = now + (now - self.asked) * (1 / MAX_LARGE_FILES_SHARE - 1)
@@ -140,7 +140,7 @@ class Mirror:
 
 
 def _inside(home: Path, name: str) -> Path:
-    """A file of the run folder, by a name from another machine."""
+    """Return the path of a file in the run folder, whose name comes from another machine."""
     path = home / name
     if name not in (ROWS, *GROWING_FILES, *WHOLE_FILES, ENDED) and (
         path.parent != home / ARRIVALS or ".." in name

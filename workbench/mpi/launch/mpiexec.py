@@ -1,8 +1,8 @@
-"""How mpiexec is called on this machine. Every setting was measured; see docs/decisions/0007-ranks.md.
+"""Call of mpiexec on this machine. Every setting was measured, see docs/decisions/0007-ranks.md.
 
-Open MPI 5 with ULFM goes on after a rank has died. Ranks poll and nap, so nothing here makes MPI calls wait politely:
-with the nanosleep yield even a Test takes a millisecond. One BLAS thread a rank, or hundreds of threads fight for the
-cores.
+Open MPI 5 with ULFM continues after the death of a rank. Ranks poll and sleep, so no setting here makes MPI calls yield
+the core: with a yield by nanosleep, even MPI_Test takes a millisecond. Each rank has one BLAS thread, since hundreds of
+threads would compete for the cores.
 """
 
 import os
@@ -19,24 +19,25 @@ from workbench.mpi.launch.poolfolder import SHARED_MEMORY_FOLDER
 from workbench.mpi.launch.processes import RANKS_MODULE
 
 STUB = str(Path(__file__).with_name("rank") / "stub.py")
-MEGABYTES_PER_RANK = 45  # measured, of a rank's own, shared pages apart
-FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # measured: what mpiexec has open for each process, and for itself
-# Of shared memory: Open MPI makes a file of 16 MB for each rank where there is room for one, and touches little of it.
+MEGABYTES_PER_RANK = 45  # MB of a rank, measured without shared pages
+FILES_PER_RANK, FILES_OF_MPIEXEC = 4, 26  # open files of mpiexec, measured: per process, and fixed
+# MB of shared memory. Open MPI makes a file of 16 MB per rank if there is room, and uses little of it.
 SHARED_MEGABYTES, SHARED_MEGABYTES_PER_RANK = 17.0, 0.15
 # Variables with which batch systems and other launchers describe their own jobs: Slurm, PBS, LSF, Grid Engine, Cobalt,
-# LoadLeveler, Flux, OAR, ALPS, PALS, and whatever has started this process as a rank.
+# LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
+# LoadLeveler, Flux, OAR, ALPS, PALS, and the launcher that has started this process as a rank.
 _JOBS = (
     "SLURM SALLOC_ SBATCH_ SRUN_ PBS_ LSB_ LSF_ SGE_ PE_HOSTFILE COBALT_ LOADL_ FLUX_ OAR_ ALPS_ BASIL_ PALS_"
 )
 JOB_PREFIXES = (*_JOBS.split(), "HYDRA_", "PMI_", "PMI2_", "PMIX_", "PRTE_", "OMPI_")
-# Variables that are not a job's, though they are named alike.
+# Variables with similar names that do not belong to a job.
 USER_CHOICES = re.compile(r".*(_MCA_.*|_PREFIX|_ALLOW_RUN_AS_ROOT(_CONFIRM)?)")
-# Variables that say how many threads linear algebra may have.
+# Variables for the number of threads of linear algebra.
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def find_mpiexec() -> str:
-    """Path of the environment's own mpiexec, else of the first on the PATH; raises `ClusterError`."""
+    """Return the path of the environment's own mpiexec, or of the first on the PATH. Raises `ClusterError`."""
     beside_python = Path(sys.executable).parent / "mpiexec"
     found = str(beside_python) if beside_python.is_file() else shutil.which("mpiexec")
     if found is None:
@@ -47,24 +48,24 @@ def find_mpiexec() -> str:
 
 
 def command(ranks: int, folder: str) -> list[str]:
-    """Command line that starts the ranks of a pool's folder on this machine.
+    """Return the command line that starts the ranks of a pool's folder on this machine.
 
-    It is told to have room for all: with more ranks than cores, Open MPI would give up the core in every call that
-    finds nothing, whatever its settings say, and a look would last as long as the others' turns (1.4 ms and not 1 us).
+    It declares room for all ranks. With more ranks than declared cores, Open MPI would yield the core in every call
+    that finds nothing, whatever its settings. A poll would then take 1.4 ms instead of 1 us.
     """
     start = [find_mpiexec(), "--host", f"localhost:{ranks}", "--with-ft", "ulfm", "-n", str(ranks)]
     rank = [sys.executable, "-P", "-m", RANKS_MODULE, folder]
-    if sys.platform == "linux":  # the ranks are forked, mpiexec starts stubs
+    if sys.platform == "linux":  # mpiexec starts stubs, and the ranks are forked
         return [*rank, *start, sys.executable, "-I", "-S", STUB, folder]
     return [*start, *rank]
 
 
 def settings(btl: str = "self,sm") -> dict[str, str]:
-    """Variables for mpiexec and the ranks; `btl`: how messages travel, with "tcp" where there are several hosts."""
+    """Return the variables for mpiexec and the ranks. `btl`: MPI's transports, with "tcp" for several hosts."""
     found = {
         **dict.fromkeys(THREADS, "1"),
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": btl,  # sm alone: no ports; never the ofi module, which alone costs a second at the start
+        "OMPI_MCA_btl": btl,  # sm alone: no ports; never ofi, which costs a second at the start
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "PYTHONUNBUFFERED": "1",
@@ -77,7 +78,7 @@ def settings(btl: str = "self,sm") -> dict[str, str]:
 def job_variables() -> list[str]:
     """Return the names of this process's variables that describe the job of a batch system or another launcher.
 
-    mpiexec would start ranks in that job's allocation, on other hosts, even if the job has ended.
+    With them, mpiexec would start ranks in that job's allocation, on other hosts, even if the job has ended.
     """
     return [name for name in os.environ if name.startswith(JOB_PREFIXES) and not USER_CHOICES.fullmatch(name)]
 
@@ -90,8 +91,8 @@ def outside_jobs() -> list[str]:
 def environment() -> dict[str, str]:
     """Return the environment of mpiexec and the ranks on this machine.
 
-    It has no variables of batch jobs, so that ranks are started here. Compiled modules are cached: without the cache
-    every rank takes twice as long to start.
+    It has no variables of batch jobs, so that ranks are started here. Compiled modules are cached, since without the
+    cache every rank takes twice as long to start.
     """
     job = set(job_variables())
     found = {name: value for name, value in os.environ.items() if name not in job}
@@ -101,9 +102,9 @@ def environment() -> dict[str, str]:
 
 
 def compiled_folder() -> Path:
-    """Return the folder of compiled modules, which nobody else may write into; what others may have put there goes.
+    """Return the folder of compiled modules, which only this user may write into. An unsafe one is emptied first.
 
-    Raises `SettingError` where it is another user's: Python runs whatever lies there.
+    Raises `SettingError` if it belongs to another user, because Python would run its files.
     """
     folder = cache_folder("compiled")
     if folder.is_dir() and not is_own(folder):
@@ -113,7 +114,10 @@ def compiled_folder() -> Path:
 
 
 def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
-    """Raise `ClusterError` if this machine has no room for so many processes of so many megabytes and open files."""
+    """Raise `ClusterError` if this machine has no room for `ranks` processes.
+
+    `each`: megabytes of each process. `files`: number of files that have to be open.
+    """
     import psutil
 
     each = each or MEGABYTES_PER_RANK
@@ -129,7 +133,7 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
             f"workers = {ranks - 1}: {ranks} processes need about {need / 1024:.1f} GiB and {free / 1024:.1f} GiB are"
             f" free; take up to {fit} workers here, engine = 'sim', or a larger cluster"
         )
-    # without room there, ranks would wait for each other until the start is given up
+    # without this room, ranks would wait for each other until the start fails
     if SHARED_MEMORY_FOLDER.is_dir():
         free, megabytes = (
             shutil.disk_usage(SHARED_MEMORY_FOLDER).free / 2**20,
@@ -143,7 +147,7 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
             )
     check_open_files(ranks, files)
     limit = _process_limit()
-    if limit is not None and 2 * ranks > limit:  # each has a stub, or an engine who watches it
+    if limit is not None and 2 * ranks > limit:  # each rank has a stub, or a process that watches its engine
         raise ClusterError(
             f"workers = {ranks - 1}: this machine lets you start {limit} processes, two for each; take fewer workers,"
             " engine = 'sim', or a larger cluster"
@@ -151,12 +155,12 @@ def check_room(ranks: int, each: int | None = None, files: int = 0) -> None:
 
 
 def files_needed(ranks: int, daemons: int = 0) -> int:
-    """Return how many files mpiexec opens for so many ranks on its host, and daemons on other hosts."""
+    """Return the number of files that mpiexec opens for ranks on its host, and for daemons on other hosts."""
     return FILES_OF_MPIEXEC + FILES_PER_RANK * (ranks + daemons)
 
 
 def open_file_limit() -> int | None:
-    """Return how many files a process may open (ulimit -n); None: no limit, or none that is known."""
+    """Return the max number of open files of a process (ulimit -n), or None if there is no known limit."""
     try:
         import resource
     except ImportError:
@@ -166,9 +170,9 @@ def open_file_limit() -> int | None:
 
 
 def check_open_files(ranks: int, least: int = 0) -> None:
-    """Let this process and those that it starts open enough files for so many ranks here.
+    """Raise this process's limit of open files, if needed to start `ranks` ranks here.
 
-    `least`: number of files that another process than mpiexec opens. Raises `ClusterError` where the system forbids it.
+    `least`: number of files that another process than mpiexec opens. Raises `ClusterError` if the system forbids it.
     """
     need, limit = max(files_needed(ranks), least), open_file_limit()
     if limit is None or need <= limit:

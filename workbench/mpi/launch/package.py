@@ -1,7 +1,7 @@
-"""The package as one archive, and how Python on another host finds it there.
+"""Package as one archive, and how Python on another host finds it.
 
-A host keeps archives that it was sent in a folder of the user's cache, named by their content, so each is sent once.
-Only the standard library is needed there for that, and only programs that are already installed are run.
+A host stores the archives that it was sent in a folder of the user's cache, named by their content. Each is therefore
+sent once. The host needs only the standard library for that, and runs only programs that are installed.
 """
 
 import gzip
@@ -14,31 +14,31 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-# The first line of `BOOT_CODE`: whatever comes in its place shows that the login has read some of it.
+# First line of `BOOT_CODE`. Anything else in its place shows that the login has read a part of it.
 FIRST_LINE = b"# workbench\n"
 LOGIN_READ = "the login read what is meant for the workbench"
-# begins the line with which a host answers; what a login shell says is skipped
+# Begins the line with which a host answers. Other output of a login shell is skipped.
 GREETING_MARK = b"workbench-boot "
-# Where packages lie on a host, in Python that runs there.
+# Folder of the packages on a host, in Python that runs there.
 _ROOT = (
     "os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),"
     "'straggler-workbench','packages')"
 )
-# Moves the current folder to the end of the path: no file of the user's there may hide another module.
+# Moves the current folder to the end of the path, so that no file of the user there hides another module.
 LOWEST_PATH_CODE = "import sys;sys.path.sort(key=lambda place:not place)"
-# Runs a module of the package: START_CODE, then the archive's key (or the path of a folder), the module, its arguments.
+# Runs a module of the package. Arguments: the archive's key (or the path of a folder), the module, its arguments.
 START_CODE = (
     f"{LOWEST_PATH_CODE};import os,runpy;sys.path.insert(0,os.path.join({_ROOT},sys.argv[1]));del sys.argv[:2];"
     "runpy.run_module(sys.argv[0],run_name='__main__',alter_sys=True)"
 )
-# Gets the package if it is not there, then calls main(input, output, arguments) of a module. `i`: the input.
+# Gets the package if it is missing, then calls main(input, output, fields) of a module. `i`: the input.
 BOOT_CODE = (
     FIRST_LINE
     + f"""\
 {LOWEST_PATH_CODE}
 import hashlib, importlib, json, os, shutil, stat, struct, sys, tarfile, tempfile, io
 o = os.fdopen(os.dup(1), "wb")
-os.dup2(2, 1)  # what anybody prints is no word of ours
+os.dup2(2, 1)  # printed text must not mix with the messages
 words = json.loads(i.readline().decode())
 if words.get("cache"):
     os.environ["XDG_CACHE_HOME"] = words["cache"]
@@ -63,7 +63,7 @@ try:
         tarfile.open(fileobj=io.BytesIO(archive)).extractall(aside)
         try:
             os.rename(aside, place)
-        except OSError:  # somebody was faster
+        except OSError:  # another process was faster
             shutil.rmtree(aside)
     os.environ["PYTHONPATH"] = os.pathsep.join([place] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).strip(":")
     sys.path.insert(0, place)
@@ -83,7 +83,7 @@ module.main(i, o, words)
 
 @dataclass(frozen=True)
 class Package:
-    """Where a host finds the package: `key` of an archive of ours, or the absolute path of a folder that is there."""
+    """Place of the package on a host: `key` of an archive, or the absolute path of an existing folder."""
 
     key: str
     archive: bytes = b""
@@ -91,7 +91,7 @@ class Package:
 
 @cache
 def packed() -> Package:
-    """The package as it is on this machine."""
+    """Return the package of this machine as an archive."""
     root = Path(__file__).parents[2]
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
     named = {str(path.relative_to(root.parent)): path for path in files if not path.name.startswith(".")}
@@ -100,7 +100,7 @@ def packed() -> Package:
 
 
 def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
-    """Files by name as a tar archive: the same bytes for the same content, whoever owns them."""
+    """Return files by name as a tar archive. Equal content gives equal bytes, for any owner of the files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in files.items():
@@ -111,13 +111,13 @@ def tarred(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
 
 
 def package_root() -> str:
-    """Return the folder that has the package; empty where it is installed among Python's own packages."""
+    """Return the folder that has the package, or "" if it is installed among Python's own packages."""
     root = Path(__file__).resolve().parents[3]
     return "" if root.name in ("site-packages", "dist-packages") else str(root)
 
 
 def python_path() -> dict[str, str]:
-    """Return the variable by which Python finds the package, where it is not installed among Python's own packages.
+    """Return the variable with which Python finds the package, if it is not installed among Python's own packages.
 
     Processes are started with ``python -P``, so that no file in the current folder hides another module.
     """
@@ -127,7 +127,7 @@ def python_path() -> dict[str, str]:
 
 
 def booted(python: str, module: str) -> list[str]:
-    """Command line of Python that waits for `BOOT_CODE` on its input; who lists processes sees the module."""
+    """Return the command line of Python that waits for `BOOT_CODE` on its input. Process lists show the module."""
     rest = len(BOOT_CODE) - len(FIRST_LINE)
     otherwise = f"raise SystemExit({LOGIN_READ!r})"
     wait = (

@@ -1,19 +1,19 @@
-"""A pool's folder: all by which client, supervisor and ranks of a pool speak to one another.
+"""Folder of a pool, through which client, supervisor and ranks of the pool communicate.
 
 ======================  ====================================================================================
-``pool.json``           what the supervisor and rank 0 have to know, see `workbench.mpi.launch.head.pools`
-``log.txt``             what supervisor, mpiexec and ranks print; what begins with `PROGRESS_PREFIX` is for
+``pool.json``           settings of supervisor and rank 0, see `workbench.mpi.launch.head.pools`
+``log.txt``             output of supervisor, mpiexec and ranks; lines with `PROGRESS_PREFIX` are for
                         the supervisor
-``forkserver``           where ranks' stubs knock, see `workbench.mpi.launch.rank.forkserver`
-``progress``            how many ranks are up, while they start
+``forkserver``           socket for the ranks' stubs, see `workbench.mpi.launch.rank.forkserver`
+``progress``            number of ranks that are up, during the start
 ``ready.json``          process and host of each rank, once all are up
-``tasks/``              runs that are handed in, one file each; rank 0 takes the oldest away
-``lost.json``           ranks on other hosts that are gone without a word, as the supervisor found out
-``quit``                the pool is to end
-``gone.json``           it has ended, and why
+``tasks/``              submitted runs, one file each; rank 0 removes the oldest
+``lost.json``           ranks on other hosts that died, as found by the supervisor
+``quit``                request to end the pool
+``gone.json``           exists once the pool has ended, with the reason
 ======================  ====================================================================================
 
-Every file appears whole or not at all, so that each may be read by somebody else at any time.
+Every file is written atomically, so that others can read it at any time.
 """
 
 import os
@@ -30,50 +30,49 @@ from workbench.core.base.files import atomic_write, private_folder, write_file, 
 from workbench.core.base.reading import parse_json, read_bytes, read_text
 from workbench.mpi.launch.processes import ProcessId
 
-PROGRESS_PREFIX = "workbench:"  # of a line that a rank prints for the supervisor: up, done, or failed and why
-SHARED_MEMORY_FOLDER = Path("/dev/shm")  # where Open MPI shares memory on Linux
+# Prefix of lines that a rank prints for the supervisor: up, done, or failed and why
+PROGRESS_PREFIX = "workbench:"
+SHARED_MEMORY_FOLDER = Path("/dev/shm")  # Open MPI's shared memory on Linux
 SETTLE_TIME_S = 60.0  # s after which ranks have mapped one another's memory
-PREFIX = "straggler-workbench-"  # of a pool's folder there
-LOGS, MAX_LOGS = (
-    "logs",
-    20,
-)  # folder beside that of the pools for the logs of failed starts; max number of them
-ARRAYS = "task.npz"  # in the run folder: what a task has besides words
+PREFIX = "straggler-workbench-"  # prefix of a pool's folder there
+LOGS = "logs"  # folder of the logs of failed starts, beside that of the pools
+MAX_LOGS = 20  # max number of these logs
+ARRAYS = "task.npz"  # file in the run folder: the arrays of a task
 
 
 def say(*fields: Any) -> None:
-    """A rank's line for the supervisor: whole, as forked ranks share one pipe."""
+    """Print a rank's line for the supervisor, in one write, since forked ranks share one pipe."""
     os.write(1, " ".join(map(str, (PROGRESS_PREFIX, *fields))).encode() + b"\n")
 
 
 @dataclass(frozen=True)
 class PoolFolder:
-    """The folder of one pool."""
+    """Folder of one pool."""
 
     path: Path
 
     def make(self, settings: dict[str, Any]) -> None:
-        """Make it, for this user only."""
+        """Create the folder, for this user only."""
         self.path.mkdir(parents=True, mode=0o700)
         (self.path / "tasks").mkdir()
         write_json(self.path / "pool.json", settings)
 
     def settings(self) -> dict[str, Any]:
-        """What the pool was made with; raises OSError where that is not there any more."""
+        """Return the settings of the pool. Raises OSError if they no longer exist."""
         return self._read("pool.json")
 
     @property
     def log(self) -> Path:
-        """What was printed."""
+        """Log file of supervisor, mpiexec and ranks."""
         return self.path / "log.txt"
 
     def logged(self) -> list[str]:
-        """Lines of the log that say something."""
+        """Return the lines of the log that are not blank."""
         text = read_text(self.log, errors="replace") if self.log.exists() else ""
         return [line.strip() for line in text.splitlines() if line.strip(" -")]
 
     def kept_log(self) -> str:
-        """Copy the log to where it stays once this folder is removed; return "; see PATH", empty if that fails."""
+        """Copy the log to a folder that outlives this one. Return "; see PATH", or "" if that fails."""
         saved = self.path.parent.with_name(LOGS) / f"{self.path.name}.txt"
         try:
             write_file(private_folder(saved.parent) / saved.name, self.log.read_bytes())
@@ -85,31 +84,31 @@ class PoolFolder:
 
     @property
     def up(self) -> int:
-        """How many ranks are up while they start."""
+        """Number of ranks that are up, during the start."""
         try:
             return int(read_text(self.path / "progress") or 0)
         except (OSError, ValueError):
             return 0
 
     def count(self, up: int) -> None:
-        """So many are up."""
+        """Write the number of ranks that are up."""
         (self.path / "progress").write_text(str(up))
 
     @property
     def ready(self) -> bool:
-        """Are all ranks up?"""
+        """Whether all ranks are up."""
         return (self.path / "ready.json").exists()
 
     def places(self) -> list[ProcessId]:
-        """Where each rank is, once all are up; raises OSError before."""
+        """Return process and host of each rank. Raises OSError before all are up."""
         return [ProcessId(*place) for place in self._read("ready.json")["places"]]
 
     def begin(self, places: Iterable[ProcessId]) -> None:
-        """All are up."""
+        """Write process and host of each rank, once all are up."""
         write_json(self.path / "ready.json", {"places": list(places)})
 
     def hand_in(self, fields: dict[str, Any], arrays: bytes) -> Path:
-        """Hand a run in; the file that stays until rank 0 takes it."""
+        """Submit a run. Return a file that exists until rank 0 takes it."""
         with atomic_write(Path(fields["folder"]) / ARRAYS) as out:
             out.write(arrays)
         path = self.path / "tasks" / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
@@ -117,38 +116,38 @@ class PoolFolder:
         return path
 
     def next_task(self) -> Path | None:
-        """The oldest run that waits."""
+        """Return the oldest waiting run, or None."""
         with os.scandir(self.path / "tasks") as found:
             names = [entry.name for entry in found if entry.name.endswith(".json")]
         return self.path / "tasks" / min(names) if names else None
 
     def lost(self) -> list[int]:
-        """Ranks that are gone without a word."""
+        """Return the ranks on other hosts that died."""
         return list(self._read("lost.json")["ranks"]) if (self.path / "lost.json").exists() else []
 
     def lose(self, ranks: Iterable[int]) -> None:
-        """So many are by now."""
+        """Write the ranks on other hosts that died."""
         write_json(self.path / "lost.json", {"ranks": sorted(ranks)})
 
     @property
     def quitting(self) -> bool:
-        """Was it told to end?"""
+        """Whether the pool was asked to end."""
         return (self.path / "quit").exists()
 
     def quit(self) -> None:
-        """Tell it to end."""
+        """Ask the pool to end."""
         (self.path / "quit").touch()
 
     def gone(self) -> dict[str, Any] | None:
-        """How it ended: `reason`, as far as a rank said so, and `gone`, the hosts that were; None: it has not."""
+        """Return how the pool ended, or None: `reason`, if a rank gave one, and `gone`, the lost hosts."""
         return self._read("gone.json") if (self.path / "gone.json").exists() else None
 
     def end(self, **how: Any) -> None:
-        """It has ended."""
+        """Write that the pool has ended."""
         write_json(self.path / "gone.json", how)
 
     def remove(self) -> None:
-        """Take it away once the pool has ended, and what its ranks have left in shared memory."""
+        """Remove the folder of an ended pool, and what its ranks have left in shared memory."""
         for left in (shared(self.path), self.path):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -157,20 +156,20 @@ class PoolFolder:
 
 
 def shared(folder: Path) -> Path:
-    """Where the ranks of a pool that is alone on this machine share memory."""
+    """Return the folder of the shared memory of a pool whose ranks are all on this machine."""
     return SHARED_MEMORY_FOLDER / f"{PREFIX}{folder.name}"
 
 
 def left_in_memory() -> list[str]:
-    """Names of the pools of which there is such a folder of this user's."""
+    """Return the names of pools that have left such a folder of this user."""
     found = [path for path in SHARED_MEMORY_FOLDER.glob(f"{PREFIX}*") if path.stat().st_uid == os.getuid()]
     return [path.name.removeprefix(PREFIX) for path in found]
 
 
 def segments_left() -> list[Path]:
-    """Files through which other ranks of this user's shared memory, and that no process has mapped any more.
+    """Return files of this user's MPI shared memory that no process has mapped.
 
-    They stay where a process that uses MPI by itself is killed, or an mpiexec without a folder of its own (`kept_in`).
+    A process that is killed leaves them, if it uses MPI by itself or under an mpiexec without `kept_in`.
     """
     settled = time.time() - SETTLE_TIME_S
     files = [
@@ -179,17 +178,17 @@ def segments_left() -> list[Path]:
         if path.lstat().st_mtime < settled
     ]
     for maps in Path("/proc").glob("[0-9]*/maps") if files else ():
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # the process has ended, or is another user's
             text = maps.read_text(errors="replace")
             files = [path for path in files if str(path) not in text]
     return files
 
 
 def kept_in(place: Path) -> dict[str, str]:
-    """Make a folder for all that MPI leaves there if it is killed, and the variables that say so to mpiexec.
+    """Create a folder for everything that MPI leaves when it is killed. Return the variables for mpiexec.
 
-    Ranks share memory through files (16 MB each, though hardly any of it is ever touched), mpiexec has a folder of its
-    own. Empty where there is no such file system.
+    Ranks share memory through files (16 MB each, hardly used), and mpiexec has its own folder. Empty if there is
+    no such file system.
     """
     try:
         place.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Prepared data on their way: one machine asks another whether it has them, and sends what it has not."""
+"""Transfer of prepared data: a machine asks another one whether it has them, and sends what is missing."""
 
 import os
 import shutil
@@ -12,18 +12,18 @@ from workbench.core.problems.data.cache import root
 from workbench.mpi.launch.gateway import Connection
 from workbench.mpi.launch.reports import ProgressCallback
 
-CHUNK_BYTES = 2**20  # bytes
+CHUNK_BYTES = 2**20  # bytes of one message
 
 
 def has(key: str, make: dict[str, Any] | None = None) -> bool:
-    """Are prepared data here, or can they be made here? Sound ones: whoever maps them checks their hashes."""
+    """Return whether prepared data are here, or can be made here. Users that map them check their hashes."""
     if not _place(key).is_dir() and make is not None:
         problems.get(make["problem"])(**make["problem_args"]).open()  # type: ignore[attr-defined]
     return _place(key).is_dir()
 
 
 def send(link: Connection, data: Any, progress: ProgressCallback) -> None:
-    """Bring prepared data to a machine, unless they are there or can be made there."""
+    """Send prepared data to a machine, unless they are there or can be made there."""
     if link.ask("have", **data)[0]["have"]:
         return
     files = sorted(_place(data["key"]).iterdir())
@@ -39,9 +39,9 @@ def send(link: Connection, data: Any, progress: ProgressCallback) -> None:
 
 
 def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
-    """The other end of `send`: append to a file; `first` and `last`: of the whole folder."""
+    """Append a piece from `send` to a file. `first` and `last`: first and last piece of the whole folder."""
     place = _place(key)
-    # A process serves one connection.
+    # One process serves one connection, so the name is unique.
     aside = place.with_name(f".{key}-{os.uname().nodename}-{os.getpid()}.tmp")
     if first:
         shutil.rmtree(aside, ignore_errors=True)
@@ -55,7 +55,7 @@ def receive(data: bytes, key: str, name: str, first: bool, last: bool) -> None:
         return
     try:
         aside.rename(place)
-    except OSError:  # somebody was faster
+    except OSError:  # another process was faster
         shutil.rmtree(aside, ignore_errors=True)
         if not place.is_dir():
             raise

@@ -1,9 +1,9 @@
-"""Processes of ours on a host: which they are, whether they live, and how they end whatever became of their pool.
+"""Processes of the workbench on a host: find them, check whether they live, and end them.
 
-Ranks and supervisors are told by their command line, which names a module of this package and the folder of a pool,
-daemons by the name that mpiexec gives to its job. Only processes of this user are looked at.
+Ranks and supervisors are recognised by their command line, which has a module of this package and the folder of a pool.
+Daemons are recognised by the name of mpiexec's job. Only processes of this user are considered.
 
-`python -P -m workbench.mpi.launch.processes KILL mpiexec ...` is a command that ends with whoever started it.
+`python -P -m workbench.mpi.launch.processes KILL mpiexec ...` runs a command that ends with its parent.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 RANKS_MODULE, SUPERVISOR_MODULE = "workbench.mpi.launch.rank.main", "workbench.mpi.launch.head.supervisor"
-DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # the last holds the connection to a daemon on another host
+DAEMONS = ("prted", "prterun", "mpiexec", "ssh")  # ssh holds the connection to a daemon on another host
 TERM_TIMEOUT_S = 5.0  # s between TERM and KILL
-DIES_WITH_PARENT, TIMER_SLACK = 1, 29  # PR_SET_PDEATHSIG, PR_SET_TIMERSLACK
+DIES_WITH_PARENT, TIMER_SLACK = 1, 29  # options of prctl: PR_SET_PDEATHSIG, PR_SET_TIMERSLACK
 
 
 class ProcessId(NamedTuple):
-    """One rank's process."""
+    """Process of one rank, and its host."""
 
     pid: int
     host: str
@@ -34,14 +34,14 @@ class ProcessId(NamedTuple):
 
 
 def this_process() -> ProcessId:
-    """The calling process."""
+    """Return the calling process."""
     return ProcessId(os.getpid(), socket.gethostname())
 
 
 def exists(pid: int) -> bool:
-    """Is there such a process, be it only an entry that nobody has collected yet? Asking takes 1.5 us."""
+    """Return whether a process exists, even as a zombie. Takes 1.5 us."""
     try:
-        if pid <= 0:  # those would be whole groups
+        if pid <= 0:  # 0 and negative numbers are process groups
             return False
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -52,17 +52,17 @@ def exists(pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Is there such a process, and is it more than an entry that nobody has collected yet? Asking takes 80 us."""
+    """Return whether a process exists and is not a zombie. Takes 80 us."""
     if not exists(pid):
         return False
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:  # gone in this moment, or a system without /proc, or one that hides processes there
+    except OSError:  # it has just ended, or the system has no /proc, or hides processes there
         return exists(pid)
 
 
 def awaited(done: Callable[[], object], seconds: float, every: float = 0.02) -> bool:
-    """Look again and again whether something is so, for so many seconds at most; says whether it came to be.
+    """Poll `done` until it is true, for up to `seconds`. Return whether it became true.
 
     >>> awaited(lambda: True, 1.0), awaited(lambda: False, 0.0)
     (True, False)
@@ -74,16 +74,16 @@ def awaited(done: Callable[[], object], seconds: float, every: float = 0.02) -> 
 
 
 def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
-    """Have this process get a signal when the one that started it ends; on systems other than Linux, nothing."""
+    """Let this process get a signal when its parent ends. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(DIES_WITH_PARENT, how)
 
 
 @contextlib.contextmanager
 def set_timer_slack(seconds: float) -> Iterator[None]:
-    """Let this thread's short sleeps last up to so long; on systems other than Linux, nothing.
+    """Let this thread's short sleeps take up to `seconds` longer. Linux only.
 
-    MPI_Init waits for the others by looking every 0.1 ms: 85 ranks on two cores do nothing else.
+    MPI_Init waits for the other ranks by polling every 0.1 ms, which would keep two cores busy with 85 ranks.
     """
     if sys.platform != "linux":
         yield
@@ -93,21 +93,21 @@ def set_timer_slack(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        prctl(TIMER_SLACK, ctypes.c_ulong(0))  # as ever
+        prctl(TIMER_SLACK, ctypes.c_ulong(0))  # the default
 
 
 def die_with_parent_argv(how: str, *command: str) -> list[str]:
-    """Command line that runs another, which gets the signal KILL, TERM or the like when whoever starts it ends."""
+    """Return a command line that runs another one, which gets a signal (KILL, TERM, ...) when its parent ends."""
     return [sys.executable, "-P", "-m", "workbench.mpi.launch.processes", how, *command]
 
 
 def ours(pool: str, module: str = RANKS_MODULE) -> list[Any]:
-    """Processes of this user that run a module of ours for a pool whose folder's path holds `pool`."""
+    """Return this user's processes that run a module of the workbench for a pool. `pool`: part of its folder's path."""
     return [p for p, argv in _mine() if module in argv and _names(argv[argv.index(module) :], pool)]
 
 
 def _mine() -> Iterator[tuple[Any, list[str]]]:
-    """The user's other processes and their command lines."""
+    """Return the user's other processes and their command lines."""
     import psutil
 
     me = os.getuid()
@@ -122,9 +122,9 @@ def _names(argv: list[str], text: str) -> bool:
 
 
 def kill_processes(pool: str, daemon: str = "") -> int:
-    """End supervisors, daemons of MPI and ranks: TERM, 5 s, KILL; returns how many supervisors and ranks there were.
+    """End supervisors, MPI daemons and ranks: TERM, 5 s, KILL. Return the number of supervisors and ranks.
 
-    `pool`: of those whose folder's path holds it, not empty; `daemon`: part of the command line of its daemons.
+    `pool`: part of their folders' paths, not empty. `daemon`: part of the command line of their daemons.
     """
     import psutil
 
@@ -140,24 +140,24 @@ def kill_processes(pool: str, daemon: str = "") -> int:
 
 
 def end_ours(pool: str, module: str) -> None:
-    """End the processes that run a module for a pool, see `ours`; `pool` must not be empty."""
+    """End the processes that run a module for a pool, see `ours`. `pool` must not be empty."""
     assert pool
     _end(ours(pool, module))
 
 
 def end_one(pid: int, module: str) -> None:
-    """End this process if it runs that module."""
+    """End a process, if it runs the module."""
     _end([process for process, argv in _mine() if process.pid == pid and module in argv])
 
 
 def end_daemons(daemon: str) -> None:
-    """End MPI's processes of one mpiexec, by the name of its job (which must not be empty)."""
+    """End the MPI processes of one mpiexec, by the name of its job, which must not be empty."""
     assert daemon
     _end([p for p, argv in _mine() if _is_daemon(argv) and _names(argv, daemon)])
 
 
 def _end(processes: list[Any]) -> None:
-    """TERM, 5 s, KILL."""
+    """End processes: TERM, 5 s, KILL."""
     import psutil
 
     left = list({process.pid: process for process in processes}.values())
@@ -172,7 +172,7 @@ def _is_daemon(argv: list[str]) -> bool:
 
 
 def _daemon(rank: Any) -> list[Any]:
-    """MPI's own process above a rank: mpiexec, or what it started on another host."""
+    """Return MPI's own process above a rank: mpiexec, or its daemon on another host."""
     import psutil
 
     with contextlib.suppress(psutil.Error):
@@ -189,5 +189,5 @@ def _signal(processes: list[Any], how: str) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent(signal.Signals[f"SIG{sys.argv[1]}"])  # the tie outlasts what follows
+    die_with_parent(signal.Signals[f"SIG{sys.argv[1]}"])  # exec keeps this setting
     os.execvp(sys.argv[2], sys.argv[2:])

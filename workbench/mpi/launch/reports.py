@@ -1,4 +1,4 @@
-"""What is told of hosts: how far something is, what is wrong where, what there is now."""
+"""Reports on hosts: progress, findings, and current state."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-ProgressCallback = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+ProgressCallback = Callable[[str, int, int], None]  # current step, number done, total number
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Say nothing."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: on which host, what, what was found, and what is wanted."""
+    """One problem of a host: what was checked, what was found, and what is wanted."""
 
     host: str
     what: str
@@ -24,13 +24,13 @@ class Finding:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Findings as lines of text in columns."""
+    """Return findings as lines of text in columns."""
     rows = [("host", "what", "found", "wanted"), *((f.host, f.what, f.found, f.wanted) for f in findings)]
     return "\n".join(aligned(rows, "<<<<"))
 
 
 def aligned(rows: Sequence[Sequence[str]], how: str) -> list[str]:
-    """Rows of words as lines of text in columns; `how`: for each column < (left) or > (right)."""
+    """Return rows of cells as lines of text in columns. `how`: < (left) or > (right) for each column."""
     columns = list(zip(how, (max(map(len, column)) for column in zip(*rows, strict=True)), strict=True))
     padded = [[f"{cell:{h}{width}}" for cell, (h, width) in zip(row, columns, strict=True)] for row in rows]
     return ["  ".join(cells).rstrip() for cells in padded]
@@ -38,11 +38,11 @@ def aligned(rows: Sequence[Sequence[str]], how: str) -> list[str]:
 
 @dataclass(frozen=True)
 class HostState:
-    """One host as `Cluster.status` shows it."""
+    """State of one host, as `Cluster.status` returns it."""
 
     host: str
-    state: str  # "up", or why not
-    ranks: int = 0  # of ours
+    state: str  # "up", or why it is not
+    ranks: int = 0  # number of the workbench's ranks
     cores: int | None = None
     free: float | None = None  # GiB
     note: str = ""
@@ -50,7 +50,7 @@ class HostState:
 
 @dataclass(frozen=True)
 class Status:
-    """What there is of a cluster now. `hours`: host-hours since it went up; `cost`: what those came to."""
+    """Current state of a cluster. `hours`: host-hours since its start. `cost`: their price."""
 
     hosts: tuple[HostState, ...] = ()
     hours: float | None = None
@@ -59,13 +59,13 @@ class Status:
 
     @property
     def ranks(self) -> int:
-        """Ranks of ours on all hosts."""
+        """Number of the workbench's ranks on all hosts."""
         return sum(host.ranks for host in self.hosts)
 
 
-Outputs = dict[str, tuple[int, str]]  # exit code and output of a command, by host
+Outputs = dict[str, tuple[int, str]]  # host -> exit code and output of a command
 
-REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method: as JSON on its way
+REPORTS: dict[str, TypeAdapter[Any]] = {  # method of `Site` -> type of its result, for the transfer as JSON
     "check": TypeAdapter(list[Finding]),
     "status": TypeAdapter(Status),
     "down": TypeAdapter(None),
@@ -74,16 +74,14 @@ REPORTS: dict[str, TypeAdapter[Any]] = {  # what a `Site` reports, by its method
 
 
 def unreached(host: str, answer: str, known_hosts: str | None = None) -> Finding:
-    """Why a host could not be talked to, from the last words of ssh or Python."""
+    """Return a finding on an unreachable host, from the last output of ssh or Python."""
     text = answer.removeprefix(f"{host}: ")
     if "shells without a terminal" in text:
         return Finding(host, "login shell", text, "a login that writes and reads nothing")
     if "on this machine's PATH" in text:
         return Finding(host, "connection", text, "the program that connects, on the PATH here")
     if "[Errno" in text:
-        return Finding(
-            host, "files", text, "a cache folder that can be written, see shared or XDG_CACHE_HOME there"
-        )
+        return Finding(host, "files", text, "a writable cache folder, see shared or XDG_CACHE_HOME there")
     if "verification failed" in text or "host key" in text.lower():
         return Finding(host, "host key", text, f"its key in {known_hosts or '~/.ssh/known_hosts'}")
     if "Permission denied" in text:

@@ -1,8 +1,8 @@
-"""Where ranks are started, the pools that come of it, and who has a run: as whoever asks for a run sees them.
+"""Interfaces between a run and its ranks: sites start ranks, pools have them, and owners have a run.
 
-A *pool* is ranks that serve run after run, so that only the first one has to wait for their start. On the machine that
-starts them it is a folder (`workbench.mpi.launch.poolfolder`), with one supervisor above one mpiexec; from elsewhere,
-an agent there is asked (`workbench.mpi.launch.client.remote`).
+A *pool* is a set of ranks that serves one run after another, so that only the first run waits for their start. On the
+machine that starts them, it is a folder (`workbench.mpi.launch.poolfolder`) with one supervisor above one mpiexec. On
+other machines, an agent serves it (`workbench.mpi.launch.client.remote`).
 """
 
 from abc import ABC, abstractmethod
@@ -16,39 +16,39 @@ from workbench.mpi.launch.task import Task
 
 
 class RunOwner(ABC):
-    """The processes that have a run. Unless said otherwise its ranks write into the run folder themselves."""
+    """Processes that have a run. By default its ranks write into the run folder themselves."""
 
     @property
     @abstractmethod
     def is_alive(self) -> bool:
-        """Can they still end it?"""
+        """Whether the processes can still end the run."""
 
     def look(self) -> None:
-        """Bring what is new into the run folder here."""
+        """Copy what is new into the local run folder."""
         return
 
     def reason(self) -> str | None:
-        """Why they cannot, as far as that is known."""
+        """Return why the processes cannot end the run, if known."""
         return None
 
     def release(self) -> None:
-        """Let go of what it takes to look; the run goes on."""
+        """Release the connection to the run, which continues."""
         return
 
 
 class Pool(ABC):
-    """Ranks that take run after run."""
+    """Ranks that take one run after another."""
 
-    ranks: int  # how many
+    ranks: int  # number of ranks
 
     @property
     @abstractmethod
     def alive(self) -> bool:
-        """Can it take a run?"""
+        """Whether the pool can take a run."""
 
     @abstractmethod
     def lost(self) -> list[str]:
-        """Hosts that have gone, as far as that is known once the pool has ended."""
+        """Return the lost hosts, as far as known once the pool has ended."""
 
     @property
     @abstractmethod
@@ -57,61 +57,61 @@ class Pool(ABC):
 
     @abstractmethod
     def await_ready(self, progress: ProgressCallback = no_progress) -> None:
-        """Wait until all ranks are up; raises `ClusterError` with the reason if they do not come."""
+        """Wait until all ranks are up. Raises `ClusterError` with the reason if they do not come up."""
 
     @abstractmethod
     def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
-        """Hand a run in; it begins once those before it are over. Returns who has it."""
+        """Submit a run, which begins when earlier ones are over. Return its owner."""
 
     @property
     @abstractmethod
     def waiting(self) -> bool:
-        """Is the newest run still in the queue, with no rank that has taken it?"""
+        """Whether the newest run still waits, and no rank has taken it."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
-        """What owner.json says of the newest run: enough for `Site.owner` to find it from another process."""
+        """Return the fields of owner.json for the newest run, with which `Site.owner` finds it from another process."""
 
     def release(self) -> None:
-        """Let go of what it takes to use it; its ranks end by themselves."""
+        """Release the connection to the pool, whose ranks end by themselves."""
         return
 
     def clear(self) -> None:
-        """Take away what a pool that has ended by itself has left here."""
+        """Remove what a pool that has ended by itself has left here."""
         return
 
     @abstractmethod
     def close(self) -> None:
-        """End the ranks; nothing is left when this returns."""
+        """End the ranks. Nothing is left when this returns."""
 
 
 class Site(ABC):
-    """Where ranks are started: this machine, or a remote head, where an agent does it."""
+    """Place where ranks are started: this machine, or a remote head with an agent."""
 
     @abstractmethod
     def open(self, ranks: int, progress: ProgressCallback = no_progress) -> Pool:
-        """Start so many ranks and return at once (`Pool.await_ready` waits).
+        """Start `ranks` ranks and return at once (`Pool.await_ready` waits).
 
-        Raises `ClusterError` where that cannot be. Whatever has to be in place on the hosts is checked, and brought
-        there, before anything starts.
+        Raises `ClusterError` if that is impossible. Before anything starts, the hosts are checked and get everything
+        that runs need.
         """
 
     @abstractmethod
     def owner(self, fields: dict[str, Any], home: Path) -> RunOwner:
-        """Who has the run of a folder whose owner.json says `words`; see `Pool.as_dict`."""
+        """Return the owner of a run. `fields`: from the folder's owner.json, see `Pool.as_dict`."""
 
     @abstractmethod
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        """What is wrong on which host; empty: runs can start. Brings the package to the hosts on the way."""
+        """Return the problems of the hosts. Empty if runs can start. The package is copied to the hosts on the way."""
 
     @abstractmethod
     def status(self, progress: ProgressCallback = no_progress) -> Status:
-        """Hosts, ranks of ours on them, and cost so far."""
+        """Return hosts, the workbench's ranks on them, and cost so far."""
 
     @abstractmethod
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End what is ours on the hosts, and take away what was brought there; where there is nothing, do nothing."""
+        """End the workbench's processes on the hosts, and remove everything that was brought there."""
 
     @abstractmethod
     def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
-        """Run a command on every host."""
+        """Run a command on every host. Return exit code and output by host."""

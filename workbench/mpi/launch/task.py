@@ -1,6 +1,6 @@
-"""What a run's ranks are told: a spec as JSON, and the plan, the model and the optimiser's state as arrays.
+"""Task of a run for its ranks: the spec as JSON; plan, model and optimiser state as arrays.
 
-Errors are plain words, too, so that they can cross from one process to another.
+Errors are JSON as well, so that they can be passed between processes.
 """
 
 import json
@@ -41,55 +41,53 @@ from workbench.mpi.launch.processes import ProcessId
 
 T = TypeVar("T")
 PUT_BACK = "put it back, or start a new run"
-# s that a change of scheme is taken to cost on real processes before one has been seen
+# s that a change of scheme is assumed to cost on real processes, before one was measured
 ASSUMED_RESTART_S = 0.3
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run, as the client hands it in. `arrays` go to every rank, so that none has to draw the plan anew."""
+    """One run, as the client submits it. `arrays` go to every rank, so that none has to compute the plan."""
 
     run: int
-    spec: dict[str, Any]  # the experiment's fields
+    spec: dict[str, Any]  # fields of the experiment
     folder: str
     arrays: bytes
     emulate: Emulate = "all"
     record: bool = True
-    first: int = 0  # round to begin with
-    steps: Sequence[int] = ()  # see `Setup`
-    offset: float = 0.0  # s that the rounds before took
-    gradients: bool = False  # keep every committed gradient, too
+    first: int = 0  # first round
+    steps: Sequence[int] = ()  # first step of each worker, see `Setup`
+    offset: float = 0.0  # s that earlier rounds took
+    gradients: bool = False  # whether to save every committed gradient
     checkpoint_every: float = 2.0  # s
-    patience: float = 600.0  # s without a round after which the run is given up
+    patience: float = 600.0  # s without a round after which the run fails
     cwd: str = field(default_factory=os.getcwd)
     data: Mapping[str, Any] | None = None  # prepared data of every host, see `data_of`; None: found by name
-    hashes: Sequence[Sequence[Any]] = ()  # of its files, so that not every rank of a machine hashes them anew
-    begun: Mapping[str, str] = field(default_factory=dict)  # what a run that goes on must agree with
-    substitutes: str = (
-        ""  # by value: a function of a class and a rank, for the class to use instead (for tests)
-    )
-    controller: Mapping[str, Any] | None = None  # of an adaptive run, see `controller_of`
-    code: str = ""  # classes of the user's own, by value, see `core.base.by_value`; kept nowhere
-    # Modules of the package that have its classes: ranks need not look through all others.
+    hashes: Sequence[Sequence[Any]] = ()  # hashes of the data's files, computed once per machine
+    begun: Mapping[str, str] = field(default_factory=dict)  # facts that a resumed run must agree with
+    # By value: a function that returns, for a class and a rank, the class to use instead (for tests).
+    substitutes: str = ""
+    controller: Mapping[str, Any] | None = None  # for an adaptive run, see `controller_of`
+    code: str = ""  # user-defined classes by value, see `core.base.by_value`; never saved
+    # modules of the package with its classes, so that ranks import no others
     homes: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the arrays, for JSON."""
+        """Return all fields but the arrays, for JSON."""
         return {name: value for name, value in vars(self).items() if name != "arrays"}
 
     @property
     def workers(self) -> int:
-        """How many workers take part."""
+        """Number of workers."""
         return int(self.spec["workers"])
 
 
 def task_of(
     e: Experiment, folder: Path, model: Array | None = None, state: State | None = None, **options: Any
 ) -> Task:
-    """Task of a run: the problem is opened here, so that data are prepared once and steps are tuned once.
+    """Return the task of a run. Its problem is opened here, so that data are prepared once and steps are tuned once.
 
-    A run that goes on brings its model and its optimiser's state along. Raises `SettingError` where its delays cannot
-    be drawn.
+    A resumed run passes its model and its optimiser state. Raises `SettingError` if its delays cannot be sampled.
     """
     if options.get("emulate") != "nothing":
         e.delays.check_loads(e.plan.loads[1:])
@@ -108,11 +106,11 @@ def task_of(
 
 
 def _named(e: Experiment) -> dict[str, Any]:
-    """The experiment's fields, definitions by their own names, also those of loose files, which ranks may not see."""
+    """Return the experiment's fields with the names of classes, also of those from files that ranks may not see."""
     spec = e.model_dump(mode="json", context=OWN_KINDS)
     sent_along = {f: thing.__name__ for f, thing in e.problem_spec.model_args().items() if is_own(thing)}
     spec["problem_args"] = {**spec["problem_args"], **sent_along}
-    # The scheme's own, too.
+    # includes the scheme's own parameters
     optimiser = e.build_optimiser()
     spec["optimiser_args"] = optimiser.model_dump(mode="json", exclude_unset=True, context=OWN_KINDS)
     own = (e.built_scheme.name, e.problem_spec.name, optimiser.name)
@@ -120,7 +118,7 @@ def _named(e: Experiment) -> dict[str, Any]:
 
 
 def begun_with(e: Experiment) -> dict[str, str]:
-    """What a run begins with, for its checkpoints: the spec as JSON, hashes of the data and of recorded delays."""
+    """Return what a run begins with, for its checkpoints: spec as JSON, hashes of data and of recorded delays."""
     data, times = e.problem_spec.prepared(), getattr(e.delays, "path", None)
     return {
         "spec": e.model_dump_json(),
@@ -130,14 +128,14 @@ def begun_with(e: Experiment) -> dict[str, str]:
 
 
 def _how(options: Mapping[str, Any]) -> str:
-    """Of a task's options, as JSON, those that say what its files mean."""
+    """Return, as JSON, the task's options that define the meaning of its files."""
     return json.dumps({name: options.get(name, getattr(Task, name)) for name in ("emulate", "gradients")})
 
 
 def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    """Raise `SettingError` where spec, options or data are not what a run's checkpoint was written with: say which.
+    """Raise `SettingError` that names the first difference from a run's checkpoint: spec, options or data.
 
-    Checkpoints of older versions do not say.
+    Checkpoints of older versions do not contain these.
     """
     if not begun:
         return
@@ -154,7 +152,7 @@ def check_begun(e: Experiment, begun: Mapping[str, str], options: Mapping[str, A
 
 
 def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted name, old and new value of everything in which nested fields differ; None stands for a field not there.
+    """Yield dotted name, old and new value wherever nested fields differ. None stands for a missing field.
 
     >>> list(differing({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
     [('b.c', 2, 3)]
@@ -168,10 +166,10 @@ def differing(was: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, An
 
 
 def data_of(e: Experiment) -> dict[str, Any] | None:
-    """Which prepared data a run maps, for hosts that do not see this one's files; None: it needs none.
+    """Return the prepared data of a run, for hosts that do not see this machine's files. None if it needs none.
 
-    `key`: name of their folder in a host's cache; `make`: problem and its arguments where any host can make the same
-    data by itself, else None.
+    `key`: name of their folder in a host's cache. `make`: problem and arguments if any host can make the same data,
+    else None.
     """
     args, data = e.problem_spec, e.problem_spec.prepared()
     if data is None or not isinstance(args, OnData):
@@ -184,14 +182,14 @@ def data_of(e: Experiment) -> dict[str, Any] | None:
 
 
 def pack(plan: Plan, model: Array, state: State) -> bytes:
-    """Plan (without its notes), model and optimiser's state as one archive of arrays."""
+    """Pack plan (without its notes), model and optimiser state into one archive of arrays."""
     known = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name != "notes"}
     columns = {f"plan_{name}": value for name, value in known.items() if value is not None}
     return to_bytes({"model": model, **columns, **{f"state_{name}": value for name, value in state.items()}})
 
 
 def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
-    """The reverse of `pack`."""
+    """Unpack an archive of `pack`."""
     stored = from_bytes(arrays)
     plan, state = _of(stored, "plan_"), _of(stored, "state_")
     return Plan(**{**plan, "committers": tuple(plan["committers"].tolist())}), stored["model"], state
@@ -200,9 +198,9 @@ def unpack(arrays: bytes) -> tuple[Plan, Array, State]:
 def controller_state(
     planned: AdaptiveController, changes: Sequence[Mapping[str, Any]], left: float | None = None
 ) -> dict[str, Any]:
-    """State of the adaptive controller in a task, after these changes.
+    """Return the state of the adaptive controller for a task, after these changes.
 
-    `left`: when the last stretch ended, by the master's calendar clock, if the run goes on at once.
+    `left`: time of the last stretch's end, on the master's wall clock, if the run continues at once.
     """
     last = changes[-1] if changes else None
     configurations = [
@@ -214,7 +212,7 @@ def controller_state(
 
 
 def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
-    """What re-plans a run, for the master's rank; None where nothing does."""
+    """Return the adaptive controller for the master's rank, or None if the run is not adaptive."""
     if task.controller is None:
         return None
     known, spec, plan = task.controller, task.spec, setup.plan
@@ -227,13 +225,13 @@ def controller_of(task: Task, setup: Setup) -> AdaptiveController | None:
 
 
 def _of(stored: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Arrays and numbers whose names begin so."""
+    """Return arrays and numbers whose names begin with `prefix`."""
     found = {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
     return {name: value.item() if value.ndim == 0 else value for name, value in found.items()}
 
 
 def unpacked(task: Task) -> tuple[Setup, Learner]:
-    """A task as a rank uses it; the experiment was checked before it was handed in."""
+    """Return the task in the form that a rank uses. The experiment was checked before it was submitted."""
     spec = task.spec
     for home in task.homes:
         import_module(home)
@@ -241,7 +239,7 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
         register(task.code)
     plan, model, state = unpack(task.arrays)
     trust(task.hashes)
-    # Data by their folder in this host's cache, where a task says so.
+    # If the task names prepared data, use their folder in this host's cache.
     mapped = {} if task.data is None else {"data": f"{PREPARED_PREFIX}{task.data['key']}"}
     args = problems.get(spec["problem"])(**{**spec["problem_args"], **mapped})
     scheme = schemes.get(spec["scheme"])(**spec["scheme_args"])
@@ -259,12 +257,12 @@ def unpacked(task: Task) -> tuple[Setup, Learner]:
 
 
 def substitute(task: Task, cls: type[T], rank: int) -> type[T]:
-    """Return the class that a rank uses in place of one; see `Task.substitutes`."""
+    """Return the class that a rank uses in place of `cls`, see `Task.substitutes`."""
     return received(task.substitutes)[0](cls, rank) if task.substitutes else cls
 
 
 def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, Any]:
-    """An error as a word for another rank, or for a file; says where the dead were."""
+    """Describe an error for another rank, or for a file. Dead ranks are named with their hosts."""
     if isinstance(error, QuorumLost):
         why = {r: error.why.get(r) or f"{places[r]} died" for r in error.missing}
         fields = {"parent": error.parent, "round": error.round, "missing": list(error.missing)}
@@ -276,13 +274,13 @@ def described(error: BaseException, places: Sequence[ProcessId]) -> dict[str, An
 
 
 def not_finite(report: dict[str, Any]) -> bool:
-    """May the error that `described` described come from numbers that have grown beyond all bounds?"""
+    """Return whether a described error may come from values that are not finite."""
     missed = report.get("why", {}).values()
     return report["kind"] == "Diverged" or (bool(missed) and set(missed) == {"not finite"})
 
 
 def rebuilt(report: dict[str, Any]) -> RunError:
-    """The error that `described` described."""
+    """Return the error that `described` has described."""
     if report["kind"] == "QuorumLost":
         why = {int(r): text for r, text in report["why"].items()}
         return QuorumLost(report["parent"], report["round"], report["missing"], why)

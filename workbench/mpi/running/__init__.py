@@ -1,1 +1,1 @@
-"""Runs on real processes: started, watched, resumed, replayed."""
+"""Runs on real processes: start, follow, resume and replay."""

@@ -1,4 +1,4 @@
-"""Traces of real runs, from the ledgers of all ranks and the losses of the models."""
+"""Traces of real runs, made from the ledgers of all ranks and the losses of the models."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,13 +19,14 @@ from workbench.core.trace.learning import Learnt, evaluated
 from workbench.core.trace.trace import Trace, run_info
 from workbench.mpi.engine.ledger import COUNTERS, MergedLedgers
 
-MODELS_PER_PASS = 16  # models that are evaluated in one pass over the data
+MODELS_PER_PASS = 16  # models evaluated in one pass over the data
 Progress = Callable[[int, int], None]
-_LIVE_COUNTS = ("messages", "bytes", "stale")  # what rows say of rounds whose ledgers are lost
+# Columns that live rows have, for rounds whose ledgers are lost
+_LIVE_COUNTS = ("messages", "bytes", "stale")
 
 
 def changes_of(folder: Path) -> list[Change]:
-    """Changes of scheme that a run folder tells of."""
+    """Return the changes of scheme in a run folder."""
     return [Change(**{name: each[name] for name in Change._fields}) for each in records.read_changes(folder)]
 
 
@@ -37,12 +38,13 @@ def put_together(
     losses: dict[int, Evaluation],
     progress: Progress,
 ) -> Trace:
-    """Trace of a real run that has ended. `losses` holds those that are known; the others are evaluated now."""
+    """Return the trace of a real run that has ended. `losses` has the known ones; the others are evaluated now."""
     ledgers = MergedLedgers(records.read_ledgers(folder))
     rows = records.read_rows(folder)
     first, zero = ended["first"], ended["zero"] or 0.0
     timeline = _after(rows, ledgers.timeline(zero, ended["committers"]), first, ended.get("offset"))
-    k = min(len(timeline.times), len(rows))  # a ring's workers may be ahead of the master, who only looks on
+    # In an all-reduce, workers may be ahead of the master, which only watches
+    k = min(len(timeline.times), len(rows))
     learnt = learn_again(e, problem, folder, k, losses, progress)
     columns = columns_of(timeline, learnt, k)
     for name in ("overrun", "rejected", "abandoned"):
@@ -63,11 +65,11 @@ def _with_earlier(
     events: dict[str, Any],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """Events of all parts of a run that changed its scheme or was resumed; their counts are put into the columns."""
+    """Return the events of all stretches of a run, and put the stretches' counts into the columns."""
     parts = []
     for stretch, ledgers in earlier:
         found = ledgers.events(stretch.zero)
-        counts = found["round"] < stretch.end  # what is gone through again has events of its own
+        counts = found["round"] < stretch.end  # repeated rounds have their own events
         parts.append({name: column[counts] for name, column in found.items()})
         for name in COUNTERS:
             if name in columns:
@@ -79,7 +81,10 @@ def _with_earlier(
 def _facts(
     ledgers: MergedLedgers, ended: dict[str, Any], columns: dict[str, NDArray[Any]], computed: int
 ) -> dict[str, Any]:
-    """What a run folder keeps of a real run besides the tables; `computed`: tasks of its earlier parts."""
+    """Return the facts of a real run that its folder stores besides the tables.
+
+    `computed`: number of computations in earlier stretches.
+    """
     done = max(computed + sum(ledgers.count("computed", len(columns["round"]))), 1)
     return {
         "measured": True,
@@ -93,7 +98,10 @@ def _facts(
 
 
 def _after(rows: Array, timeline: Timeline, first: int, offset: float | None) -> Timeline:
-    """Timeline of a resumed run: first rounds from the rows, the rest from the ledgers, `offset` s later."""
+    """Return the timeline of a resumed run.
+
+    The first rounds come from the live rows, the rest from the ledgers, `offset` s later.
+    """
     if not first:
         return timeline
     column = {name: rows[:first, i] for i, name in enumerate(records.LIVE_COLUMNS)}
@@ -114,7 +122,7 @@ def learn_again(
     losses: dict[int, Evaluation],
     progress: Progress,
 ) -> Learnt:
-    """Losses and metrics at the models that a run went through, in passes over the data that several share."""
+    """Return losses and metrics at the models of a run. Several models share one pass over the data."""
     before = problem.start()
     learnt = Learnt(before, problem.evaluate([Request(before, gradient=False, test=True)])[0])
     for k in range(0, rounds, MODELS_PER_PASS):

@@ -1,4 +1,4 @@
-"""The engine of real runs, registered as an entry point named "mpi"."""
+"""Engine of real runs, registered as the entry point "mpi"."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def _start_all(experiments: Sequence[Experiment], **options: Any) -> list[Run]:
 
 
 def run_real(experiments: Sequence[Experiment], progress: bool = False, **options: Any) -> list[Run]:
-    """Run one after the other on real processes, with a progress bar."""
+    """Run experiments on real processes, one after the other, with a progress bar."""
     runs: list[Run] = []
     for e in experiments:
         runs.append(start_real(e, **options))

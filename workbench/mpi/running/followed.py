@@ -1,7 +1,7 @@
-"""Real runs that are followed through their run folder: rows and losses while they go on, the trace at their end.
+"""Real runs that are followed through their run folder: rows and losses during the run, the trace at its end.
 
-Losses are evaluated here and not at the master, only where somebody looks at them, and in a limited share of the time:
-measuring is not to slow down what is measured. Those that are missing at the end are evaluated then.
+Losses are evaluated here and not at the master. They are evaluated only when their values are read, and in a limited
+share of the time, so that they do not slow down the measured run. Missing losses are evaluated at the end.
 """
 
 from __future__ import annotations
@@ -40,29 +40,30 @@ from workbench.mpi.running.ownership import (
     soon,
 )
 
-POLL_INTERVAL_S, STOPPING_INTERVAL_S = 0.03, 0.005  # between looks; the second after a request to stop
-MAX_STOPPING_POLLS = 400
-TRACE_WRITERS = ("pandas", "pyarrow.parquet")  # imported while the run goes on
-LOSS_TIME_SHARE = 0.1  # of the time goes into losses while a run is under way
+POLL_INTERVAL_S, STOPPING_INTERVAL_S = 0.03, 0.005  # s between polls; the second one after a request to stop
+MAX_STOPPING_POLLS = 400  # max polls at the shorter interval
+TRACE_WRITERS = ("pandas", "pyarrow.parquet")  # modules imported during the run, for the trace at its end
+LOSS_TIME_SHARE = 0.1  # max share of the time for losses during a run
 
 
 class FollowedRun(Run):
-    """A run on real processes that is followed through its folder, whoever started it."""
+    """Run on real processes that is followed through its folder. Any process may have started it."""
 
-    lock: Lock | None = None  # to its folder; who merely follows a run has none
-    trust = False  # is its cluster's word taken from its folder?
+    lock: Lock | None = None  # lock of the run folder, or None for a mere follower
+    trust = False  # whether code and cluster of a foreign folder are trusted
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         super().__init__(experiment, "mpi", folder)
         self.home = folder
-        self.losses: dict[int, Evaluation] = {}  # by number of model: 0 is the first round's
+        # Number of the model -> evaluation; 0 is the model of the first round
+        self.losses: dict[int, Evaluation] = {}
         self._rows = np.zeros((0, len(records.LIVE_COLUMNS)))
         self._problem: Problem | None = None
-        self._since = self._spent = 0.0  # when it was first looked at; s for losses, so far
-        self._asked = False  # for rows, since the newest loss
+        self._since = self._spent = 0.0  # time of the first poll; s spent on losses so far
+        self._asked = False  # whether rows were read since the newest loss
 
     def _so_far(self, first: int) -> Rows:
-        """Losses are NaN where they have not been evaluated yet."""
+        """Return the rows from `first` on. Losses are NaN until they are evaluated."""
         self._asked, table = True, self._rows[first:]
         if not len(table):
             return no_rows()
@@ -76,15 +77,18 @@ class FollowedRun(Run):
 
     @property
     def rounds_done(self) -> int:
-        """Rounds that are done; who counts them does not ask for losses."""
+        """Number of finished rounds. Reading it does not request losses."""
         return len(self._rows) if self._trace is None else super().rounds_done
 
     def watcher(self) -> Callable[[], Rows]:
-        """As of any run; of ranks that share the run folder with the master: others' events come at its end."""
+        """Return a reader of live events, of ranks that share the run folder with the master.
+
+        Other events follow at the end.
+        """
         return super().watcher() if self._trace is not None else records.LiveEventReader(self.home)
 
     def stop(self) -> None:
-        """Ask the ranks to end the run; what was measured is kept."""
+        """Ask the ranks to stop after the current round. All results so far are kept."""
         super().stop()
         if self.home.is_dir():
             (self.home / STOP).touch()
@@ -92,7 +96,7 @@ class FollowedRun(Run):
             self.note = "stopping"
 
     def begin(self, work: Any) -> Self:
-        """Do the work in a thread of its own."""
+        """Run `work` in a background thread."""
 
         def safely() -> None:
             with failing(self):
@@ -105,7 +109,7 @@ class FollowedRun(Run):
         return self
 
     def _write_unstarted(self) -> None:
-        """It was stopped before the ranks had it: end it as they would have, with the rounds that there are."""
+        """End a run that was stopped before the ranks had it, with the rounds that it has."""
         if ended(self.home) is None:
             task, committers = read_json(self.home / TASK), self.experiment.plan.committers
             ledgers = [Ledger(rank, self.experiment.rounds).pack() for rank in committers]
@@ -115,13 +119,13 @@ class FollowedRun(Run):
         self._conclude()
 
     def _close(self, state: State, note: str) -> None:
-        if self.lock is not None:  # the folder is anybody's again before the run says that it is over
+        if self.lock is not None:  # release the lock before the run is reported as over
             self.lock.release()
         super()._close(state, note)
 
     @property
     def changing_scheme(self) -> bool:
-        """Has a stretch ended, after which the run goes on with another scheme?"""
+        """Whether a stretch has ended, after which the run continues with another scheme."""
         return (ended(self.home) or {}).get("state") == records.SCHEME_CHANGED
 
     @property
@@ -130,15 +134,15 @@ class FollowedRun(Run):
         return changes_of(self.home)
 
     def follow(self, holder: RunOwner | None = None) -> None:
-        """Read on until the run has ended, then put the trace together."""
+        """Follow the run until it has ended, then make the trace."""
         self.watch(holder)
-        while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # until the next segment
+        while self.changing_scheme and Lock(self.home / RUN_LOCK).locked:  # wait for the next stretch
             time.sleep(POLL_INTERVAL_S)
             self.watch()
         self._finish()
 
     def watch(self, holder: RunOwner | None = None) -> None:
-        """Read on until the run, or a stretch of it, has ended."""
+        """Follow the run until it, or one of its stretches, has ended."""
         if self._state == "waiting":
             self._begin("following")
         self._problem = self._problem or self.experiment.build_problem()
@@ -157,24 +161,24 @@ class FollowedRun(Run):
         self._conclude()
 
     def _look(self, holder: RunOwner | None) -> None:
-        """One look at the run; raises `ClusterError` where nobody will end it any more."""
+        """Poll the run once. Raises `ClusterError` if nobody is left to end it."""
         there = soon(self.home) if holder is None else holder.is_alive
         if holder is not None:
             holder.look()
         if not there and not (self.home / ENDED).exists():
             why, done = holder.reason() if holder else None, len(records.read_rows(self.home))
-            if why and "wb." in why:  # what can be done has been said
+            if why and "wb." in why:  # the reason contains the advice already
                 raise ClusterError(why)
             why = why or f"round {done}: the master's process, or mpiexec, is gone"
-            raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) goes on from the last checkpoint")
+            raise ClusterError(f"{why}; wb.resume({str(self.home)!r}) resumes it from the last checkpoint")
         self._read()
-        if self.wanted():  # else the end would wait for it; what is missing then is made up for
+        if self.wanted():  # a stopped run should end soon; missing losses are evaluated at the end
             self._evaluate_newest()
 
     def _read(self) -> None:
         fresh = records.read_next(self.home, len(self._rows))
         if len(fresh):
-            if not len(self._rows):  # what writes the trace, so that a stop need not wait for it
+            if not len(self._rows):  # imports for the trace, so that a stop need not wait for them
                 in_background(lambda: [*map(import_module, TRACE_WRITERS)], "workbench-imports")
             self._rows = np.concatenate([self._rows, fresh])
             row = dict(zip(records.LIVE_COLUMNS, fresh[-1], strict=True))
@@ -184,7 +188,7 @@ class FollowedRun(Run):
                 self.note = f"{done}, {dropped} late answers dropped"
 
     def _evaluate_newest(self) -> None:
-        """The loss after the newest round, if somebody looks and there is time for it."""
+        """Evaluate the loss after the newest round, if its value was read before and the time budget allows it."""
         if self._problem is None or not self._asked:
             return
         newest = min(len(self._rows), records.models_kept(self.home, self._problem.size)) - 1
@@ -195,7 +199,7 @@ class FollowedRun(Run):
         self._asked, began = False, time.monotonic()
         models = records.read_models(self.home, self._problem.size, newest, 1)
         if len(models):
-            # The other threads of a BLAS call go on spinning for a while, beside the ranks.
+            # The other threads of a BLAS call would keep spinning for a while, and disturb the ranks.
             with one_thread(), np.errstate(over="ignore", invalid="ignore"):
                 self.losses[newest] = self._problem.evaluate([Request(models[0], gradient=False, test=True)])[
                     0
@@ -203,7 +207,7 @@ class FollowedRun(Run):
         self._spent += time.monotonic() - began
 
     def _conclude(self) -> None:
-        """Make the trace of the rounds that there are; keep it in the run folder."""
+        """Make the trace of the finished rounds, and save it in the run folder."""
         how = read_json(self.home / ENDED, **END)
         error = how["error"]
         if error is not None and not not_finite(error):
@@ -216,7 +220,7 @@ class FollowedRun(Run):
 
         trace = put_together(self.experiment, self.home, how, self._problem, self.losses, progress)
         texts = tuple(diverged(trace))
-        if error is not None and not texts:  # the losses are finite: somebody sent nonsense
+        if error is not None and not texts:  # the losses are finite, so a rank sent invalid values
             raise rebuilt(error)
         self._keep(trace)
         self.warnings += texts
@@ -227,7 +231,7 @@ class FollowedRun(Run):
         self._end(trace, state, note)
 
     def _keep(self, trace: Trace) -> None:
-        """Write the trace into the run folder, unless it is there or another is about to, who has claimed the run."""
+        """Write the trace into the run folder, unless it is there or the owner of the lock is about to write it."""
         lock = self.lock or Lock(self.home / RUN_LOCK)
         if self.lock is None and ((self.home / RUN).is_file() or not lock.take()):
             return

@@ -1,7 +1,7 @@
-"""Who has the run of a folder: its claim by the client that began it, and the processes that it was handed to.
+"""Ownership of run folders: the lock of the client that started a run, and the processes that the run was handed to.
 
-The process that begins or resumes a run claims its folder, and keeps the claim until the run is over; the master's
-rank has one of its own, as the run outlives its client. The system takes both back from who ends, however that is.
+The process that starts or resumes a run locks its folder until the run is over. The rank of the master has a second
+lock, since the run outlives its client. The system releases both locks when their processes end, in any way.
 """
 
 import time
@@ -23,10 +23,10 @@ from workbench.mpi import clusters
 from workbench.mpi.clusters import Cluster
 from workbench.mpi.launch.site import RunOwner
 
-HAND_IN_TIMEOUT_S = 600.0  # s after which a run that nobody has taken is given up
-STOP_TIMEOUT_S = 60.0  # s that a run that was asked to stop has for it, before it counts as under way
+HAND_IN_TIMEOUT_S = 600.0  # s after which a run that no rank has taken is given up
+STOP_TIMEOUT_S = 60.0  # s that a run has to end after a stop request, before it counts as under way
 POLL_INTERVAL_S = 0.05  # s
-# Fields of ended.json, each with its kind.
+# Fields of ended.json, with their types.
 END: dict[str, Any] = {
     "error": Any,
     "state": str,
@@ -41,9 +41,9 @@ END: dict[str, Any] = {
 
 
 def real_folder(folder: str | Path, follow: bool = False) -> Path:
-    """The folder of a real run; raises `SettingError` for any other.
+    """Return the folder of a real run. Raises `SettingError` for any other folder.
 
-    follow: refuse one with a trace and no ended.json as well: nobody would ever write that.
+    follow: also refuse a folder with a trace but without ended.json, which nobody will write any longer.
     """
     home = path_of(folder, "folder")
     if not (home / TASK).is_file() or not (home / SPEC).is_file():
@@ -51,16 +51,16 @@ def real_folder(folder: str | Path, follow: bool = False) -> Path:
             f"folder = {str(folder)!r}: holds no run on real processes; give the folder of one (wb.Trace.load reads"
             " those of the virtual clock)"
         )
-    if follow and (home / RUN).is_file() and not (home / ENDED).is_file():  # `reopen` takes run.json away
+    if follow and (home / RUN).is_file() and not (home / ENDED).is_file():  # `reopen` removes run.json
         why = f"{ENDED} is missing, and the run has ended; wb.Trace.load reads its trace"
         raise SettingError(f"folder = {str(folder)!r}: {why}")
     return home
 
 
 def locked_again(home: Path, trust: bool = False) -> Lock:
-    """Claim the folder of a run that nobody works on any more; one that was asked to stop is waited for.
+    """Lock the folder of a run that nobody works on. Wait for one that was asked to stop.
 
-    Raises `SettingError` where somebody does.
+    Raises `SettingError` if the run is still under way.
     """
     lock, until = Lock(home / RUN_LOCK), time.monotonic() + STOP_TIMEOUT_S
     while True:
@@ -74,16 +74,16 @@ def locked_again(home: Path, trust: bool = False) -> Lock:
 
 
 def ended(home: Path) -> dict[str, Any] | None:
-    """How the run ended; None: it has not."""
+    """Return how the run ended, or None if it has not."""
     return read_json(home / ENDED, **END) if (home / ENDED).exists() else None
 
 
 def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> None:
-    """Raise `SettingError` where files were changed since a run ended, `RunError` where it has lost rounds.
+    """Raise `SettingError` if files were changed since a run ended, and `RunError` if rounds are lost.
 
-    counted: count the rounds; to resume a run needs those of its checkpoint only.
+    counted: check the number of rounds. To resume a run, only the rounds of its checkpoint are needed.
     """
-    if not (home / ENDED).is_file():  # it broke off: the checkpoint has a sum of its own
+    if not (home / ENDED).is_file():  # a broken run; its checkpoint has its own checksum
         return
     floats = experiment.shape()[1]
     records.check_kept(home, experiment.rounds, floats)
@@ -95,13 +95,13 @@ def check_whole(home: Path, experiment: Experiment, counted: bool = True) -> Non
 
 
 def cluster_of(home: Path, trust: bool = False) -> Cluster:
-    """Where a run was, or would have been; raises `SettingError` where that has to be trusted, see `_cluster`."""
+    """Return the cluster of a run. Raises `SettingError` if it has to be trusted first, see `_cluster`."""
     fields = _owner_record(home)
     return _cluster(home, fields, trust) if fields else clusters.load(clusters.LOCAL)
 
 
 def owner_of(home: Path, trust: bool = False) -> RunOwner | None:
-    """Who works on this run; None before it is handed in. Raises `SettingError` as `cluster_of` does."""
+    """Return the owner of a run, or None before it is handed in. Raises `SettingError` as `cluster_of` does."""
     if (fields := _owner_record(home)) is None:
         return None
     try:
@@ -113,10 +113,10 @@ def owner_of(home: Path, trust: bool = False) -> RunOwner | None:
 
 
 def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
-    """The cluster that owner.json names. Its settings start programs: a folder's word for them is not enough.
+    """Return the cluster in owner.json. Its settings start programs, so a foreign folder is not enough.
 
-    It is this machine, or as a file of the user's own says; else this user's processes have signed it, or it is to be
-    trusted, and is signed then. Raises `SettingError`.
+    It is accepted if it is this machine, if a file of the user has the same settings, or if this user's processes have
+    signed it. Otherwise `trust` is needed, and signs it. Raises `SettingError`.
     """
     settings = fields["cluster"]
     if not isinstance(settings, dict):
@@ -127,8 +127,8 @@ def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
         if not trust:
             kind, name = (str(settings.get(key))[:60] for key in ("kind", "name"))
             raise SettingError(
-                f"{home / OWNER}: cluster = {name!r} ({kind}): is not what a file of yours says (see"
-                " wb.clusters), and its settings start programs; look at it, then trust=True (--trust) takes it"
+                f"{home / OWNER}: cluster = {name!r} ({kind}): differs from your own files (see"
+                " wb.clusters), and its settings start programs; check them, then accept them with trust=True (--trust)"
             )
         sign_owner(home, fields)
     try:
@@ -138,20 +138,20 @@ def _cluster(home: Path, fields: dict[str, Any], trust: bool) -> Cluster:
 
 
 def soon(home: Path) -> bool:
-    """May a run that was not handed in yet still be?"""
+    """Return whether a run that was not handed in yet may still be handed in."""
     return time.time() - (home / TASK).stat().st_mtime < HAND_IN_TIMEOUT_S or Lock(home / RUN_LOCK).locked
 
 
 def _owner_record(home: Path) -> dict[str, Any] | None:
-    """What owner.json says; None before the run is handed in."""
+    """Return the fields of owner.json, or None before the run is handed in."""
     found = next((path for path in (home / OWNER, home / OWNER_1_0) if path.exists()), None)
     return None if found is None else read_json(found, "cluster")
 
 
 def _under_way(home: Path, trust: bool) -> bool:
-    """Are the processes that work on this run still there? What they did meanwhile is brought here."""
+    """Return whether the processes of this run are alive, after fetching their newest results."""
     if (home / ENDED).exists() or (holder := owner_of(home, trust)) is None:
-        return False  # who was to hand it in has no claim to it any more
+        return False  # the client that should have handed it in no longer has the lock
     holder.look()
     there = holder.is_alive
     holder.release()
@@ -159,7 +159,7 @@ def _under_way(home: Path, trust: bool) -> bool:
 
 
 def check_options(emulate: str, checkpoint_every: float, patience: float, **others: Any) -> None:
-    """Refuse options of a run that are none; raises `SettingError`."""
+    """Raise `SettingError` for invalid options of a run."""
     if not checkpoint_every >= 0:
         raise SettingError(f"checkpoint_every = {checkpoint_every}: take 0 s or more")
     if not patience > 0:
@@ -169,7 +169,7 @@ def check_options(emulate: str, checkpoint_every: float, patience: float, **othe
 
 
 def begun(home: Path, experiment: Experiment, options: dict[str, Any]) -> Lock:
-    """Claim a run folder and write down what is to be run: now it can be followed, stopped and gone on with."""
+    """Lock a new run folder and write the experiment, so that the run can be followed, stopped and resumed."""
     try:
         claim = locked_new(home)
         experiment.write(home / SPEC)

@@ -1,7 +1,7 @@
 """Real runs: handed to warm ranks, and resumed from their last checkpoint.
 
-The run folder is all that connects a run with its followers, so a restarted kernel or another notebook can follow it
-(`attach`), and a run that broke off can be resumed (`resume`); see `workbench.mpi.running.followed`.
+Only the run folder connects a run with its followers. A restarted kernel or another notebook can therefore follow it
+(`attach`), and a broken run can be resumed (`resume`). See `workbench.mpi.running.followed`.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from workbench.mpi.running.ownership import (
     real_folder,
 )
 
-MAX_ATTEMPTS = 3  # pools that a run is given to
+MAX_ATTEMPTS = 3  # max number of pools that a run is handed to
 
-_turn = threading.Lock()  # real runs of one kernel go one after the other: they share the cores
+_turn = threading.Lock()  # real runs of one kernel run one after the other, since they share the cores
 
 
 class RealRun(FollowedRun):
-    """A run on real processes that is handed to warm ranks from here, and again where that is needed."""
+    """Run on real processes that this process hands to warm ranks, and to further ones if a pool breaks."""
 
     def __init__(self, experiment: Experiment, folder: Path, cluster: Cluster | None = None) -> None:
         super().__init__(experiment, folder)
         self.cluster = cluster
-        self.pool: Pool | None = None  # whose ranks have it
+        self.pool: Pool | None = None  # pool that has the run
         self._planned: AdaptiveController | None = None
 
     def launch(self, options: dict[str, Any]) -> None:
-        """Prepare the task, hand it to warm ranks, follow it to its end."""
+        """Prepare the task, hand it to warm ranks, and follow it to its end."""
         with self._in_turn():
             self._begin("opening the data")
             e = self.experiment
@@ -68,14 +68,14 @@ class RealRun(FollowedRun):
             self.hand_in(task)
 
     def _resume(self) -> None:
-        """The same for what follows the last checkpoint."""
+        """Hand in what follows the last checkpoint, and follow it to its end."""
         with self._in_turn():
             self._begin("resuming")
             self.hand_in(self.rest(read_json(self.home / TASK)))
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Wait until the runs before it are over; raises `RunCancelled` where it is stopped before."""
+        """Wait until earlier runs are over. Raises `RunCancelled` if this one is stopped first."""
         while not _turn.acquire(timeout=POLL_INTERVAL_S):
             self._still_wanted()
         try:
@@ -91,8 +91,7 @@ class RealRun(FollowedRun):
     def hand_in(self, task: Task) -> None:
         """Give a task to a pool and follow it.
 
-        A pool that turns out to be broken is replaced once. Where hosts have gone and taken mpiexec along, the run
-        goes on without them.
+        A broken pool is replaced once. If hosts are lost together with mpiexec, the run continues without them.
         """
         self.describe(task)
         for attempt in range(MAX_ATTEMPTS):
@@ -108,7 +107,7 @@ class RealRun(FollowedRun):
             except ClusterError as error:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
-                if attempt or not pool.waiting:  # else nobody has taken it: the ranks were about to leave
+                if attempt or not pool.waiting:  # if waiting, no rank has taken it: the pool was about to end
                     task = self._without(pool.lost(), error)
 
         if self.changing_scheme:
@@ -117,14 +116,14 @@ class RealRun(FollowedRun):
             self._finish()
 
     def _controller_state(self, changes: Sequence[Mapping[str, Any]], left: float | None = None) -> Any:
-        """What the master's rank needs to re-plan after these changes; None where the run is not adaptive."""
+        """Return the state of the adaptive controller after these changes, or None if the run is not adaptive."""
         if not self.experiment.adaptive:
             return None
         self._planned = self._planned or self.experiment.adaptive_controller()
         return tasks.controller_state(self._planned, changes, left)
 
     def _without(self, lost: Sequence[str], error: ClusterError) -> Task:
-        """The rest of a run whose hosts have gone, for those that are left; raises the error where there are none."""
+        """Return the rest of a run for the hosts that are left. Raises `error` if there are none."""
         left = self.cluster.without(lost) if self.cluster is not None and lost else None
         if left is None or (self.home / ENDED).exists():
             raise error
@@ -132,14 +131,14 @@ class RealRun(FollowedRun):
         again = self.rest(read_json(self.home / TASK))
         self._rows = self._rows[: again.first]
         gone = f"{', '.join(lost)} is gone"
-        self.warnings += (f"{gone}; the run went on without it from round {again.first + 1} on",)
+        self.warnings += (f"{gone}; the run continued without it from round {again.first + 1} on",)
         self.describe(again)
         return again
 
     def rest(self, fields: dict[str, Any], at_once: bool = False) -> Task:
-        """What follows the last checkpoint, or all of the run where there is none; files are cut back to there.
+        """Return the task after the last checkpoint, or the whole run if there is none. Files are truncated to match.
 
-        `at_once`: the checkpoint is the end of a stretch, and what follows goes on with another scheme.
+        `at_once`: the checkpoint is the end of a stretch, and the run continues with another scheme.
         """
         done, model, state, begun, steps = 0, None, None, None, tuple[int, ...]()
         if (self.home / CHECKPOINT).is_file():
@@ -163,17 +162,17 @@ class RealRun(FollowedRun):
         return task_of(e, self.home, model, state, data=self.data(), **options)
 
     def data(self) -> dict[str, Any] | None:
-        """Prepared data that the ranks are told of; None where they see this machine's files."""
+        """Return the prepared data that the ranks need, or None if they see this machine's files."""
         return data_of(self.experiment) if self.cluster is not None and self.cluster.elsewhere else None
 
     def describe(self, task: Task) -> None:
-        """Write into the run folder how it is run."""
+        """Write the fields of the task into the run folder."""
         apart = ("spec", "code", "controller", "substitutes")
         write_json(self.home / TASK, {k: v for k, v in task.as_dict().items() if k not in apart})
 
     def _said(self, what: str, done: int, total: int) -> None:
-        self._still_wanted()  # its job may be in a queue, for instance
-        # None: the bar moves to and fro, also while nobody is there yet.
+        self._still_wanted()  # stopped meanwhile, for example while its job waits in a queue
+        # stage None: the bar shows activity without a length, also while no process is up.
         self.note, self.stage = (
             f"{what}: {done} of {total}" if total else what,
             done / total if done else None,
@@ -197,13 +196,13 @@ def start_real(
     Parameters
     ----------
     experiment
-        What to run.
+        Experiment to run.
     cluster
-        Where: a name of `workbench.mpi.clusters.names()`, or a cluster's .yaml file; "local" is this machine.
+        Name of a cluster (`workbench.mpi.clusters.names()`) or its .yaml file. "local" is this machine.
     folder
         Run folder, new or empty; by default one in the user's cache.
     emulate
-        What is drawn and put on top of reality: "all" (computing times and links), "delays" (computing times),
+        What is emulated on top of real times: "all" (computing times and links), "delays" (computing times) or
         "nothing".
     events
         Keep the event table.
@@ -212,19 +211,19 @@ def start_real(
     checkpoint_every
         Seconds between checkpoints.
     patience
-        Seconds without a finished round after which the run is given up.
+        Seconds without a finished round after which the run fails.
 
     Other Parameters
     ----------------
     substitutes
-        Returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead; for tests.
+        Function that returns, for a class (`Transport`, `RunRecorder`) and a rank, the class to use instead. For tests.
     make
-        Makes the run; another kind hands itself to other processes than the warm ranks.
+        Function that makes the run. Other kinds of runs use other processes than the warm ranks.
 
     Raises
     ------
     SettingError
-        The cluster is unknown or its file is wrong, the folder is not empty. What goes wrong later is raised by
+        The cluster is unknown or its file is wrong, or the folder is not empty. Later errors are raised by
         `Run.result`.
     """
     where = clusters.load(cluster)
@@ -233,7 +232,9 @@ def start_real(
     options["substitutes"] = sent([substitutes]) if substitutes else ""
     check_options(**options)
     if experiment.adaptive and make is not None:
-        raise SettingError("adaptive = True: not on these engines; take wb.run(..., engine='mpi') for it")
+        raise SettingError(
+            "adaptive = True: is not available on these engines; take wb.run(..., engine='mpi') for it"
+        )
     home = new_folder(folder)
     run = RealRun(experiment, home, where) if make is None else make(experiment, home)
     run.lock = begun(home, experiment, options)
@@ -241,13 +242,14 @@ def start_real(
 
 
 def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
-    """Follow a run by its folder: one of another kernel, or of this one before it was restarted.
+    """Follow a run by its folder: one of another kernel, or of this kernel before it was restarted.
 
-    `trust`: run the code and use the cluster that a folder names which somebody else has written, or altered; it is
-    asked for once.
+    A run that has ended returns its trace at once.
 
-    Raises `SettingError` where the folder holds no real run, or is to be trusted first. A run that has ended gives its
-    trace at once.
+    `trust`: run the code and use the cluster of a folder that somebody else has written or changed. It is needed only
+    once per folder.
+
+    Raises `SettingError` if the folder is not that of a real run, or has to be trusted first.
 
     >>> attach("no-run-here")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -259,23 +261,22 @@ def attach(folder: str | Path, *, trust: bool = False) -> RealRun:
     with runnable(home, trust) as e:
         run = RealRun(e, home)
         if ended(home) is None:
-            cluster_of(home, trust)  # now, and not once it is followed
+            cluster_of(home, trust)  # check now, not when the run is followed
         run.trust = trust
         return run.begin(run.follow)
 
 
 def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
-    """Resume from the last checkpoint of a run that broke off or was stopped, in the same folder.
+    """Resume a stopped or broken run from its last checkpoint, in the same folder.
 
-    A run that was stopped a moment ago is waited for; one that broke off before its first checkpoint begins anew.
-    Schemes that remember earlier rounds (CADA, LAGC) ask everybody anew in the first round.
-    `trust`: as in `attach`.
+    A run that is still stopping is waited for. A run without a checkpoint starts from the beginning. Schemes that use
+    gradients of earlier rounds (CADA, LAGC) request all gradients in the first round. `trust`: as in `attach`.
 
     Raises
     ------
     SettingError
-        There is nothing to resume, the folder is to be trusted first, or somebody else works on this run. That the
-        spec or the data are not those of the checkpoint any more is raised by `Run.result`, and changes nothing.
+        There is nothing to resume, the folder has to be trusted first, or the run is still under way. If spec or data
+        differ from those of the checkpoint, `Run.result` raises the error, and nothing is changed.
 
     Examples
     --------
@@ -292,7 +293,7 @@ def resume(folder: str | Path, *, trust: bool = False) -> RealRun:
         if (ended(home) or {}).get("state") == "finished":
             with runnable(home, trust) as e:
                 check_whole(home, e)
-            why = "this run is complete, there is nothing to resume"
+            why = "this run is complete; there is nothing to resume"
             raise SettingError(f"folder = {str(folder)!r}: {why}")
         with runnable(home, trust) as e:
             run = RealRun(e, home, cluster)

@@ -1,7 +1,7 @@
-"""Going through a real run again, offline: the arrivals that each rank noted decide, and the weights come out the same.
+"""Replay of real runs, offline: the logged arrivals of each rank give the same models, bit for bit.
 
-Sums are taken by rank, never by arrival, and pieces of work depend on the plan alone, so the same answers give the
-same bits. Only answers that were taken are computed again.
+Sums are ordered by rank and not by arrival, and pieces of work depend on the plan alone. Equal answers therefore give
+equal bits. Only answers that were used are computed again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,18 @@ from workbench.mpi.running.assembled import changes_of
 
 
 def replay_arrivals(folder: str | Path, rounds: int | None = None, *, trust: bool = False) -> Array:
-    """Models after each round, shape (rounds, p), from the spec and the noted arrivals alone.
+    """Return the models after each round, shape (rounds, p), from the spec and the logged arrivals alone.
 
-    `trust`: run the code that a folder names which somebody else has written, or altered; it is asked for once.
+    `trust`: run the code of a folder that somebody else has written or changed. It is needed only once per folder.
 
-    Raises `RunError` for a run whose sums are the MPI library's (RAR with algorithm "mpi"), whose commits mix models
-    and whose workers leave work half done (not `Scheme.non_preemptive`) or that was resumed, or whose scheme looks at
-    the clock (`Scheme.clock_driven`), and where notes end early or name answers that nobody can have sent;
-    `SettingError` where files were changed since the run ended.
+    Raises `RunError` in these cases:
+
+    * The MPI library makes the sums (RAR with algorithm "mpi").
+    * Commits mix models, and workers leave work unfinished (not `Scheme.non_preemptive`) or the run was resumed.
+    * The scheme depends on the clock (`Scheme.clock_driven`).
+    * Logs end early, or name answers that cannot exist.
+
+    Raises `SettingError` if files were changed since the run ended.
     """
     home = path_of(folder, "folder")
     with runnable(home, trust) as e, one_thread():
@@ -66,54 +70,54 @@ class _Again:
         ends = [change.round for change in changes] + [rounds]
         self.stretches = list(zip([e, *later], [0, *ends], ends, strict=False))
         self.nodes: dict[int, _Node]
-        self.models_sent: dict[tuple[int, int], Any]  # rank, round -> the model that it was sent
+        self.models_sent: dict[tuple[int, int], Any]  # (rank, round) -> model that the rank was sent
         self.found: list[Array] = []
 
     def models(self) -> list[Array]:
-        """Drive the masters of all stretches; what they ask for is computed then."""
+        """Run the masters of all stretches. Answers are computed when a master needs them."""
         for e, first, end in self.stretches:
             self.begin(e, first)
             self.node(MASTER).until(lambda end=end: len(self.found) == end, first)
         return self.found
 
     def begin(self, e: Experiment, first: int) -> None:
-        """Go on from a round with an experiment's scheme."""
+        """Start a stretch of the run at round `first`, with the scheme of `e`."""
         self.scheme, self.plan, self.first = e.built_scheme, e.plan, first
         self.learner.turn(e.plan)
         self.nodes, self.models_sent, self.mixes = {}, {}, self.plan.versions > 1
         if self.mixes and not self.scheme.non_preemptive:
-            why = "what workers began and left the notes of arrivals do not tell"
+            why = "arrivals do not show the unfinished work of workers"
             raise RunError(f"{self.e.scheme}: commits mix several models, and {why}")
         if self.mixes and list(self.home.glob("books-*.npz")):
-            why = "commits mix several models, and the run was resumed: no arrivals join it"
+            why = "commits mix several models, and the run was resumed; no arrivals connect its stretches"
             raise RunError(f"{self.e.scheme}: {why}")
         if self.scheme.clock_driven:
-            raise RunError(f"{self.e.scheme}: what it does depends on the clock, which arrivals do not tell")
+            raise RunError(f"{self.e.scheme}: its results depend on the clock, which arrivals do not show")
         if self.plan.committers != (MASTER,):
-            raise RunError(f"{self.e.scheme}: has no master whose arrivals could be gone through again")
+            raise RunError(f"{self.e.scheme}: has no master whose arrivals could be replayed")
 
     def node(self, rank: int) -> _Node:
-        """The node's program, begun when it is first needed."""
+        """Return the program of a node, started on first use."""
         if rank not in self.nodes:
             self.nodes[rank] = _Node(self, rank)
         return self.nodes[rank]
 
 
 class _Node:
-    """One rank's program; `sent` holds its answers by (round, number)."""
+    """Program of one rank. `sent` has its answers by (round, number)."""
 
     def __init__(self, run: _Again, rank: int) -> None:
         self.run, self.rank = run, rank
-        self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # by the round that is gathered
+        self.arrivals: dict[int, list[tuple[int, int, int]]] = {}  # round of the gathering -> arrivals
         for row in arrivals_of(run.home, rank):
             self.arrivals.setdefault(0 if run.mixes else row[0], []).append(row)
-        self.taken: dict[int, int] = {}  # round -> how many of its arrivals the program has got
+        self.taken: dict[int, int] = {}  # round -> number of arrivals that the program has taken
         self.sent: dict[tuple[int, int], Message] = {}
-        self.served = run.first - 1  # newest round whose model it has got
+        self.served = run.first - 1  # newest round whose model the program has taken
         e, learner = run.e, run.learner
         facts = (learner.smoothness, learner.constant, learner.l2)
         size, model = learner.problem.size, learner.start()
-        # Time goes on only where a deadline passes.
+        # Time advances only when a deadline passes.
         node = Node(
             rank, run.plan, e.rounds, size, model, lambda: run.time, *facts, run.first, learner.sampler
         )
@@ -122,13 +126,13 @@ class _Node:
         self.effect = self.program.send(None)
 
     def until(self, done: Any, round: int) -> None:
-        """Go on until `done()`; work of rounds before `round` is no longer wanted."""
+        """Run the program until `done()`. Work of rounds before `round` is skipped."""
         try:
             while not done():
                 self.effect = self.program.send(self.answer(self.effect, round))
         except StopIteration:
             if not done():
-                raise RunError(f"rank {self.rank}: its notes do not reach round {round}") from None
+                raise RunError(f"rank {self.rank}: its arrival log does not reach round {round}") from None
 
     def message(self, round: int, number: int) -> Message:
         self.until(lambda: (round, number) in self.sent, round)
@@ -151,7 +155,7 @@ class _Node:
         return None
 
     def send(self, effect: Send) -> None:
-        """Keep answers; tell children the model (a mere word to stop says nothing of a model)."""
+        """Keep an answer, or store a model for the children. A stop message has no model."""
         if effect.kind != MODEL:
             message = Message(self.rank, effect.kind, effect.round, effect.number, effect.value)
             self.sent[effect.round, effect.number] = message
@@ -160,7 +164,7 @@ class _Node:
                 self.run.models_sent[rank, effect.round] = effect.value
 
     def receive(self, effect: Recv, round: int) -> Message | None:
-        """The next noted answer of the round that is gathered, or the model of the round that is wanted."""
+        """Return the next logged answer of the current round, or the model that the program waits for."""
         gathered = [first for kind, first in effect.match.items() if kind not in (MODEL, PEER_LOST)]
         if gathered and max(gathered) >= round:
             answers, k = self.arrivals.get(max(gathered), []), self.taken.get(max(gathered), 0)
@@ -171,14 +175,14 @@ class _Node:
                     self.run.time = max(self.run.time, effect.until)
                     return None
                 if src not in self.run.plan.children[self.rank]:
-                    raise self.damaged(max(gathered), f"name rank {src}, which is not its child")
+                    raise self.damaged(max(gathered), f"names rank {src}, which is not its child")
                 return self.run.node(src).message(of, number)
             if effect.until is None:
-                raise RunError(f"rank {self.rank}: the notes of round {max(gathered)} end early")
+                raise RunError(f"rank {self.rank}: the arrival log of round {max(gathered)} ends early")
             self.run.time = max(self.run.time, effect.until)
             return None
         if round < self.served + (not self.run.mixes) or (self.rank, round) not in self.run.models_sent:
-            raise self.damaged(round, "name an answer that it cannot have sent")
+            raise self.damaged(round, "names an answer that it cannot have sent")
         self.served = round
         return Message(
             int(self.run.plan.parent[self.rank]), MODEL, round, 0, self.run.models_sent[self.rank, round]
@@ -186,4 +190,4 @@ class _Node:
 
     def damaged(self, round: int, what: str) -> RunError:
         of = self.run.plan.parent[self.rank] if "sent" in what else self.rank
-        return RunError(f"rank {of}: the notes of round {round} {what}; are the files damaged?")
+        return RunError(f"rank {of}: the arrival log of round {round} {what}; are the files damaged?")

@@ -1,4 +1,4 @@
-"""Clusters whose ranks run in the jobs of a batch system: what the kinds `slurm` and `pbs` have in common."""
+"""Clusters whose ranks run in jobs of a batch system: what the kinds `slurm` and `pbs` share."""
 
 from workbench.mpi.clusters.batch.job import Job as Job
 from workbench.mpi.clusters.batch.job import JobSpec as JobSpec

@@ -1,6 +1,6 @@
-"""A job of any batch system: its script, its state, and why it ended. No process is started here.
+"""Job of any batch system: its script, its state, and why it ended. No process is started here.
 
-The states are named as Slurm names them (`man squeue`, JOB STATE CODES); other kinds translate theirs.
+The states have the names that Slurm gives them (`man squeue`, JOB STATE CODES). Other kinds translate theirs.
 """
 
 import re
@@ -13,7 +13,7 @@ from workbench.core.base.settings import SettingError
 
 TIME_PATTERN = r"(?:\d{1,9}-)?\d{1,9}(?::\d{1,2}){0,2}"  # minutes, hours:minutes:seconds, days-hours, ...
 FORGOTTEN = "FORGOTTEN"  # state of a job that the batch system no longer lists
-END_TEXTS = {  # a job's last state -> what happened to it
+END_TEXTS = {  # last state of a job -> what happened
     "BOOT_FAIL": "a node did not start",
     "CANCELLED": "it was cancelled",
     "COMPLETED": "it had ended by itself",
@@ -25,25 +25,25 @@ END_TEXTS = {  # a job's last state -> what happened to it
     "PREEMPTED": "a job of higher priority took its nodes",
     "TIMEOUT": "it reached its time limit (raise time)",
 }
-# and all that begins with REQUEUE
+# States of a waiting job; those that begin with REQUEUE are waiting as well.
 _WAITING_STATES = ("PENDING", "CONFIGURING", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _RUNNING_STATES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT")
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a job runs, and where. `folder`: where its log goes, a path on the shared file system."""
+    """Command and resources of a job. `folder`: folder of its log, on the shared file system."""
 
     name: str
     folder: str
     command: tuple[str, ...]
     nodes: int
-    tasks: int  # on each node
-    path: str = ""  # folder with the package, where the job's Python does not have it
+    tasks: int  # per node
+    path: str = ""  # folder with the package, if the job's Python does not have it
 
 
 def script(spec: JobSpec, options: Iterable[str], modules: Sequence[str] = ()) -> str:
-    """Return the text of the job's script; `options`: its lines for the batch system.
+    """Return the text of the job's script. `options`: its lines for the batch system.
 
     >>> spec = JobSpec("pool", "/shared/pool", ("python3", "-m", "this"), nodes=2, tasks=4)
     >>> print(script(spec, ["#SBATCH --nodes=2"]))
@@ -62,7 +62,7 @@ def script(spec: JobSpec, options: Iterable[str], modules: Sequence[str] = ()) -
 
 
 def _loading(modules: Sequence[str]) -> list[str]:
-    """Return lines that load modules: files of the system that define `module` may use variables that are not set."""
+    """Return lines that load modules. The system's definition of `module` may use unset variables."""
     if not modules:
         return []
     loads = [f"module load {shlex.quote(name)}" for name in modules]
@@ -70,7 +70,7 @@ def _loading(modules: Sequence[str]) -> list[str]:
 
 
 def seconds(time: str) -> float:
-    """Return a time as Slurm writes it, in seconds; infinite for UNLIMITED and the like.
+    """Return a time in Slurm's format as seconds. UNLIMITED and other words are infinite.
 
     >>> seconds("90"), seconds("1:30"), seconds("2:00:00"), seconds("1-12"), seconds("1-0:30")
     (5400.0, 90.0, 7200.0, 129600.0, 88200.0)
@@ -84,7 +84,7 @@ def seconds(time: str) -> float:
 
 
 def clock(seconds: float) -> str:
-    """Return hours:minutes:seconds.
+    """Return a time as hours:minutes:seconds.
 
     >>> clock(3723)
     '1:02:03'
@@ -96,57 +96,57 @@ def clock(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """The state of one job, as the batch system lists it."""
+    """State of one job, as the batch system lists it."""
 
     number: str
     state: str  # RUNNING, PENDING, ...
-    why: str = ""  # why it waits, in the batch system's words
+    why: str = ""  # why the job waits, in the batch system's words
     left: float = float("inf")  # s until its time limit
-    used: float = 0.0  # s that it has run
+    used: float = 0.0  # s since its start
     nodes: int = 0
-    cores: int = 0  # on all nodes
-    names: str = ""  # of its nodes, see `BatchCluster.node_names`
-    start: str = ""  # when it began or is expected to, if known
-    hopeless: str = ""  # the fields to change, if it can never start
+    cores: int = 0  # sum over all nodes
+    names: str = ""  # names of its nodes, to be expanded by `BatchCluster.node_names`
+    start: str = ""  # when it started or is expected to start, if known
+    hopeless: str = ""  # fields to change, if the job can never start
 
     @property
     def waits(self) -> bool:
-        """Is it in the queue?"""
+        """Whether the job is in the queue."""
         return self.state in _WAITING_STATES or self.state.startswith("REQUEUE")
 
     @property
     def over(self) -> bool:
-        """Has it ended, as far as its processes are concerned?"""
+        """Whether the job's processes have ended."""
         return not self.waits and self.state not in _RUNNING_STATES
 
     @property
     def final(self) -> bool:
-        """Has it left its nodes?"""
+        """Whether the job has left its nodes."""
         return self.over and self.state != "COMPLETING"
 
     def waiting(self) -> str:
-        """Return what it waits for, in a few words."""
+        """Return the reason of the wait, in a few words."""
         when = f", expected to start at {self.start}" if self.start else ""
         return f"job {self.number} waits in the queue ({self.why or 'no reason given'}{when})"
 
     def never(self) -> str | None:
-        """Return one sentence if it can never start."""
+        """Return one sentence if the job can never start, else None."""
         if not (self.waits and self.hopeless):
             return None
         why = f"job {self.number} could never start ({self.why}); ask for what the queue offers"
         return f"{self.hopeless}: {why}"
 
     def ending(self) -> str:
-        """Return one sentence: why the job is over."""
+        """Return why the job is over, in one sentence."""
         return f"job {self.number}: {END_TEXTS.get(self.state, f'it ended ({self.state})')}"
 
 
 def refusal(
     system: str, text: str, meanings: Iterable[tuple[str, str]], fields: dict[str, object]
 ) -> SettingError:
-    """Return what a batch system refused as one sentence, with the field that it means.
+    """Return the refusal of a batch system as one sentence, with the field to change.
 
-    `meanings`: patterns of its messages, and the field that each is about.
+    `meanings`: pairs of a message's pattern and the field that the message is about.
     """
     lines = [re.sub(r"^(.*error: |\w+: )", "", line).strip(" .") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Try ", "usage"))]

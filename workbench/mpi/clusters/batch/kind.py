@@ -1,10 +1,11 @@
-"""A cluster with the queue of a batch system: one job holds the ranks, mpiexec starts them inside its allocation.
+"""Cluster with the queue of a batch system: one job holds the ranks, and mpiexec starts them inside its allocation.
 
-The job's script starts the very supervisor that starts ranks elsewhere, so a run meets the same files; the batch system
-alone decides when and where the job runs. A job serves run after run, ends when it has been idle for a while, when it
-is cancelled, and at its time limit; a run that it takes along is resumed from its checkpoint (`wb.resume`).
+The job's script starts the same supervisor that starts ranks elsewhere, with the same files. Only the batch system
+decides when and where the job runs. A job serves one run after another. It ends when it has been idle for a while,
+when it is cancelled, and at its time limit. A run that ends with its job is resumed from its checkpoint
+(`wb.resume`).
 
-A kind is a subclass of `BatchCluster` with four methods, see there; `workbench.mpi.clusters.pbs` is the shortest.
+A kind is a subclass of `BatchCluster` with four methods. `workbench.mpi.clusters.pbs` is the shortest example.
 """
 
 import os
@@ -46,13 +47,13 @@ from workbench.mpi.launch.processes import RANKS_MODULE, SUPERVISOR_MODULE, this
 from workbench.mpi.launch.reports import Finding, HostState, Outputs, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # where ranks find prepared data
-# For bash, with a folder and a command behind it: what the command prints on this node, then its exit code.
+CACHE_VARIABLES = ("WORKBENCH_CACHE", "XDG_CACHE_HOME")  # variables that lead ranks to prepared data
+# Script for bash, followed by a folder and a command. It writes the command's output on this node, then its exit code.
 HOST_COMMAND = 'n=$(uname -n); "$@" >"$0/$n.out" 2>&1; echo "$?" >"$0/$n.code"'
 
 
 def _time(value: object) -> str:
-    """Minutes may be a number."""
+    """Return a time limit as text. Minutes may be given as a number."""
     if not re.fullmatch(TIME_PATTERN, str(value)):
         raise ValueError(f"{value!r}: write minutes, hours:minutes:seconds or days-hours, e.g. 1:30:00")
     return str(value)
@@ -69,35 +70,40 @@ Folder = Annotated[str, AfterValidator(_shared)]
 Time = Annotated[str, BeforeValidator(_time)]
 _USE = "use letters, digits and _ . , : + / @ = -, with no hyphen at the beginning"
 Name = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9_.,:+/@=-]*", _USE)]
-_SSH = ("identity", "config", "known_hosts")  # how ssh reaches login: fields of `Ssh` as well
+_SSH = ("identity", "config", "known_hosts")  # fields of `Ssh` with which ssh reaches login
 
 
 class BatchCluster(Cluster):
-    """A cluster with a queue. Nodes are taken when a run starts, and not before.
+    """Cluster with a queue. Nodes are allocated when a run starts, and not before.
 
-    A kind sets `system`, `submit_command` and `cancel_command`, and has four methods: `options`, `number_in`, `look_up`
-    and `listed`.
+    A kind sets `system`, `submit_command` and `cancel_command`. It defines four methods: `options`, `number_in`,
+    `look_up` and `listed`.
     """
 
     system: ClassVar[str]  # name of the batch system
-    submit_command: ClassVar[tuple[str, ...]]  # the path of the script follows
-    trial_options: ClassVar[tuple[str, ...]] = ()  # of the submit command: only check the script
-    cancel_command: ClassVar[str]  # the number of the job follows
-    refusals: ClassVar[tuple[tuple[str, str], ...]] = ()  # see `job.refusal`
-    longest_name: ClassVar[int] = 200  # characters of a job's name
+    submit_command: ClassVar[tuple[str, ...]]  # followed by the path of the script
+    trial_options: ClassVar[tuple[str, ...]] = ()  # options of the submit command that only check the script
+    cancel_command: ClassVar[str]  # followed by the number of the job
+    # (pattern of a message, field to change), see `job.refusal`
+    refusals: ClassVar[tuple[tuple[str, str], ...]] = ()
+    longest_name: ClassVar[int] = 200  # max characters of a job's name
 
-    folder: Folder = setting(..., "folder on a file system that all nodes share; jobs meet their users there")
+    folder: Folder = setting(
+        ..., "folder on a file system that all nodes share; jobs and their users exchange files there"
+    )
     tasks_per_node: int = setting(..., "ranks on each node, usually its cores", ge=1)
     nodes: int | None = setting(None, "nodes of a job; by default as many as the run needs", ge=1)
-    time: Time = setting("1:00:00", "a job's longest life: 90 (minutes), 1:30:00")
-    account: Name | None = setting(None, "account that pays; by default the user's own")
+    time: Time = setting("1:00:00", "time limit of a job: 90 (minutes), 1:30:00")
+    account: Name | None = setting(None, "account to charge; by default the user's own")
     modules: tuple[Name, ...] = setting((), "modules that the job loads first")
     python: Word = setting(
         "", "the job's Python; it needs straggler-workbench[mpi]; by default the one that submits"
     )
-    login: HostName | None = setting(None, "host that takes jobs, reached by ssh; by default this machine")
+    login: HostName | None = setting(
+        None, "host where jobs are submitted, reached by ssh; by default this machine"
+    )
     identity: Word | None = setting(None, "file of the private key that opens login")
-    config: Word | None = setting(None, "a configuration file of ssh; by default ~/.ssh/config")
+    config: Word | None = setting(None, "configuration file of ssh; by default ~/.ssh/config")
     known_hosts: Word | None = setting(
         None, "file with login's key; by default NAME.known_hosts beside the cluster's file, else ssh's own"
     )
@@ -108,22 +114,22 @@ class BatchCluster(Cluster):
 
     @abstractmethod
     def options(self, spec: JobSpec) -> list[str]:
-        """Return the lines of a job's script that the batch system reads, such as ``#SBATCH --nodes=2``."""
+        """Return the lines of a job's script for the batch system, such as ``#SBATCH --nodes=2``."""
 
     @abstractmethod
     def number_in(self, output: str) -> str | None:
-        """Return the new job's number, from what the submit command printed; None if there is none."""
+        """Return the new job's number in the output of the submit command, or None if there is none."""
 
     @abstractmethod
     def look_up(self, number: str) -> Job:
-        """Return one job, also after its end; raise `CommandRejected` if the batch system cannot be asked."""
+        """Return one job, even after its end. Raises `CommandRejected` if the batch system refuses the query."""
 
     @abstractmethod
     def listed(self) -> list[Job]:
-        """Return this user's jobs of the name `label` that are queued or run."""
+        """Return this user's jobs with the name `label` that wait or run."""
 
     def submit(self, path: Path, *options: str) -> str:
-        """Submit a script; return the job's number. Raise `SettingError` with the field that is refused."""
+        """Submit a script. Return the job's number. Raises `SettingError` with the field that is refused."""
         output = self._submitted(*options, str(path))
         if (number := self.number_in(output)) is None:
             said = quoted(output, 200) or "nothing"
@@ -131,7 +137,7 @@ class BatchCluster(Cluster):
         return number
 
     def try_submit(self, path: Path) -> None:
-        """Have the batch system check a script, without a job; raise as `submit` does."""
+        """Let the batch system check a script, without a job. Raises as `submit` does."""
         self._submitted(*self.trial_options, str(path))
 
     def _submitted(self, *text: str) -> str:
@@ -149,7 +155,7 @@ class BatchCluster(Cluster):
         return job.names.split(",")
 
     def launch_settings(self) -> dict[str, str]:
-        """Return variables for mpiexec besides those of every kind."""
+        """Return variables for mpiexec that only this kind needs."""
         return {}
 
     @override
@@ -161,31 +167,31 @@ class BatchCluster(Cluster):
 
     @property
     def head(self) -> Ssh:
-        """The login host, as a cluster of one."""
+        """Login host, as a cluster of kind ssh with one host."""
         same = {name: getattr(self, name) for name in ("name", *_SSH)}
         return Ssh(hosts=(self.login,), python=self.python or "python3", **same)
 
     def fits(self, ranks: int, there: int) -> bool:
-        """See `Cluster.fits`: a job that is there is better than one that has to queue."""
+        """Return whether a pool has enough ranks. A large existing job is better than a new one in the queue."""
         return ranks <= there
 
     @property
     def gateway(self) -> Gateway | None:
-        """To the login host."""
+        """Connection to the login host."""
         return None if self.login is None else self.head.gateway_to(self.login)
 
     @property
     def cache(self) -> str | None:
-        """With a login host: package, data and runs lie in the shared folder."""
+        """Shared folder, if there is a login host: it has package, data and runs."""
         return None if self.login is None else self.folder
 
     def carried(self) -> dict[str, Any]:
-        """The settings as they hold on the login host."""
+        """Return the settings for use on the login host."""
         return self.model_dump(mode="json") | dict.fromkeys(("login", *_SSH))
 
     @property
     def label(self) -> str:
-        """The name of the cluster's jobs in the queue; one that is too long ends with a checksum."""
+        """Name of the cluster's jobs in the queue. A name that would be too long ends with a checksum."""
         name = "workbench-" + re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
         if len(name) <= self.longest_name:
             return name
@@ -193,11 +199,11 @@ class BatchCluster(Cluster):
 
     @property
     def pools(self) -> Path:
-        """Where the jobs' folders are."""
+        """Folder with the folders of the jobs."""
         return Path(self.folder) / "pools"
 
     def shape(self, ranks: int) -> tuple[int, int]:
-        """Nodes, and tasks on each, of a job for so many ranks; raises `ClusterError` where they do not fit.
+        """Return nodes, and tasks on each, of a job for `ranks` ranks. Raises `ClusterError` if they do not fit.
 
         >>> from workbench.mpi.clusters.slurm import Slurm
         >>> Slurm(folder="/shared", tasks_per_node=8).shape(13)
@@ -217,20 +223,21 @@ class BatchCluster(Cluster):
         return self.nodes, self.tasks_per_node
 
     def job_spec(self, ranks: int, folder: Path) -> JobSpec:
-        """The job for so many ranks."""
+        """Return the job for `ranks` ranks."""
         nodes, tasks = self.shape(ranks)
         command = (self.interpreter, "-P", "-m", SUPERVISOR_MODULE, str(folder))
         return JobSpec(self.label, str(folder), command, nodes, tasks, package_root())
 
     @property
     def interpreter(self) -> str:
-        """The job's Python."""
+        """Python of the job."""
         return self.python or sys.executable
 
     def mpiexec(self, ranks: int, tasks: int, *command: str) -> list[str]:
-        """Command line of mpiexec inside the job. The mpiexec beside the job's Python, else the first on its path.
+        """Return the command line of mpiexec inside the job.
 
-        Where MPI's daemons are started by ssh, only the variables that are named reach the other nodes.
+        It is the mpiexec beside the job's Python, or else the first one on the job's path. Where ssh starts MPI's
+        daemons, only the variables named here reach the other nodes.
         """
         beside = Path(self.interpreter).with_name("mpiexec")
         names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]
@@ -250,13 +257,13 @@ class BatchCluster(Cluster):
 
 @cache
 def status_of(cluster: BatchCluster, number: str) -> JobStatusCache:
-    """Return the one status of a job in this process, so that the batch system is not asked more often than it."""
+    """Return this process's only status of a job, so that queries of the batch system are shared."""
     return JobStatusCache(number, cluster.look_up, cluster.cancel)
 
 
 @dataclass(frozen=True)
 class Login(Site):
-    """One mpiexec inside a job."""
+    """Site inside a job: one mpiexec with all ranks."""
 
     cluster: BatchCluster
 
@@ -281,7 +288,7 @@ class Login(Site):
         return self._pool(folder, nodes * tasks, number)
 
     def _environment(self) -> dict[str, str]:
-        """Return variables for mpiexec and the ranks in a job."""
+        """Return the variables for mpiexec and the ranks in a job."""
         caches = {name: os.environ[name] for name in CACHE_VARIABLES if name in os.environ}
         return mpiexec.settings("self,sm,tcp") | self.cluster.launch_settings() | caches
 
@@ -298,22 +305,22 @@ class Login(Site):
     @override
     def owner(self, fields: dict[str, Any], home: Path) -> BatchPool:
         job = str(fields["job"])
-        if not re.fullmatch(r"[0-9][\w.-]*", job):  # it becomes a word of command lines
+        if not re.fullmatch(r"[0-9][\w.-]*", job):  # the number becomes a word of command lines
             raise SettingError(f"{home / OWNER}: job = {job!r}: is not the number of a job")
         return self._pool(Path(fields["pool"]), 0, job)
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
-        """Nodes of the cluster's jobs, and what is in the queue; node-hours of the jobs that run now."""
+        """Return the nodes of the cluster's jobs, the jobs in the queue, and node-hours of the running jobs."""
         found, price = self.cluster.listed(), self.cluster.price
         pools = self.cluster.pools.glob(f"*/{NUMBER_PATTERN}")
         ranks = {read_text(path): int(PoolFolder(path.parent).settings()["ranks"]) for path in pools}
         hours = sum(job.used * job.nodes for job in found) / 3600
         rows = tuple(row for job in found for row in self._rows(job, ranks.get(job.number, 0)))
         cost = None if price is None else hours * price
-        return Status(rows, hours, cost, "" if rows else "no job of ours is there")
+        return Status(rows, hours, cost, "" if rows else "the workbench has no job there")
 
     def _rows(self, job: Job, ranks: int) -> list[HostState]:
-        """Return what `workbench cluster status` shows of a job: a line a node."""
+        """Return the lines of `workbench cluster status` for a job: one per node."""
         state = job.state.lower()
         if job.waits:
             return [HostState("(queue)", state, note=job.waiting())]
@@ -322,9 +329,9 @@ class Login(Site):
         return [HostState(name, state, ranks // each, job.cores // each, note=note) for name in names]
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """Cancel the cluster's jobs, also those of other notebooks, and take their folders away.
+        """Cancel the cluster's jobs, also those of other notebooks, and remove their folders.
 
-        Raises `ClusterError` for a job that stays.
+        Raises `ClusterError` for a job that does not end.
         """
         found = self.cluster.listed()
         for i, job in enumerate(found):
@@ -333,18 +340,18 @@ class Login(Site):
         for path in self.cluster.pools.glob(f"*/{NUMBER_PATTERN}"):
             if self.cluster.look_up(read_text(path)).final:
                 shutil.rmtree(path.parent, ignore_errors=True)
-        # Asked from elsewhere, which has brought things?
+        # Remove what a client on another machine has brought here.
         if os.environ.get("XDG_CACHE_HOME") == self.cluster.folder:
             Host().do_clear(b"")
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        """What would keep a job from starting: the shared folder, the Python, or the answer to a trial job."""
+        """Return what would keep a job from starting: shared folder, Python, or the refusal of a trial job."""
         host, found = socket.gethostname(), []
         try:
             folder = self._folder()
         except OSError as error:
             what = f"{self.cluster.folder}: {error.strerror}"
-            return [Finding(host, "folder", what, "one that can be written")]
+            return [Finding(host, "folder", what, "a writable folder")]
         if shutil.which(python := self.cluster.interpreter) is None:
             found.append(Finding(host, "python", f"{python}: not there", "the path of a Python"))
         try:
@@ -357,7 +364,7 @@ class Login(Site):
         return found
 
     def run(self, command: Sequence[str], progress: ProgressCallback = no_progress) -> Outputs:
-        """Run a command once on each node of a job of its own. Ctrl-C cancels the job."""
+        """Run a command once on each node, in a separate job. Ctrl-C cancels the job."""
         folder, cluster = self._folder(), self.cluster
         try:
             spec = replace(self._all_nodes(folder), tasks=1)
@@ -375,7 +382,7 @@ class Login(Site):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self) -> Path:
-        """Make a folder for a job that is not a pool's."""
+        """Create a folder for a job that does not belong to a pool."""
         private_folder(self.cluster.pools)
         return Path(tempfile.mkdtemp(dir=self.cluster.pools))
 

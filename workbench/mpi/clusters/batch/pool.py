@@ -1,4 +1,4 @@
-"""Ranks inside a job of a batch system."""
+"""Pools whose ranks run inside a job of a batch system."""
 
 import contextlib
 import shutil
@@ -21,16 +21,16 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 from workbench.mpi.launch.site import RunOwner
 from workbench.mpi.launch.task import Task
 
-# Files in a pool's folder besides its own: the script, the job's number, the path of the newest run's folder.
+# More files in a pool's folder: the script, the job's number, the path of the newest run's folder.
 SCRIPT, NUMBER_PATTERN, RUN = "job.sh", "job", "run"
-CANCEL_TIMEOUT_S = 90.0  # the batch system gives a job's processes some time, and then cleans up
-POLL_INTERVAL_S = 0.2  # between looks into the pool's folder while the job is in the queue
-STALE_AFTER_S = 86400.0  # age of a folder that nobody has cleared away
+CANCEL_TIMEOUT_S = 90.0  # s; the batch system waits for a job's processes to end, and then cleans up
+POLL_INTERVAL_S = 0.2  # s between checks of the pool's folder while the job waits in the queue
+STALE_AFTER_S = 86400.0  # s after which a leftover folder is removed
 
 
 @dataclass
 class BatchPool(FolderPool):
-    """A pool whose supervisor is a job; `ranks` is 0 where only the job is known."""
+    """Pool whose supervisor is a job. `ranks` is 0 if only the job is known."""
 
     job_status: JobStatusCache = field(kw_only=True)
 
@@ -48,7 +48,7 @@ class BatchPool(FolderPool):
         self.job_status.cancel(CANCEL_TIMEOUT_S)
 
     def close(self) -> None:
-        """See `FolderPool.close`. A job that is still in the queue is cancelled at once."""
+        """Close the pool (see `FolderPool.close`). A job that still waits in the queue is cancelled at once."""
         if self.job_status.job(fresh=True).waits:
             self.kill()
         super().close()
@@ -60,7 +60,7 @@ class BatchPool(FolderPool):
         return holder
 
     def leave(self) -> None:
-        """See `FolderPool.leave`: a job that has a run goes on with it; another gives its nodes back."""
+        """Leave the pool. A job with a run finishes it. An idle job is ended, which frees its nodes."""
         if idle(self.folder):
             self.close()
 
@@ -70,12 +70,12 @@ class BatchPool(FolderPool):
 
     @property
     def alive(self) -> bool:
-        """See `Pool.alive`; a job that will never start is not."""
+        """Whether the pool can take runs (see `Pool.alive`). A job that can never start counts as dead."""
         return super().alive and self.job_status.never is None
 
     @property
     def start_patience(self) -> float:
-        """See `FolderPool.start_patience`: endless while the job is in the queue."""
+        """Seconds to wait for the start; infinite while the job is in the queue."""
         return float("inf") if self.job_status.job().waits else super().start_patience
 
     @property
@@ -85,15 +85,17 @@ class BatchPool(FolderPool):
         return self.job_status.trouble or (job.waiting() if job.waits else super().up_note)
 
     def await_ready(self, progress: ProgressCallback = no_progress) -> None:
-        """See `Pool.await_ready`; however long the job is in the queue, unless it could never start.
+        """Wait for the ranks (see `Pool.await_ready`), however long the job waits in the queue.
 
-        When it is broken off (`progress` raises, Ctrl-C), the job is cancelled.
+        Stops waiting if the job can never start. If the wait is interrupted (`progress` raises, Ctrl-C), the job is
+        cancelled.
         """
         try:
             while self.alive and self.job_status.job().waits and not self.files.log.exists():
                 progress(self.up_note, 0, 0)
                 time.sleep(POLL_INTERVAL_S)
-            self.job_status.job(fresh=True)  # the log is there before the queue is asked again
+            # The log may exist before the cached status of the job is renewed.
+            self.job_status.job(fresh=True)
             super().await_ready(progress)
         except BaseException:
             if not self.files.ready:
@@ -102,7 +104,7 @@ class BatchPool(FolderPool):
             raise
 
     def reason(self) -> str | None:
-        """See `RunOwner.reason`: the ranks' own, else what became of the job."""
+        """Return why a run ended early: the reason of its ranks, or else the end of the job."""
         return super().reason() or self._ending()
 
     def _ending(self) -> str | None:
@@ -110,7 +112,7 @@ class BatchPool(FolderPool):
         return job.ending() if job.over and job.state != "COMPLETED" else None
 
     def why_not(self) -> str:
-        """See `FolderPool.why_not`: why the job ended, and the end of the log.
+        """Return why the pool did not start: the end of the job, and the last line of the log.
 
         Cancels a job that could never start.
         """
@@ -123,12 +125,12 @@ class BatchPool(FolderPool):
 
 
 def last_line(files: PoolFolder) -> str:
-    """What a job's log ends with."""
+    """Return the last line of a job's log."""
     return (files.logged() or ["nothing in the log"])[-1]
 
 
 def idle(folder: Path) -> bool:
-    """Has a pool no run, waiting or under way?"""
+    """Return whether a pool has neither a waiting nor a current run."""
     try:
         home = Path(read_text(folder / RUN))
     except OSError:
@@ -137,7 +139,7 @@ def idle(folder: Path) -> bool:
 
 
 def free(pools: Path, cancel: Callable[[str], object]) -> None:
-    """Cancel idle jobs whose users on this host are gone: they might have the nodes that are wanted."""
+    """Cancel idle jobs whose users on this host have ended, because they may occupy the nodes that are wanted."""
     for path in pools.glob(f"*/{NUMBER_PATTERN}"):
         pid, host = PoolFolder(path.parent).settings()["by"]
         if host == this_process().host and not is_alive(pid) and idle(path.parent):

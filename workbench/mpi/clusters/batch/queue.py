@@ -10,18 +10,18 @@ from workbench.core.base.errors import ClusterError, quoted, reason
 from workbench.mpi.clusters.batch.job import Job
 from workbench.mpi.launch.processes import awaited
 
-COMMAND_TIMEOUT_S = 120.0  # for one command: a busy controller takes its time
-FIRST_INTERVAL_S, RUNNING_INTERVAL_S, WAITING_INTERVAL_S = 1.0, 5.0, 15.0  # between looks at a job
-INTERVAL_FACTOR = 1.3  # by which the interval grows with each look
-POLL_INTERVAL_S = 0.5  # while somebody waits for a job's end
+COMMAND_TIMEOUT_S = 120.0  # s for one command; a busy controller answers late
+FIRST_INTERVAL_S, RUNNING_INTERVAL_S, WAITING_INTERVAL_S = 1.0, 5.0, 15.0  # s between queries of a job
+INTERVAL_FACTOR = 1.3  # growth of the interval with each query
+POLL_INTERVAL_S = 0.5  # s between queries while waiting for a job's end
 PASSED_VARIABLES = (
     *("HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ"),
-    *("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),  # where the batch system is
+    *("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),  # configuration of the batch system
 )
 
 
 class CommandRejected(ClusterError):
-    """A command of the batch system has failed; `said`: what it printed."""
+    """Failed command of the batch system. `answer`: what the command printed."""
 
     def __init__(self, command: str, answer: str) -> None:
         super().__init__(f"{command}: {quoted(answer) or 'failed without a message'}")
@@ -29,7 +29,7 @@ class CommandRejected(ClusterError):
 
 
 class UnknownOutput(CommandRejected):
-    """A command has printed what the batch system never prints."""
+    """Output of a command that the batch system never prints."""
 
     def __init__(self, command: str, system: str, output: str) -> None:
         answer = f"it answered with something that {system} does not print ({quoted(output, 100)})"
@@ -37,16 +37,18 @@ class UnknownOutput(CommandRejected):
 
 
 def call(*command: str) -> str:
-    """Run a command of the batch system on this machine; return its output, raise `CommandRejected`, a `ClusterError`.
+    """Run a command of the batch system on this machine. Return its output.
 
-    sbatch hands its environment on to the job and lets SBATCH_ variables overrule the script, so it gets to see neither
-    secrets nor settings of the caller.
+    sbatch copies its environment into the job, and SBATCH_ variables overrule the script. The command therefore gets
+    only `PASSED_VARIABLES`, without secrets and settings of the caller.
+
+    Raises `ClusterError`, or its subclass `CommandRejected` with the command's output.
     """
     variables = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ} | {
         "LC_ALL": "C.UTF-8"
     }
     how: Any = {"env": variables, "stdin": subprocess.DEVNULL, "capture_output": True}
-    try:  # a session of its own: Ctrl-C is not for it
+    try:  # a new session keeps Ctrl-C from the command
         done = subprocess.run(command, **how, timeout=COMMAND_TIMEOUT_S, start_new_session=True)
     except FileNotFoundError:
         why = "not found on this machine; start runs on the cluster's login host, or name that as login"
@@ -62,23 +64,23 @@ def call(*command: str) -> str:
 
 
 class JobStatusCache:
-    """The last known status of a job, looked up less and less often while nothing changes.
+    """Cached status of a job. It is queried less and less often while nothing changes.
 
-    `look_up` and `cancel` are those of its cluster.
+    `look_up` and `cancel` are the methods of its cluster.
     """
 
     def __init__(
         self, number: str, look_up: Callable[[str], Job], cancel: Callable[[str], object] = call
     ) -> None:
         self.number = number
-        self.trouble = ""  # what the batch system answered instead, last time
-        self.never: str | None = None  # why it will never start, once that was said twice
+        self.trouble = ""  # error of the last query, "" if it succeeded
+        self.never: str | None = None  # why the job can never start, once two queries agree on it
         self._look_up, self._cancel = look_up, cancel
         self._every, self._asked = FIRST_INTERVAL_S, float("-inf")
         self._known = Job(number, "PENDING")
 
     def job(self, fresh: bool = False) -> Job:
-        """Return what is known of it: at most some seconds old, or older while the batch system does not answer."""
+        """Return the status, at most `_every` seconds old, or older while the batch system does not answer."""
         now = time.monotonic()
         if fresh or (now - self._asked > self._every and not self._known.final):
             self._asked = now
@@ -94,16 +96,16 @@ class JobStatusCache:
         return self._known
 
     def await_end(self, seconds: float) -> bool:
-        """Wait at most so long until it has left all nodes; return whether it has."""
+        """Wait up to `seconds` until the job has left all nodes. Return whether it has."""
         return awaited(lambda: self.job(fresh=True).final, seconds, POLL_INTERVAL_S)
 
     def cancel(self, seconds: float) -> None:
-        """End it; raise `ClusterError` if it is still listed after so long."""
+        """Cancel the job. Raises `ClusterError` if it is still listed after `seconds`."""
         if not self.job(fresh=True).final:
             try:
                 self._cancel(self.number)
             except CommandRejected:
-                if not self.job(fresh=True).over:  # else it ended meanwhile
+                if not self.job(fresh=True).over:  # the job ended meanwhile
                     raise
         if not self.await_end(seconds):
             raise ClusterError(

@@ -1,3 +1,3 @@
-"""Clusters of machines rented from EC2. Importing this package makes the kind `ec2` known."""
+"""Clusters of machines rented from EC2. Importing this package registers the kind `ec2`."""
 
 from workbench.mpi.clusters.ec2 import kind as kind

@@ -1,14 +1,15 @@
-"""How the machines on EC2 are reached: keys, what they are told at their first start, and the files that ssh reads.
+"""Access to the machines on EC2: keys, user data for their first start, and configuration files of ssh.
 
-Four key pairs are made here for every cluster, and thrown away with it:
+Four key pairs are made here for each cluster, and deleted with it:
 
-* this machine opens all machines with one; EC2 is given its public half only;
-* the head opens the workers with another, which `deliver` brings to the head alone; workers hold no key;
-* the head, and the workers together, prove who they are with host keys made here. They travel as user data, so the very
-  first connection can be checked strictly. The other way, reading what EC2's console prints, takes minutes for every
-  machine, at times shows nothing, and an image may not print it. The price: who may read the account's user data can
-  read these host keys; they are worth something only until the cluster ends. A host key that fits also proves that a
-  machine has obeyed its user data, with the time in it at which it ends itself.
+* This machine opens all machines with one. EC2 gets only its public half.
+* The head opens the workers with another one. `deliver` copies it to the head alone. Workers hold no private key.
+* The head, and all workers together, identify themselves with host keys made here.
+
+The host keys travel as user data, so that even the first connection can be checked strictly. Reading keys from EC2's
+console output takes minutes per machine, sometimes fails, and depends on the image. The drawback: a user who may read
+the account's user data can read these host keys, which are valid until the cluster ends. A matching host key also
+proves that a machine has executed its user data, which sets the time of its end.
 """
 
 import os
@@ -25,18 +26,18 @@ from workbench.core.base.text import dump
 from workbench.mpi.launch.package import tarred
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-# Files of the private halves.
+# Files of the private keys.
 OWN, INNER, HEAD_HOST, WORKERS_HOST = "key", "inner", "host_head", "host_workers"
 CONFIG, KNOWN = "ssh_config", "known_hosts"
-POLL_INTERVAL_S = 5.0  # s between two looks
-REACH_TIMEOUT_S = 900.0  # s for all machines to be reached
+POLL_INTERVAL_S = 5.0  # s between two polls
+REACH_TIMEOUT_S = 900.0  # s until all machines have to be reached
 ANSWER_TIMEOUT_S = 900.0  # s for one answer
 _END = "/var/lib/cloud/scripts/per-boot/workbench-end"
 _SCHEDULED = "/run/systemd/shutdown/scheduled"
 
 
 def make_keys(folder: Path) -> None:
-    """Make the four key pairs; those that are there already stay."""
+    """Make the four key pairs, and keep those that exist."""
     for name in (OWN, INNER, HEAD_HOST, WORKERS_HOST):
         if (folder / name).exists():
             continue
@@ -49,13 +50,13 @@ def make_keys(folder: Path) -> None:
 
 
 def public(folder: Path, name: str) -> str:
-    """The public half of a key pair: kind and key."""
+    """Return the public half of a key pair: kind and key."""
     kind, key, *_ = read_text(folder / f"{name}.pub").split()
     return f"{kind} {key}"
 
 
 def user_data(folder: Path, host: str, deadline: float, opens: Sequence[str] = ()) -> str:
-    """What machines do at their first start: take their host key, let these public keys in, end at the deadline."""
+    """Return user data for the first start: set the host key, authorise the public keys `opens`, end at `deadline`."""
     end = (
         "#!/bin/sh\n"
         "# Ends this machine at the time that was set when it was ordered, after a restart too.\n"
@@ -76,7 +77,7 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
     known = [f"head,{address},{head} {public(folder, HEAD_HOST)}\n"]
     known += [f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers]
     common = _common(user, _quoted(folder / OWN), _quoted(folder / KNOWN))
-    # Not ProxyJump: that cannot hand on a path with a space in it.
+    # ProxyJump cannot pass on a path with a space in it.
     jump = f"ssh -F {shlex.quote(str(folder / CONFIG)).replace('%', '%%')} -W [%h]:%p head"
     through = f"Host {' '.join(workers)}\n  ProxyCommand {jump}\n" if workers else ""
     _write(folder / KNOWN, "".join(known))
@@ -84,7 +85,7 @@ def write_access(folder: Path, user: str, address: str, head: str, workers: Sequ
 
 
 def _common(user: str, key: str, known: str) -> str:
-    """Settings for every connection: one key, known hosts only, no questions."""
+    """Return the settings of every connection: one key, known hosts only, no questions."""
     return f"""\
   User {user}
   IdentityFile {key}
@@ -103,9 +104,9 @@ def _common(user: str, key: str, known: str) -> str:
 def deliver(
     folder: Path, user: str, workers: Sequence[str], progress: ProgressCallback = no_progress
 ) -> None:
-    """Give the head what opens the workers, and wait until all machines are reached and will end themselves.
+    """Copy the workers' key to the head, and wait until all machines are reached and have their end scheduled.
 
-    Raises `ClusterError` where one is not; it is asked for 15 minutes.
+    Raises `ClusterError` after 15 minutes if one is not.
     """
     end = time.monotonic() + REACH_TIMEOUT_S
     luggage = _luggage(folder, user, workers)
@@ -124,7 +125,7 @@ def deliver(
 
 
 def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
-    """The head's .ssh as a tar file."""
+    """Return the head's .ssh folder as a tar file."""
     known = "".join(f"{worker} {public(folder, WORKERS_HOST)}\n" for worker in workers)
     common = _common(user, "~/.ssh/workbench", "~/.ssh/workbench_known_hosts")
     files = {"workbench": read_text(folder / INNER), "workbench_known_hosts": known}
@@ -133,14 +134,14 @@ def _luggage(folder: Path, user: str, workers: Sequence[str]) -> bytes:
 
 
 def _unready(folder: Path, workers: Sequence[str]) -> list[str]:
-    """Machines that cannot be reached, or whose end is not set; asked by the head, 32 at a time."""
+    """Return the machines that the head cannot reach or whose end is not scheduled. It asks 32 at a time."""
     look = f"test -e {_SCHEDULED}"
     each = f'ssh -n "$0" {look} >/dev/null 2>&1 || echo "$0"'
     every = f"xargs -r -P 32 -n 1 sh -c '{each}' <.ssh/workbench_hosts"
     answer = _ssh(folder, f"{look} || echo head; {every}", b"")
     if answer.returncode:
         return ["head"]
-    # A login of the head's may write something, too.
+    # The head's login may print something as well.
     return [word for word in answer.stdout.decode(errors="replace").split() if word in ("head", *workers)]
 
 
@@ -162,7 +163,7 @@ def _wait(end: float, why: str) -> None:
 
 
 def _quoted(path: Path) -> str:
-    """A path as ssh's configuration takes it."""
+    """Return a path as ssh's configuration takes it."""
     return '"' + str(path).replace("%", "%%") + '"'
 
 

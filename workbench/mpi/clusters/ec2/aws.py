@@ -1,4 +1,4 @@
-"""Talking to AWS: a connection, what it says when it refuses, and being left alone while machines are ended."""
+"""Connection to AWS: clients, errors as sentences, and signal handlers while machines are ended."""
 
 import re
 import signal
@@ -26,12 +26,15 @@ _LOGIN = "log in first, with `aws login`, `aws sso login` or `aws configure`"
 _NETWORK = "is there a network, and a proxy that lets requests through?"
 _NO_ANSWER = "AWS cannot be asked (it answered with a page, or nothing: is there a proxy?)"
 _SETTINGS = "look at the cluster's file and at AWS's own settings"
-# In the names of errors of the login.
+# Parts of the names of errors that are about the login.
 _OF_LOGIN = ("Credential", "Login", "SSO", "Token", "Profile", "MFA", "Metadata")
 
 
 def client(service: str, region: str) -> Any:
-    """A connection; credentials come out of AWS's ordinary chain (environment, profile). Raises `ClusterError`."""
+    """Return a client of a service. Credentials come from AWS's usual chain (environment, profile).
+
+    Raises `ClusterError` if boto3 is missing or AWS cannot be asked.
+    """
     try:
         import boto3
         from botocore.config import Config
@@ -39,36 +42,36 @@ def client(service: str, region: str) -> Any:
         why = "install the extra ec2 into this environment (pip install 'straggler-workbench[ec2]')"
         raise ClusterError(f"boto3: not found; {why}") from None
     with spoken():
-        # Calls that EC2 is too busy for are made again; those that start machines carry a token, so they start once.
+        # Calls that EC2 throttles are retried. Calls that start machines have a token, so they start them once.
         again = Config(retries={"mode": "standard", "total_max_attempts": 8})
         return boto3.session.Session(region_name=region).client(service, config=again)
 
 
 def whose(region: str) -> str:
-    """Number of the account that would pay; raises `ClusterError` where nobody is logged in."""
+    """Return the number of the account to be charged. Raises `ClusterError` if nobody is logged in."""
     sts = client("sts", region)
     with spoken():
         return str(sts.get_caller_identity()["Account"])
 
 
 def code(error: Any) -> str:
-    """Return AWS's name for what went wrong; empty where the answer is not AWS's, such as a proxy's page."""
+    """Return AWS's name of an error, or "" if the answer is not from AWS, such as a proxy's page."""
     found = str((error.response.get("Error") or {}).get("Code") or "")
     return found if re.fullmatch(r"[A-Za-z][\w.:-]*", found) else ""
 
 
 @contextmanager
 def spoken() -> Iterator[None]:
-    """Turn all that goes wrong with a question to AWS into a `ClusterError` of one sentence.
+    """Turn each error of a question to AWS into a `ClusterError` of one sentence.
 
-    Whatever answers may be no part of AWS: a proxy or a hotel's network answers with a page, or with nothing. What is
-    read from an answer is therefore read in here, too. An answer that lacks something raises a LookupError or the like.
+    A proxy or a hotel's network may answer instead of AWS, with a page or with nothing. Answers are therefore also read
+    inside this context. An answer without an expected field raises a LookupError or the like.
     """
     try:
         from botocore import exceptions as errors
         from botocore.parsers import ResponseParserError
     except ImportError:
-        yield  # `client` says what is missing
+        yield  # `client` reports what is missing
         return
     try:
         yield
@@ -103,7 +106,7 @@ def _unasked(text: str, remedy: str) -> str:
 
 
 def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:
-    """In pieces of at most so many.
+    """Return the items in pieces of at most `most`.
 
     >>> slices(["a", "b", "c"], 2)
     [['a', 'b'], ['c']]
@@ -113,7 +116,7 @@ def slices(ids: Sequence[str], most: int) -> list[Sequence[str]]:
 
 @contextmanager
 def handled(handler: Any, *names: str) -> Iterator[None]:
-    """Handle these signals otherwise for a while; only the main thread can, others go on as they are."""
+    """Handle these signals with `handler` inside the context. Outside the main thread nothing changes."""
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
         numbers = []
@@ -126,5 +129,5 @@ def handled(handler: Any, *names: str) -> Iterator[None]:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """What Ctrl-C does: so that a closed terminal, too, ends what has been started."""
+    """Raise KeyboardInterrupt, so that a closed terminal also ends what has been started."""
     raise KeyboardInterrupt

@@ -1,10 +1,10 @@
-"""Machines on EC2, and whatever else carries their cluster's tag: finding and ending it.
+"""Fleet: machines on EC2, and everything else with their cluster's tag.
 
-What is made for a cluster carries its tag from the moment it exists, so `Fleet.down` needs no notes: what carries the
-tag is ended, and nothing else is looked at. Every machine is in one security group, and a group with a machine in it
-cannot be deleted: once it is gone, no machine is left, not even one that a broken call never told about.
+Everything made for a cluster has its tag from the start, so `Fleet.down` needs no notes. It ends everything with the
+tag, and nothing else. Every machine is in one security group, and EC2 does not delete a group with a machine in it.
+Once the group is gone, no machine is left, not even one of a call that failed.
 
-`launch` starts machines, `kind` has prices, keys and the user.
+`launch` starts machines, and `kind` handles prices, keys and the user.
 """
 
 import time
@@ -21,14 +21,14 @@ from workbench.mpi.clusters.ec2.requests import (
 )
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-MACHINES_PER_CALL = 100  # machines in one call, as EC2's documentation advises
-ANSWERS_PER_PAGE = 500  # answers on a page
-POLL_INTERVAL_S = 5.0  # s between two looks
+MACHINES_PER_CALL = 100  # max machines in one call, as EC2's documentation advises
+ANSWERS_PER_PAGE = 500  # answers on one page
+POLL_INTERVAL_S = 5.0  # s between two polls
 END_TIMEOUT_S = 900.0  # s for machines to end
-Machine = dict[str, Any]  # in EC2's own words
-_FINAL_ERRORS = {"UnauthorizedOperation", "OperationNotPermitted"}  # where it is not worth while to wait
+Machine = dict[str, Any]  # a machine as EC2 describes it
+_FINAL_ERRORS = {"UnauthorizedOperation", "OperationNotPermitted"}  # errors for which waiting does not help
 
-# What a cluster leaves besides machines: EC2's word for it, under which key it is listed, what identifies one.
+# Kinds of resources besides machines: EC2's word for it, key of its list, key of its identifier.
 _LEFTOVERS = {
     "volume": ("volume", "Volumes", "VolumeId"),
     "interface": ("network_interface", "NetworkInterfaces", "NetworkInterfaceId"),
@@ -38,10 +38,9 @@ _LEFTOVERS = {
 
 
 class Fleet:
-    """Machines of one cluster, in one region, and what came with them.
+    """All machines of one cluster in one region, and the other resources with its tag.
 
-    `tag`: whose cluster it is, and its name; what carries this tag belongs to it. Credentials come out of AWS's
-    ordinary chain, and go nowhere else.
+    `tag`: the cluster's owner and name. Credentials come from AWS's usual chain, and are used for nothing else.
 
     >>> Fleet("ada/lab", "eu-central-1")
     <machines tagged straggler-workbench:cluster=ada/lab in eu-central-1>
@@ -55,18 +54,18 @@ class Fleet:
 
     @cached_property
     def ec2(self) -> Any:
-        """The connection, made when it is first needed."""
+        """Client of EC2, made on first use."""
         return client("ec2", self.region)
 
     def machines(self, ended: bool = False) -> list[Machine]:
-        """All machines, by part and place in it; `ended`: those too that are gone and not forgotten yet."""
+        """Return all machines, sorted by part and place in it. `ended`: include ended machines that EC2 still lists."""
         with spoken():
             groups = self.tagged("describe_instances", "Reservations")
             found = [m for group in groups for m in group["Instances"] if ended or state(m) != "terminated"]
             return sorted(found, key=_place_in_fleet)
 
     def left(self) -> dict[str, list[str]]:
-        """What there is of the cluster, by sort; empty: nothing."""
+        """Return the identifiers of everything left of the cluster, by kind. Empty if nothing is left."""
         found = {"machine": [m["InstanceId"] for m in self.machines()]}
         with spoken():
             spot = self.tagged("describe_spot_instance_requests", "SpotInstanceRequests")
@@ -77,7 +76,7 @@ class Fleet:
         return {sort: ids for sort, ids in found.items() if ids}
 
     def tagged(self, operation: str, key: str) -> list[dict[str, Any]]:
-        """Return everything of a sort that carries the tag, from all pages."""
+        """Return everything of a kind that carries the tag, from all pages."""
         only = {"Filters": [{"Name": f"tag:{CLUSTER}", "Values": [self.tag]}]}
         if not self.ec2.can_paginate(operation):
             return list(getattr(self.ec2, operation)(**only)[key])
@@ -87,16 +86,16 @@ class Fleet:
         return [each for page in pages for each in page[key]]
 
     def down(self, progress: ProgressCallback = no_progress) -> int:
-        """End everything that carries the cluster's tag, wait until it is gone; returns how many machines there were.
+        """End everything with the cluster's tag, and wait until it is gone. Return the number of machines.
 
-        Does nothing where there is nothing. Raises `ClusterError` with a list of what is left.
+        Does nothing if nothing exists. Raises `ClusterError` with a list of what is left.
         """
         end = time.monotonic() + END_TIMEOUT_S
         most, looks = 0, 1
         while looks:
             if left := self.left():
                 alive = len(left.get("machine", []))
-                most, looks = max(most, alive), 2  # what was made a moment ago may show itself late
+                most, looks = max(most, alive), 2  # newly made resources may be listed late
                 progress("ending machines", most - alive, most)
                 with spoken():
                     refused = self._strike(left)
@@ -111,21 +110,21 @@ class Fleet:
         return most
 
     def _strike(self, left: dict[str, list[str]]) -> dict[str, str]:
-        """Delete what can be deleted now; who would not, and why."""
+        """Delete what can be deleted now. Return the refusals: resource -> reason."""
         ec2, deeds = self.ec2, []
         for ids in slices(left.get("machine", []), MACHINES_PER_CALL):
             deeds.append(("machines", partial(ec2.terminate_instances, InstanceIds=ids)))
         for ids in slices(left.get("spot request", []), MACHINES_PER_CALL):
             cancel = partial(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=ids)
             deeds.append(("spot requests", cancel))
-        if "machine" not in left:  # machines hold on to the rest
+        if "machine" not in left:  # machines use the rest
             for sort, (word, _, identity) in _LEFTOVERS.items():
                 delete = getattr(ec2, f"delete_{word}")
                 deeds += [(each, partial(delete, **{identity: each})) for each in left.get(sort, [])]
         return {what: why for what, do in deeds if (why := self._refusal(do))}
 
     def _refusal(self, do: Callable[[], Any]) -> str:
-        """Do it; why EC2 did not, if it did not, and it had not been done before."""
+        """Call `do`. Return AWS's reason if it refused, or "" if it succeeded or the resource is gone."""
         try:
             do()
         except self.ec2.exceptions.ClientError as error:
@@ -134,7 +133,7 @@ class Fleet:
 
 
 def _place_in_fleet(machine: Machine) -> tuple[str, int, str, str, str]:
-    """Return what machines are sorted by; raises a LookupError where an answer lacks what every machine has."""
+    """Return the sort key of a machine. Raises LookupError if the answer lacks a field of every machine."""
     index = machine.get("AmiLaunchIndex", 0)
     return part_of(machine), index, machine["InstanceId"], machine["InstanceType"], state(machine)
 

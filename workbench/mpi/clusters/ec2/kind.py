@@ -1,7 +1,7 @@
-"""Machines on Amazon EC2, by the hour: `up` starts them, what runs on them is a cluster of kind ssh, `down` ends them.
+"""Machines on Amazon EC2, by the hour: `up` starts them, and `down` ends them.
 
-EC2 is no way for messages of its own. Once machines are up, this machine reaches their head by ssh, the head reaches
-the workers, and `workbench.mpi.clusters.ssh` does the rest. See docs/how-to/ec2.md and docs/explanation/ec2.md.
+While they are up, they are a cluster of kind ssh. This machine reaches their head by ssh, and the head reaches the
+workers. `workbench.mpi.clusters.ssh` does the rest. See docs/how-to/ec2.md and docs/explanation/ec2.md.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from workbench.mpi.launch.gateway import Gateway
 from workbench.mpi.launch.reports import HostState, ProgressCallback, Status, no_progress
 from workbench.mpi.launch.site import Site
 
-_CHANGEABLE_FIELDS = {"ssh_from", "prices", "price"}  # may change while the machines are up
+_CHANGEABLE_FIELDS = {"ssh_from", "prices", "price"}  # fields that may change while the machines are up
 
 
 class Ec2(Ec2Settings):
@@ -47,29 +47,29 @@ class Ec2(Ec2Settings):
 
     @property
     def folder(self) -> Path:
-        """Notes and keys on this machine, while the cluster is up; raises `SettingError` where it has no name."""
+        """Folder of notes and keys on this machine, while the cluster is up. Raises `SettingError` without a name."""
         if not self.name:
             raise SettingError("name: is missing; write the cluster into a file clusters/NAME.yaml")
         return ec2_notes.folder_of(self.name)
 
     @cached_property
     def fleet(self) -> Fleet:
-        """The machines as EC2 knows them."""
+        """Machines of this cluster, as EC2 lists them."""
         try:
             login = getpass.getuser()
-        except (OSError, KeyError):  # some containers have none
+        except (OSError, KeyError):  # some containers have no user name
             login = "user"
-        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # those that a tag may have
+        letters = re.sub(r"[^a-z0-9-]", "-", login.lower())[:40]  # letters that a tag may have
         return Fleet(f"{self.owner or letters}/{self.name}", self.region)
 
     def up(self, progress: ProgressCallback = no_progress) -> None:
-        """Start the machines, once the user has seen what they cost at most and typed the cluster's name.
+        """Start the machines, after the user has seen the maximal cost and typed the cluster's name.
 
-        Where they are up, it only opens ssh for the present address. When it raises, for a Ctrl-C too, nothing is left
-        of what it has started. Raises `SettingError`, `ClusterError`.
+        If they are up already, only ssh is opened for the present address. If it raises, also for a Ctrl-C, everything
+        that it started is ended. Raises `SettingError` and `ClusterError`.
 
         >>> cluster = clusters.load("fleet")  # doctest: +SKIP
-        >>> cluster.up()  # prints what it costs at most, asks, starts, waits  # doctest: +SKIP
+        >>> cluster.up()  # prints the maximal cost, asks, starts, waits  # doctest: +SKIP
         >>> wb.run(experiment, engine="mpi", cluster="fleet", emulate="nothing")  # doctest: +SKIP
         >>> cluster.down()  # doctest: +SKIP
         """
@@ -86,7 +86,7 @@ class Ec2(Ec2Settings):
         print(f"log in to the head: ssh -F {shlex.quote(str(self.folder / access.CONFIG))} head")
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End all machines, and all that came with them; raises `ClusterError` if anything is left."""
+        """End all machines of the cluster, and everything made for them. Raises `ClusterError` if anything is left."""
         with ec2_notes.alone(self.folder):
             with contextlib.suppress(ec2_notes.Damaged):
                 self._moved(ec2_notes.read(self.folder))
@@ -94,18 +94,19 @@ class Ec2(Ec2Settings):
             ec2_notes.forget(self.folder)
 
     def _noted(self, progress: ProgressCallback) -> Notes | None:
-        """Notes of machines that are up, or were on their way when this program was killed; None: start anew."""
+        """Return the notes of machines that are up or were being started, or None for a new start."""
         notes = ec2_notes.read(self.folder)
         self._moved(notes)
         if notes is not None and not self.fleet.machines():
-            self.fleet.down(progress)  # they ended themselves, the group and the key are still there
+            # The machines ended themselves, but the security group and the key still exist
+            self.fleet.down(progress)
             ec2_notes.forget(self.folder)
             return None
         if notes is None:
             if left := self.fleet.left():
                 raise ClusterError(
-                    f"{self.fleet!r}: {sum(map(len, left.values()))} things are there that this machine"
-                    " knows nothing of; end them first (workbench cluster down)"
+                    f"{self.fleet!r}: {sum(map(len, left.values()))} resources exist that are not in this"
+                    " machine's notes; end them first (workbench cluster down)"
                 )
         elif changed := [key for key, value in self._asked().items() if notes.asked.get(key) != value]:
             raise SettingError(
@@ -115,7 +116,7 @@ class Ec2(Ec2Settings):
         return notes
 
     def _moved(self, notes: Notes | None) -> None:
-        """Machines are found by region and owner, so those have to be the ones that they were started with."""
+        """Raise `SettingError` if region or owner has changed, since machines are found by these two."""
         if notes is None:
             return
         for field in ("region", "owner"):
@@ -126,7 +127,7 @@ class Ec2(Ec2Settings):
         return self.model_dump(mode="json", exclude=_CHANGEABLE_FIELDS)
 
     def _agreed(self) -> Notes:
-        """Notes of a new launch that the user has agreed to."""
+        """Show the bill, ask the user, and return the notes of a new launch. Raises `ClusterError` if not confirmed."""
         bill, account = self.bill(), whose(self.region)
         text = f"{self.name}: {self.described}, account {account}\n{bill.text()}\n"
         print(f"{text}Type {self.name} to start them: ", end="", flush=True)
@@ -143,7 +144,7 @@ class Ec2(Ec2Settings):
         return notes
 
     def _order(self, notes: Notes) -> LaunchRequest:
-        """What EC2 is asked for: the same words for the same notes, so that asking twice starts nothing twice."""
+        """Return the launch request of some notes. EC2 carries out an equal request only once."""
         access.make_keys(self.folder)
         script = access.user_data(self.folder, access.HEAD_HOST, notes.deadline)
         inner = [access.public(self.folder, access.INNER)]
@@ -156,7 +157,7 @@ class Ec2(Ec2Settings):
         return LaunchRequest(self.fleet.tag, notes.launch, tuple(parts), key, self)
 
     def _reach(self, notes: Notes, machines: list[Machine], progress: ProgressCallback) -> None:
-        """Have ssh reach all machines, see that runs can start, and write down where they are."""
+        """Configure ssh for all machines, check that runs can start, and write the addresses into the notes."""
         with spoken():
             head = next(m for m in machines if part_of(m) == HEAD)
             if (address := head.get("PublicIpAddress")) is None:
@@ -172,7 +173,7 @@ class Ec2(Ec2Settings):
 
     @property
     def machines(self) -> Ssh:
-        """The cluster of kind ssh that the machines are; raises `ClusterError` where they are not up."""
+        """The machines as a cluster of kind ssh. Raises `ClusterError` if they are not up."""
         notes = ec2_notes.read(self.folder)
         if notes is None or not notes.complete:
             raise ClusterError(f"{self.name}: is not up; `workbench cluster up {self.name}` starts it")
@@ -189,7 +190,7 @@ class Ec2(Ec2Settings):
 
     @property
     def gateway(self) -> Gateway | None:
-        """To the head."""
+        """Connection to the head."""
         return self.machines.gateway
 
     @override
@@ -197,7 +198,7 @@ class Ec2(Ec2Settings):
         return self.machines.without(hosts)
 
     def carried(self) -> dict[str, Any]:
-        """To the head it is a cluster of kind ssh, and nothing there knows of EC2."""
+        """Return the settings for the head, where the cluster is of kind ssh."""
         return self.machines.carried()
 
     @override
@@ -205,7 +206,7 @@ class Ec2(Ec2Settings):
         return self.machines.here()
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
-        """Machines, what they cost so far at most, when they end, and their CPU credits."""
+        """Return machines, maximal cost so far, time of the end, and CPU credits."""
         notes, found = ec2_notes.read(self.folder), self.fleet.machines()
         kinds = [f"{m['InstanceId']}, {m['InstanceType']}" for m in found]
         hosts = [HostState(str(m.get("PrivateIpAddress", "")), state(m)) for m in found]
@@ -216,7 +217,7 @@ class Ec2(Ec2Settings):
             return Status(rows, note=f"not up, but there are: {left}" if left else nothing)
         if self.workers and notes.complete and {state(m) for m in found} == {"running"}:
             known = {row.host: row.note for row in rows}
-            seen = super().status(progress).hosts  # by ssh: ranks, cores and memory
+            seen = super().status(progress).hosts  # measured by ssh: ranks, cores and memory
             rows = tuple(replace(host, note=host.note or known.get(host.host, "")) for host in seen)
         hours = max(min(time.time(), notes.deadline) - notes.created, 0.0) / 3600
         burst = [m["InstanceId"] for m in found if bursts(m["InstanceType"])]

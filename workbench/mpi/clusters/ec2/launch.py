@@ -1,4 +1,4 @@
-"""Machines on EC2 started all together, or not at all: the steps of one launch."""
+"""Launch of machines on EC2: all of them, or none."""
 
 import signal
 import time
@@ -18,14 +18,14 @@ from workbench.mpi.clusters.ec2.requests import HEAD, LAUNCH, LaunchRequest, par
 from workbench.mpi.launch.reports import ProgressCallback
 
 START_TIMEOUT_S = 900.0  # s for machines to start
-DOWN_ATTEMPTS = 3  # at ending the machines of an `up` that failed
-SETTLE_TIMEOUT_S = 60.0  # s in which EC2 may not know of what it has just made
+DOWN_ATTEMPTS = 3  # attempts to end the machines of a failed `up`
+SETTLE_TIMEOUT_S = 60.0  # s in which EC2 may not find what it has just created
 _UNKNOWN_YET = {"InvalidGroup.NotFound", "InvalidKeyPair.NotFound"}
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One order of machines for a fleet. The same order again starts nothing twice."""
+    """Launch request for a fleet. Repeating an equal request starts nothing twice."""
 
     fleet: Fleet
     order: LaunchRequest
@@ -33,28 +33,28 @@ class Launch:
 
     @property
     def ec2(self) -> Any:
-        """The connection."""
+        """Client of EC2."""
         return self.fleet.ec2
 
     def up(self, finish: Callable[[list[Machine]], None], keep: bool) -> None:
-        """Have the machines of the order run; start those that are not there yet.
+        """Start the machines of the request that are not up yet, and wait for all of them.
 
-        When it raises, for a Ctrl-C too, all that carries the cluster's tag is ended. Machines of somebody else's
-        order are left alone.
+        If it raises, also for a Ctrl-C, everything with the cluster's tag is ended. Machines of another launch are left
+        alone.
 
         Parameters
         ----------
         finish
-            Called with the machines once they run; what it raises counts as well.
+            Called with the running machines. Its errors count as failures of the launch.
         keep
-            They had been up before: whatever happens, leave them.
+            Leave the machines running whatever happens, because they had been up before.
 
         Raises
         ------
         ClusterError
-            EC2 refuses, machines do not come up, or there are some that are not of this order.
+            EC2 refuses, machines do not start, or some machines are not part of this request.
         SettingError
-            The order names an image or a subnet that is not there.
+            The image or the subnet of the request does not exist.
         """
         there = self._there(keep)
         with nullcontext() if keep else self._or_nothing():
@@ -62,7 +62,7 @@ class Launch:
 
     @contextmanager
     def _or_nothing(self) -> Iterator[None]:
-        """End everything when something goes wrong; then, a second Ctrl-C does not come in between."""
+        """End everything after an error. A second Ctrl-C does not interrupt that."""
         with handled(interrupt, "SIGTERM", "SIGHUP"):
             try:
                 yield
@@ -75,9 +75,9 @@ class Launch:
                 raise
 
     def _down_at_last(self) -> str:
-        """End everything, in several attempts: one answer that is not AWS's must not leave machines running.
+        """End everything, in several attempts, since one failed call must not leave machines running.
 
-        Returns why that failed, empty if it did not.
+        Return the error of the last attempt, or "" after success.
         """
         why = ""
         for attempt in range(DOWN_ATTEMPTS):
@@ -90,11 +90,11 @@ class Launch:
         return why
 
     def _there(self, keep: bool) -> set[str]:
-        """Which parts are there; raises where machines are not of this order, or some are gone."""
+        """Return the names of the groups that are up. Raises if machines are foreign, or some are gone."""
         found = self.fleet.machines()
         if any(tags(m).get(LAUNCH) != self.order.launch for m in found):
             raise ClusterError(
-                f"{self.fleet!r}: {len(found)} are there that are not in this machine's notes; end them first"
+                f"{self.fleet!r}: {len(found)} exist that are not in this machine's notes; end them first"
                 " (workbench cluster down)"
             )
         counts = Counter(part_of(m) for m in found if state(m) in ("pending", "running"))
@@ -109,7 +109,8 @@ class Launch:
         with spoken():
             subnet, network = self._place()
             root = self._root()
-            group = self._group(network)  # there already: open to the caller's present address
+            # If it exists already, it is opened for the caller's present address
+            group = self._group(network)
             if not self.fleet.tagged(
                 "describe_key_pairs", "KeyPairs"
             ):  # the private halves stay on this machine
@@ -119,7 +120,7 @@ class Launch:
                 )
             fresh = [part for part in self.order.groups if part.name not in there]
             calls = [requests.start(self.order, part, subnet, group, root) for part in fresh]
-            for call in calls:  # all of them before the first machine
+            for call in calls:  # check all calls before the first machine is started
                 self._rehearse(call)
             for call in calls:
                 self._settled(self.ec2.run_instances, **call)
@@ -129,7 +130,7 @@ class Launch:
         return machines
 
     def _place(self) -> tuple[str, str]:
-        """Subnet and network. All machines are in one zone, so that all links are alike."""
+        """Return subnet and network. All machines are in one zone, so that all links are alike."""
         default = [{"Name": "default-for-az", "Values": ["true"]}]
         subnet = self.order.wanted.subnet
         which = {"SubnetIds": [subnet]} if subnet else {"Filters": default}
@@ -141,7 +142,7 @@ class Launch:
         return first["SubnetId"], first["VpcId"]
 
     def _root(self) -> str:
-        """Name of the image's root disk: only who names it can say how large it is to be."""
+        """Return the name of the image's root disk, which is needed to set the disk's size."""
         image, disk = self.order.wanted.image, self.order.wanted.disk
         found = self.ec2.describe_images(ImageIds=[image])["Images"]
         if not found:
@@ -152,7 +153,7 @@ class Launch:
         return str(found[0]["RootDeviceName"])
 
     def _group(self, network: str) -> str:
-        """The security group, with the rules that it should have and no others."""
+        """Return the security group, and make its rules exactly those that are wanted."""
         found = self.fleet.tagged("describe_security_groups", "SecurityGroups")
         if not found:
             made = {"GroupName": self.order.label, "Description": "straggler-workbench", "VpcId": network}
@@ -168,7 +169,7 @@ class Launch:
         return str(group)
 
     def _rehearse(self, call: dict[str, Any]) -> None:
-        """Ask whether a call would be allowed; nothing is started, and its token stays unused."""
+        """Check with a dry run whether a call would be allowed. Its token stays unused."""
         fields = {name: value for name, value in call.items() if name != "ClientToken"}
         try:
             self._settled(self.ec2.run_instances, **fields, DryRun=True)
@@ -177,7 +178,7 @@ class Launch:
                 raise
 
     def _settled(self, ask: Callable[..., Any], **fields: Any) -> None:
-        """Ask again while EC2 has not yet heard everywhere of the group and key that it made a moment ago."""
+        """Repeat a call while EC2 does not yet find the group and key that it has just created."""
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             try:
@@ -208,7 +209,7 @@ class Launch:
             time.sleep(fleet.POLL_INTERVAL_S)
 
     def _inspect(self, machines: list[Machine], group: str) -> None:
-        """Raise unless the machines have what keeps them closed, ends them, and bounds what they cost."""
+        """Raise `ClusterError` unless the machines are closed, end themselves, and have bounded costs."""
         for m in machines:
             public = part_of(m) != HEAD and m.get("PublicIpAddress")
             groups = {each["GroupId"] for port in m["NetworkInterfaces"] for each in port["Groups"]}

@@ -1,6 +1,6 @@
-"""What this machine remembers of a cluster on EC2 while it is up: until when, for how much, and at which addresses.
+"""Notes on this machine about a running cluster on EC2: end time, cost, and addresses.
 
-A folder of the user's cache that nobody else can read. Nothing in it opens AWS: credentials are never written anywhere.
+They are in a folder of the user's cache that only the user can read. AWS credentials are never written to disk.
 """
 
 import json
@@ -27,10 +27,10 @@ class Damaged(ClusterError):
 
 @dataclass(frozen=True)
 class Notes:
-    """What is known of a launch. Times: seconds since 1970.
+    """Data of a launch. Times are seconds since 1970.
 
-    `launch`: its tag; `asked`: the settings it was started with; `ceiling`: dollars; `address`: the head's public one;
-    `head`, `workers`: private ones, there once everything is up.
+    `launch`: its tag. `asked`: the settings it was started with. `ceiling`: maximal cost in dollars. `address`: the
+    head's public address. `head`, `workers`: private addresses, known once everything is up.
     """
 
     launch: str
@@ -45,17 +45,17 @@ class Notes:
 
     @property
     def complete(self) -> bool:
-        """Has everything been up once?"""
+        """Whether all machines have been up once."""
         return bool(self.address)
 
 
 def folder_of(name: str) -> Path:
-    """Where the notes and keys of a cluster are; it need not be there."""
+    """Return the folder for the notes and keys of a cluster, which may not exist yet."""
     return root() / "clusters" / name
 
 
 def read(folder: Path) -> Notes | None:
-    """The notes; None: there are none. Raises `Damaged`."""
+    """Return the notes, or None if there are none. Raises `Damaged`."""
     try:
         fields = read_json(folder / _FILE)
         priced = {what: Price(**price) for what, price in fields.pop("prices").items()}
@@ -63,7 +63,7 @@ def read(folder: Path) -> Notes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start again"
+        why = f"cannot be read ({error}); end the machines (workbench cluster down), then start them again"
         raise Damaged(f"{folder / _FILE}: {why}") from None
 
 
@@ -81,7 +81,7 @@ def forget(folder: Path) -> None:
 
 
 def alone(folder: Path) -> AbstractContextManager[None]:
-    """One at a time starts or ends the machines of a cluster; raises `ClusterError` where somebody does already."""
+    """Return a lock for starting or ending machines of a cluster. Raises `ClusterError` if it is taken."""
     writable_folder(folder.parent, "WORKBENCH_CACHE")
     other = f"{folder.name}: is being started or ended by another program on this machine; wait for it"
     return Lock(folder.with_name(f".{folder.name}.lock")).alone(ClusterError(other))

@@ -1,4 +1,4 @@
-"""What a fleet costs at most, and the CPU credits that some of its machines (t2, t3, ...) live on.
+"""Maximal cost of a fleet, and CPU credits of burstable machines (t2, t3, ...).
 
 Prices are stated by the user, or come from AWS's price list, with its date. A machine without credits is a straggler.
 """
@@ -15,21 +15,21 @@ from workbench.core.base.errors import ClusterError
 from workbench.core.base.settings import SettingError
 from workbench.mpi.clusters.ec2.aws import client, slices, spoken
 
-DISK, ADDRESS = "disk", "address"  # beside the types of machines: $ per GB and month, $ per hour
-HOURS_PER_MONTH = 28 * 24.0  # hours of the shortest, for which a disk's monthly price is the dearest
-END_DELAY_H = 0.1  # h that a machine may take to be gone after its time
+DISK, ADDRESS = "disk", "address"  # keys besides the machine types: $ per GB and month, $ per hour
+HOURS_PER_MONTH = 28 * 24.0  # h of the shortest month, which gives a disk's highest price per hour
+END_DELAY_H = 0.1  # h that a machine may take to end after its time
 STANDARD: Literal["standard"] = "standard"
-"""Out of CPU credits, a machine gets slow, not dear: a source of stragglers, so it is on record."""
-LOW_CREDITS = 1.0  # credits: a minute of a whole core
-_METRICS_PER_CALL = 500  # metrics in one question to CloudWatch
-_BALANCE_WINDOW = timedelta(minutes=20)  # a balance comes every five minutes, and late
-_LIST = "us-east-1"  # where the price list of all regions is asked
+"""A machine without CPU credits gets slow, not expensive. It then straggles, so the setting is recorded."""
+LOW_CREDITS = 1.0  # credits; one credit is a minute of a whole core
+_METRICS_PER_CALL = 500  # max metrics in one query to CloudWatch
+_BALANCE_WINDOW = timedelta(minutes=20)  # a balance comes every five minutes, with a delay
+_LIST = "us-east-1"  # region of the endpoint for all price lists
 _LINUX = {"operatingSystem": "Linux", "preInstalledSw": "NA", "tenancy": "Shared", "capacitystatus": "Used"}
 
 
 @dataclass(frozen=True)
 class Price:
-    """Dollars, per hour or per GB and month, and where they come from."""
+    """Dollars per hour, or per GB and month, and the source of the number."""
 
     usd: float
     source: str
@@ -37,7 +37,10 @@ class Price:
 
 @dataclass(frozen=True)
 class Bill:
-    """What machines cost. `counts`: machines by type; `disk`: GB of all; `addresses`: public ones; `hours`: at most."""
+    """Cost of machines.
+
+    `counts`: machines by type. `disk`: GB in total. `addresses`: number of public addresses. `hours`: maximum.
+    """
 
     counts: Mapping[str, int]
     disk: int
@@ -47,7 +50,7 @@ class Bill:
 
     @property
     def lines(self) -> list[tuple[str, float, Price]]:
-        """What is paid for: what it is, dollars per hour, and the price behind it."""
+        """Items of the bill: text, dollars per hour, and the price behind it."""
         priced = [(n, kind, self.prices[kind]) for kind, n in self.counts.items()]
         rows = [(f"{n} x {kind}", n * price.usd, price) for n, kind, price in priced]
         disk = self.prices[DISK]
@@ -68,7 +71,7 @@ class Bill:
         return self.hourly * (self.hours + END_DELAY_H)
 
     def text(self) -> str:
-        """The bill as a table for people."""
+        """Return the bill as a table."""
         rows = [f"  {what:24} {usd:10.4f} $/h   ({price.source})" for what, usd, price in self.lines]
         most = f"{self.ceiling:.2f} $ for {self.hours:g} h, after which the machines end themselves"
         rows += [f"  at most {most}", "  without traffic out of the region, and without taxes"]
@@ -76,7 +79,7 @@ class Bill:
 
 
 def bursts(kind: str) -> bool:
-    """Does this type of machine live on CPU credits?
+    """Return whether this type of machine uses CPU credits.
 
     >>> bursts("t2.micro"), bursts("t4g.small"), bursts("trn1.2xlarge"), bursts("c7i.large")
     (True, True, False, False)
@@ -85,9 +88,9 @@ def bursts(kind: str) -> bool:
 
 
 def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> dict[str, Price]:
-    """Prices of types of machines, of a disk and of an address: those stated, the others from AWS's price list.
+    """Return the prices of machine types, disk and address: stated ones, and the others from AWS's price list.
 
-    Raises `SettingError`, naming all that neither has, so that they can be stated.
+    Raises `SettingError` that names all unknown prices, so that they can be stated.
 
     >>> stated = {"t2.micro": 0.5, "disk": 0.25, "address": 0.125}  # no real ones
     >>> prices(["t2.micro"], stated, "us-east-1")["disk"]
@@ -107,7 +110,7 @@ def prices(kinds: Sequence[str], stated: Mapping[str, float], region: str) -> di
 
 
 def _ask(wanted: Sequence[str], region: str, found: dict[str, Price]) -> str:
-    """Add what AWS's price list has; why not, if it cannot be asked."""
+    """Add prices from AWS's price list to `found`. Return the reason for missing ones."""
     try:
         pricing = client("pricing", _LIST)
         for what in wanted:
@@ -121,7 +124,7 @@ def _ask(wanted: Sequence[str], region: str, found: dict[str, Price]) -> str:
 
 
 def _look_up(pricing: Any, what: str, region: str) -> Price | None:
-    """The one price that the list has; None: it has none, or several."""
+    """Return the only price in the list, or None if it has none or several."""
     service, fields = "AmazonEC2", {"instanceType": what, **_LINUX}
     if what == DISK:
         fields = {"productFamily": "Storage", "volumeApiName": "gp3"}
@@ -131,7 +134,7 @@ def _look_up(pricing: Any, what: str, region: str) -> Price | None:
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
     pages = pricing.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters)
     products = [json.loads(product) for page in pages for product in page["PriceList"]]
-    if what == ADDRESS:  # the list has those that lie idle, too, and whole blocks
+    if what == ADDRESS:  # the list also has idle addresses and whole blocks
         facts = [(each, each.get("product", {}).get("attributes", {})) for each in products]
         products = [each for each, known in facts if "InUse" in str(known.get("usagetype", ""))]
     unit = "GB-Mo" if what == DISK else "Hrs"
@@ -143,14 +146,14 @@ def _look_up(pricing: Any, what: str, region: str) -> Price | None:
 
 
 def _amounts(product: Mapping[str, Any], unit: str) -> list[float]:
-    """Prices on demand in a product of the list."""
+    """Return the on-demand prices of a product."""
     terms = product.get("terms", {}).get("OnDemand", {}).values()
     sizes = [size for term in terms for size in term["priceDimensions"].values()]
     return [float(size["pricePerUnit"]["USD"]) for size in sizes if size["unit"] == unit]
 
 
 def credit_note(region: str, machines: Sequence[str]) -> str:
-    """One sentence on the newest balances, or on why they cannot be read."""
+    """Return one sentence on the newest credit balances, or on why they cannot be read."""
     try:
         found = balances(region, machines)
     except ClusterError as error:
@@ -165,7 +168,7 @@ def credit_note(region: str, machines: Sequence[str]) -> str:
 
 
 def balances(region: str, machines: Sequence[str]) -> dict[str, float]:
-    """The newest CPUCreditBalance of each machine that CloudWatch has one of; raises `ClusterError`."""
+    """Return the newest CPUCreditBalance of each machine that CloudWatch has one for. Raises `ClusterError`."""
     cloudwatch, now = client("cloudwatch", region), datetime.now(UTC)
     found: dict[str, float] = {}
     for ids in slices(machines, _METRICS_PER_CALL):

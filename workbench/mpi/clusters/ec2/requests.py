@@ -1,4 +1,4 @@
-"""What is asked of EC2, as plain data: the call that starts machines, their tags, and who may talk to whom."""
+"""Requests to EC2 as plain data: starting machines, tags, and rules of the security group."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from workbench.mpi.clusters.ec2.prices import STANDARD, bursts
 from workbench.mpi.clusters.ec2.settings import Ec2Settings
 
 CLUSTER, LAUNCH, GROUP = (f"straggler-workbench:{word}" for word in ("cluster", "launch", "part"))
-"""Names of the tags: whose cluster a thing belongs to, which launch made it, which part of the fleet it is."""
+"""Names of the tags: owner and name of the cluster, launch, part of the fleet."""
 HEAD = "head"
-_STARTED = ["instance", "volume", "network-interface"]  # what one call makes
+_STARTED = ["instance", "volume", "network-interface"]  # kinds of resources that one call creates
 _METADATA = {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1}
 
 
 @dataclass(frozen=True)
 class MachineGroup:
-    """Machines that one call starts; its `token` makes it start them once, however often it is sent."""
+    """Machines that one call starts. With its `token`, a repeated call starts nothing twice."""
 
     name: str  # "head", "workers-0", "workers-1" and so on
     type: str
@@ -27,7 +27,7 @@ class MachineGroup:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What to start. `launch`: who starts them, as a tag; `wanted`: what the machines are to be."""
+    """Machines to start. `launch`: identifier of the launch, used as a tag. `wanted`: settings of the machines."""
 
     tag: str
     launch: str
@@ -37,17 +37,17 @@ class LaunchRequest:
 
     @property
     def label(self) -> str:
-        """Name of what is made."""
+        """Name of all resources of the cluster."""
         return f"workbench-{self.tag.replace('/', '-')}"
 
     @property
     def count(self) -> int:
-        """How many machines."""
+        """Number of machines."""
         return sum(group.count for group in self.groups)
 
 
 def tagged(order: LaunchRequest, *sorts: str, group: str = "") -> list[dict[str, Any]]:
-    """Tags that things of these sorts have from the moment they exist."""
+    """Return the tags that resources of these kinds get when they are created."""
     tags = {"Name": f"{order.label}-{group}".rstrip("-"), CLUSTER: order.tag, LAUNCH: order.launch}
     tags |= {GROUP: group} if group else {}
     listed = [{"Key": key, "Value": value} for key, value in tags.items()]
@@ -55,7 +55,7 @@ def tagged(order: LaunchRequest, *sorts: str, group: str = "") -> list[dict[str,
 
 
 def start(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str, root: str) -> dict[str, Any]:
-    """The call that starts all machines of a part, or none; `root` names the image's root disk."""
+    """Return the call that starts all machines of a group, or none. `root`: name of the image's root disk."""
     spot = order.wanted.spot and machines.name != HEAD
     disk = {"VolumeSize": order.wanted.disk, "VolumeType": "gp3", "DeleteOnTermination": True}
     sorts = [*_STARTED, *["spot-instances-request"] * spot]
@@ -67,7 +67,7 @@ def start(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str,
             "ClientToken": machines.token,
             "KeyName": order.label,
         },
-        "InstanceInitiatedShutdownBehavior": "terminate",  # so that powering off ends the bill
+        "InstanceInitiatedShutdownBehavior": "terminate",  # powering off ends the cost
         "MetadataOptions": _METADATA,
         "NetworkInterfaces": [_port(order, machines, subnet, group)],
         "BlockDeviceMappings": [{"DeviceName": root, "Ebs": disk}],
@@ -82,7 +82,7 @@ def start(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str,
 
 
 def _port(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str) -> dict[str, Any]:
-    """A machine's network interface: only the head can be reached from outside, at an address like the caller's."""
+    """Return a machine's network interface. Only the head is reachable from outside, by the caller's IP version."""
     six = ipaddress.ip_network(order.wanted.ssh_from).version == 6
     public: dict[str, Any] = {"AssociatePublicIpAddress": machines.name == HEAD and not six}
     if machines.name == HEAD and six:
@@ -91,7 +91,7 @@ def _port(order: LaunchRequest, machines: MachineGroup, subnet: str, group: str)
 
 
 def rules(group: str, ssh_from: str) -> list[dict[str, Any]]:
-    """Who may open connections: ssh from one address, and the group's members among themselves."""
+    """Return the ingress rules: ssh from one address, and TCP among members of the group."""
     caller = ipaddress.ip_network(ssh_from)
     ranges, word = ("IpRanges", "CidrIp") if caller.version == 4 else ("Ipv6Ranges", "CidrIpv6")
     ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, ranges: [{word: str(caller)}]}
@@ -100,7 +100,7 @@ def rules(group: str, ssh_from: str) -> list[dict[str, Any]]:
 
 
 def plain(rule: dict[str, Any]) -> tuple[Any, ...]:
-    """What a rule says, whatever else EC2 tells with it; equal rules give equal answers."""
+    """Return the hashable content of a rule, without EC2's extra fields. Equal rules give equal results."""
     sources = [*rule.get("IpRanges", []), *rule.get("Ipv6Ranges", []), *rule.get("UserIdGroupPairs", [])]
     who = frozenset(each.get("CidrIp") or each.get("CidrIpv6") or each.get("GroupId") for each in sources)
     lists = len(rule.get("PrefixListIds", []))
@@ -108,15 +108,15 @@ def plain(rule: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def tags(machine: dict[str, Any]) -> dict[str, str]:
-    """Tags of a machine, volume, group, in EC2's words, as a dict."""
+    """Return the tags of a machine, volume or group as a dict."""
     return {tag["Key"]: tag["Value"] for tag in machine.get("Tags", [])}
 
 
 def part_of(machine: dict[str, Any]) -> str:
-    """Which part a machine belongs to."""
+    """Return the name of the group that a machine belongs to."""
     return tags(machine).get(GROUP, "")
 
 
 def state(machine: dict[str, Any]) -> str:
-    """pending, running, shutting-down, stopping, stopped or terminated."""
+    """Return pending, running, shutting-down, stopping, stopped or terminated."""
     return str(machine["State"]["Name"])

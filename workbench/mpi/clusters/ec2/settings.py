@@ -1,4 +1,4 @@
-"""What a user says about machines on EC2, checked before anything is asked of AWS; and what such machines cost."""
+"""Settings of machines on EC2, checked before AWS is asked, and the cost of such machines."""
 
 import ipaddress
 import re
@@ -11,7 +11,7 @@ from workbench.core.base.settings import setting, unknown_name
 from workbench.mpi.clusters.base import Cluster, Word, matching
 from workbench.mpi.clusters.ec2.prices import STANDARD, Bill, bursts, prices
 
-# The papers' fleets. Paper 1's master was a t2.micro too; its 1 GiB does not hold 156 connections and a run.
+# Fleets of the papers. Paper 1's master was a t2.micro too, but 1 GiB does not hold 156 connections and a run.
 PRESETS: dict[str, dict[str, Any]] = {
     "codedreduce-84": {"workers": 84, "worker_type": "t2.micro", "head_type": "m5.large"},
     "codedreduce-156": {"workers": 156, "worker_type": "t2.micro", "head_type": "m5.large"},
@@ -27,7 +27,7 @@ def _like(pattern: str, example: str) -> AfterValidator:
 
 
 def _one_address(text: str) -> str:
-    """A single address: nobody else on the internet may even try."""
+    """Check that the text is a single address, so that nobody else can connect."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError as error:
@@ -36,7 +36,7 @@ def _one_address(text: str) -> str:
         many = f"lets {network.num_addresses} addresses in"
         raise ValueError(f"{text!r}: {many}; write your own only, with /32 or /128")
     if network.is_unspecified or network.is_loopback or network.is_multicast:
-        raise ValueError(f"{text!r}: is nobody's address on the internet; write your own")
+        raise ValueError(f"{text!r}: is not a public address; write your own")
     return str(network)
 
 
@@ -49,47 +49,49 @@ Address = Annotated[str, AfterValidator(_one_address)]
 
 
 class Ec2Settings(Cluster):
-    """The fields of kind ec2."""
+    """Fields of the kind ec2."""
 
-    preset: str | None = setting(None, f"a paper's fleet: {', '.join(PRESETS)}")
+    preset: str | None = setting(None, f"fleet of a paper: {', '.join(PRESETS)}")
     workers: int = setting(..., "worker machines; 0: a head alone, for making an image", ge=0, le=5000)
     worker_type: Kind = setting(..., "type of the workers' machines")
     head_type: Kind = setting(..., "type of the master's machine")
-    region: Annotated[str, _like(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(..., "where")
+    region: Annotated[str, _like(r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1")] = setting(
+        ..., "region of AWS, e.g. us-east-1"
+    )
     image: Image = setting(
         ..., "the machines' image, with Python and the packages; docs/how-to/ec2-image.md says how to make it"
     )
-    ssh_from: Address = setting(..., "your own address: alone it may use ssh")
-    hours: float = setting(..., "after which the machines end themselves", "h", gt=0, le=168)
-    disk: int = setting(16, "each machine's disk", "GB", ge=1, le=1000)
+    ssh_from: Address = setting(..., "your own address; ssh is open to it alone")
+    hours: float = setting(..., "time after which the machines end themselves", "h", gt=0, le=168)
+    disk: int = setting(16, "disk of each machine", "GB", ge=1, le=1000)
     prices: dict[str, float] = setting(
         {},
         "$ per hour by type of machine and of a public `address`, $ per GB and month of `disk`; others are looked up",
     )
     subnet: Subnet | None = setting(
-        None, "where the machines are; by default the region's default one in its first zone"
+        None, "subnet of the machines; by default the region's default subnet in its first zone"
     )
     spot: bool = setting(False, "spot machines as workers: cheaper, and AWS may take them away in a run")
     cpu_credits: Literal["standard"] = setting(
         STANDARD,
-        "of machines such as t2 and t3: without any they get slow, not dear, and straggle; nothing else",
+        "mode of CPU credits of burstable machines (t2, t3): without credits they get slow, not expensive",
     )
     user: User = setting("admin", "login name in the image")
     python: Word = setting("/opt/workbench/bin/python", "the Python in the image that has the packages")
-    owner: Owner = setting("", "whose machines they are, for their tags; by default your login name here")
+    owner: Owner = setting("", "owner of the machines, for their tags; by default your login name here")
 
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, data: Any) -> Any:
-        """What a preset says, unless said otherwise."""
+        """Fill in the values of a preset where none are given."""
         chosen = data.get("preset") if isinstance(data, dict) else None
-        if chosen is not None and chosen not in list(PRESETS):  # a list has no hash
+        if chosen is not None and chosen not in list(PRESETS):  # a list is not hashable
             raise unknown_name("preset", chosen, list(PRESETS))
         return {**PRESETS[chosen], **data} if chosen else data
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        # EC2's filters take * and ? for any letters: a name with one would sweep up other clusters.
+        # EC2's filters take * and ? as wildcards, so a name with one would match other clusters.
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}|", self.name):
             raise ValueError(f"name = {self.name!r}: use lower-case letters, digits and hyphens (40 at most)")
         if self.price is not None:
@@ -101,17 +103,17 @@ class Ec2Settings(Cluster):
 
     @property
     def described(self) -> str:
-        """What the machines are, for people and for records."""
+        """Short text about the machines."""
         kinds = " + ".join(f"{count} {kind}" for kind, count in self.kinds().items())
         burst = f", CpuCredits={self.cpu_credits}" if any(map(bursts, self.kinds())) else ""
         return f"{kinds} in {self.region}{burst}{', workers on spot' if self.spot else ''}"
 
     def kinds(self) -> Counter[str]:
-        """How many machines of each type."""
+        """Return the number of machines by type."""
         return Counter({self.worker_type: self.workers}) + Counter({self.head_type: 1})
 
     def bill(self) -> Bill:
-        """What the machines cost at most; raises `SettingError` where a price is known to nobody."""
+        """Return the bill of the machines. Raises `SettingError` if a price is unknown."""
         kinds = self.kinds()
         disk, six = self.disk * kinds.total(), ipaddress.ip_network(self.ssh_from).version == 6
         return Bill(kinds, disk, 0 if six else 1, self.hours, prices(list(kinds), self.prices, self.region))

@@ -1,3 +1,3 @@
-"""Clusters of hosts that are reached by ssh. Importing this package makes the kind `ssh` known."""
+"""Clusters of hosts that are reached by ssh. Importing this package registers the kind `ssh`."""
 
 from workbench.mpi.clusters.ssh.kind import Ssh as Ssh

@@ -1,4 +1,4 @@
-"""All hosts of a cluster at the same time: what is wrong where, what runs need to know of them, their data."""
+"""Fleet of hosts that are reached at the same time: their problems, the facts that runs need, and their data."""
 
 import ipaddress
 import time
@@ -15,16 +15,16 @@ from workbench.mpi.launch.mpiexec import MEGABYTES_PER_RANK, files_needed
 from workbench.mpi.launch.prepared import has, send
 from workbench.mpi.launch.reports import Finding, ProgressCallback, no_progress, unreached
 
-MAX_OPENING_CONNECTIONS = 32  # connections that are opened at the same time
+MAX_OPENING_CONNECTIONS = 32  # max connections opened at the same time
 MAX_CLOCK_SKEW_S = 2.0  # s that wall clocks may differ by
 EXCHANGES = 3
 MIN_FREE_GIB = 0.25  # GiB that have to be free on every host
-Facts = dict[str, Any]  # see `Host.do_facts`; with `skew`, s
+Facts = dict[str, Any]  # result of `Host.do_facts`, with `skew` in s
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Hosts and how each is reached; `cache`: their cache folder, where it is not the usual one."""
+    """Hosts and their gateways. `cache`: their cache folder, if it is not the default one."""
 
     gateways: dict[str, Gateway]
     cache: str | None = None
@@ -32,7 +32,7 @@ class Fleet:
     def visit(
         self, work: Callable[[Connection], Any], progress: ProgressCallback, what: str
     ) -> dict[str, Any]:
-        """Connect to each host and do something there; its result, or the `ClusterError` that came of it, by host."""
+        """Connect to each host and call `work` there. Return its result, or the `ClusterError`, by host."""
         found: dict[str, Any] = dict.fromkeys(self.gateways)
         progress(what, 0, len(found))
         with ThreadPoolExecutor(MAX_OPENING_CONNECTIONS) as threads:
@@ -54,12 +54,12 @@ class Fleet:
     def each(
         self, question: str, progress: ProgressCallback, what: str, **arguments: Any
     ) -> dict[str, dict[str, Any]]:
-        """Ask each host the same; answers of those that are reached."""
+        """Ask each host the same question. Return the answers of the hosts that were reached."""
         found = self.visit(lambda link: link.ask(question, **arguments)[0], progress, what)
         return {host: answer for host, answer in found.items() if not isinstance(answer, ClusterError)}
 
     def bring(self, data: Any, progress: ProgressCallback) -> None:
-        """Have prepared data on this host and on all others; raises `ClusterError`."""
+        """Copy prepared data from this host to all others. Raises `ClusterError`."""
         if not has(**data):
             why = "they should have been brought here"
             raise ClusterError(f"the data are not on this host ({data['key']}); {why}")
@@ -71,19 +71,19 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found; `facts` by the hosts' names in the cluster's file, the head's first."""
+    """Findings of a survey. `facts`: by name in the cluster's file, with the head first."""
 
     facts: dict[str, Facts]
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def subnets(self) -> str:
-        """The networks in which the head reaches the others, for MPI; empty: unknown, or nobody else is there."""
+        """Networks in which the head reaches the others, for MPI. Empty if unknown, or if there are no others."""
         found = {subnet for facts in self.facts.values() for subnet in _reached(facts)}
         return ",".join(sorted(found))
 
     def room(self, places: Sequence[str]) -> list[Finding]:
-        """Return which hosts lack memory, or open files, for the ranks that go there."""
+        """Return the hosts that lack memory or open files for their ranks."""
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
@@ -95,7 +95,7 @@ class Survey:
         return found + self.open_files(places)
 
     def open_files(self, places: Sequence[str]) -> list[Finding]:
-        """Return which hosts let too few files be open for the ranks that go there."""
+        """Return the hosts whose limit of open files is too low for their ranks."""
         found = []
         known = Counter(place for place in places if place in self.facts)
         for host, ranks in known.items():
@@ -109,7 +109,7 @@ class Survey:
 
 
 def survey(fleet: Fleet, first: str, progress: ProgressCallback, known_hosts: str | None) -> Survey:
-    """Look at all hosts; bring the package to those that lack it."""
+    """Survey all hosts, and bring the package to those that lack it."""
     head = {**Host().do_facts(b""), "skew": 0.0}
     answers = fleet.visit(_facts, progress, "checking hosts")
     facts: dict[str, Facts] = {first: head}
@@ -135,7 +135,7 @@ def _facts(link: Connection) -> Facts:
 
 
 def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
-    """What differs from the head, or is not enough."""
+    """Return what differs from the head, or is insufficient."""
     found = []
     if facts["python"].rsplit(".", 1)[0] != head["python"].rsplit(".", 1)[0]:
         found.append(Finding(host, "Python", facts["python"], f"{head['python']}, as on the head"))
@@ -153,14 +153,14 @@ def _wrong(host: str, facts: Facts, head: Facts) -> list[Finding]:
 
 
 def _twice(facts: dict[str, Facts]) -> list[Finding]:
-    """Hosts with the same name for themselves: ranks could not tell them apart."""
+    """Return findings for hosts with equal host names, which ranks could not tell apart."""
     names = {host: known["name"] for host, known in facts.items()}
-    counts, wanted = Counter(names.values()), "a host name of its own, and each host named once"
+    counts, wanted = Counter(names.values()), "a unique host name, and each host listed once"
     return [Finding(host, "name", name, wanted) for host, name in names.items() if counts[name] > 1]
 
 
 def _reached(facts: Facts) -> list[str]:
-    """The network of the address at which a host was reached."""
+    """Return the network of the address at which a host was reached."""
     addresses = facts["came"].split()
     for network in facts["networks"]:
         found = ipaddress.ip_interface(network)

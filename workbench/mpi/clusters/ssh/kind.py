@@ -1,11 +1,11 @@
 """Hosts that are reached by ssh: one mpiexec over all of them, started on the head.
 
 The head (the first host, another one, or this machine) has rank 0 and the supervisor. It is reached through one ssh
-connection, the others from there, so hosts behind the head need not be reached from here. Host keys are checked
-strictly. Nothing has to be shared: the package and the data are brought to each host once, into the user's cache;
-where the hosts have a file system in common, `shared` names a folder on it, and they lie there once.
+connection. It reaches the other hosts itself, so hosts behind the head need not be reachable from here. Host keys are
+checked strictly. Nothing has to be shared: package and data are copied to each host once, into the user's cache. If
+the hosts have a file system in common, `shared` names a folder on it, which then holds them once.
 
-ssh gets a configuration file whose first words are strict, then the user's own.
+ssh gets a configuration file with the strict options first, followed by the user's own file.
 """
 
 import contextlib
@@ -49,48 +49,48 @@ from workbench.mpi.launch.reports import (
 from workbench.mpi.launch.site import RunOwner, Site
 from workbench.mpi.launch.task import Task
 
-THIS_HOST = "here"  # a head that is this machine
-HOSTFILE = "hosts"  # in a pool's folder
+THIS_HOST = "here"  # name of a head that is this machine
+HOSTFILE = "hosts"  # file in a pool's folder
 _LINE = re.compile(r"(?P<host>\S+)(?:\s+slots\s*=?\s*(?P<slots>\d+))?")
 
 
 def _subnet(text: str) -> str:
-    ipaddress.ip_network(text)  # its ValueError says what is wrong
+    ipaddress.ip_network(text)  # its ValueError is the message
     return text
 
 
 def _quoted(path: str) -> str:
-    """A path as ssh's configuration takes it."""
+    """Return a path as ssh's configuration takes it."""
     return '"' + path.replace('"', "") + '"' if " " in path else path
 
 
 class HostSpec(Settings):
     """One host and its share of the workers."""
 
-    host: HostName = setting(..., "name or address")
-    slots: int = setting(1, "workers are dealt out in proportion to it; 0: the master alone", ge=0)
+    host: HostName = setting(..., "host name or address")
+    slots: int = setting(1, "weight of the host's share of the workers; 0: the master alone", ge=0)
 
 
 class Ssh(Cluster):
-    """Hosts that are reached by ssh."""
+    """Cluster of hosts that are reached by ssh."""
 
     kind = "ssh"
-    hosts: tuple[HostSpec, ...] = setting((), "names, or {host: NAME, slots: NUMBER}")
-    hostfile: str | None = setting(None, "instead of hosts: a file with lines such as 'NAME slots=4'")
+    hosts: tuple[HostSpec, ...] = setting((), "names of the hosts, or {host: NAME, slots: NUMBER}")
+    hostfile: str | None = setting(
+        None, "file with the hosts instead of hosts, with lines such as 'NAME slots=4'"
+    )
     head: HostName | None = setting(
-        None, "the host of the master; by default the first of hosts; 'here' is this machine"
+        None, "host of the master; by default the first of hosts; 'here' is this machine"
     )
-    user: Word | None = setting(None, "whom to log in as")
-    port: int | None = setting(None, "sshd's port", ge=1, le=65535)
+    user: Word | None = setting(None, "login name on the hosts")
+    port: int | None = setting(None, "port of sshd", ge=1, le=65535)
     identity: Word | None = setting(None, "file of the private key that opens the head")
-    config: Word | None = setting(
-        None, "a configuration file of ssh, with all that it knows; by default ~/.ssh/config"
-    )
+    config: Word | None = setting(None, "configuration file of ssh; by default ~/.ssh/config")
     known_hosts: Word | None = setting(
         None,
         "file with the hosts' keys; by default NAME.known_hosts beside the cluster's file, else ssh's own",
     )
-    python: Word = setting("python3", "the hosts' Python, with the packages of straggler-workbench[mpi]")
+    python: Word = setting("python3", "Python of the hosts, with the packages of straggler-workbench[mpi]")
     path: Word | None = setting(
         None, "folder on the hosts that holds the package; by default it is brought there"
     )
@@ -101,14 +101,14 @@ class Ssh(Cluster):
         None,
         "network of MPI's messages, e.g. 10.0.0.0/24; by default the one in which the head reaches the hosts",
     )
-    timeout: float = setting(10.0, "how long to wait for a host", "s", gt=0)
+    timeout: float = setting(10.0, "time to wait for a host", "s", gt=0)
 
     elsewhere: ClassVar[bool] = True
 
     @field_validator("hosts", mode="before")
     @classmethod
     def _members(cls, given: Any) -> Any:
-        """A plain name has one slot."""
+        """Turn a plain name into a host with one slot."""
         if not isinstance(given, list | tuple | None):
             raise ValueError(f"write a list, e.g. [node1, node2], not {given!r:.60}")
         return [{"host": one} if isinstance(one, str) else one for one in given or ()]
@@ -127,7 +127,7 @@ class Ssh(Cluster):
         return self
 
     def located(self, folder: Path) -> Self:
-        """Read the host file, and find files beside the cluster's own."""
+        """Read the host file, and resolve paths against the folder of the cluster's file."""
         changes: dict[str, Any] = {}
         for name in ("identity", "config", "known_hosts"):
             if (value := getattr(self, name)) is not None:
@@ -144,39 +144,40 @@ class Ssh(Cluster):
 
     @property
     def first(self) -> str:
-        """The head's name."""
+        """Name of the head."""
         return self.head or self.hosts[0].host
 
     @property
     def others(self) -> tuple[HostSpec, ...]:
-        """The hosts besides the head."""
+        """Hosts other than the head."""
         return tuple(member for member in self.hosts if member.host != self.first)
 
     @property
     def cache(self) -> str | None:
-        """The hosts' cache folder, where it is not the usual one."""
+        """Cache folder of the hosts, if it is not the default one."""
         return self.shared
 
     @property
     def package(self) -> Package:
-        """What hosts are sent."""
+        """Package to be copied to the hosts."""
         return packed() if self.path is None else Package(self.path)
 
     @property
     def gateway(self) -> Gateway | None:
-        """To the head."""
+        """Connection to the head."""
         return None if self.first == THIS_HOST else self.gateway_to(self.first)
 
     def gateway_to(self, host: str) -> Gateway:
-        """How a host is reached from the machine on which this is called."""
+        """Return the connection to a host from this machine."""
         command = ("ssh", "-T", "-F", str(self.ssh_config()), "--", host)
         return Gateway(host, command, self.python, self.package, 3 * self.timeout)
 
     def ssh_config(self) -> Path:
-        """The configuration file for ssh, written if it is not there; what stands first counts before the user's."""
-        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # the first: never ask
+        """Return the configuration file for ssh, written if needed. Its options precede the user's."""
+        lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]  # BatchMode: never ask
         lines += [f"ConnectTimeout {max(int(self.timeout), 1)}", "LogLevel ERROR"]
-        lines += ["ServerAliveInterval 5", "ServerAliveCountMax 4"]  # s between questions; without an answer
+        # s between keep-alive messages; max number without an answer
+        lines += ["ServerAliveInterval 5", "ServerAliveCountMax 4"]
         lines += ["ClearAllForwardings yes", "ForwardAgent no"]
         lines += [f"User {self.user}"] * bool(self.user) + [f"Port {self.port}"] * bool(self.port)
         if self.known_hosts is not None:
@@ -187,22 +188,24 @@ class Ssh(Cluster):
         return placed("ssh", "".join(f"{line}\n" for line in lines))
 
     def files(self) -> dict[str, str]:
-        """What the head has to have besides the settings."""
+        """Return the files that the head needs besides the settings."""
         return {} if self.known_hosts is None else {"known_hosts": self.known_hosts}
 
     def carried(self) -> dict[str, Any]:
-        """The settings as they hold on the head, which has keys of its own."""
+        """Return the settings for the head, which has its own keys."""
         return {**self.model_dump(mode="json"), "identity": None, "config": None}
 
     def without(self, hosts: Sequence[str]) -> Self | None:
-        """See `Cluster.without`; without its head there is no cluster."""
+        """Return the cluster without some hosts. None if the head is lost, or no workers are left."""
         left = tuple(member for member in self.hosts if member.host not in hosts)
         if len(left) == len(self.hosts) or self.first in hosts or not any(member.slots for member in left):
             return None
         return self.replace(hosts=left, head=self.first)
 
     def placed(self, ranks: int) -> list[str]:
-        """The host of each rank: the master on the head, each worker where there are fewest for the slots.
+        """Return the host of each rank.
+
+        The master is on the head, and each worker on the host with the fewest ranks per slot.
 
         >>> from workbench.mpi.clusters.ssh import Ssh
         >>> Ssh(hosts=["a", {"host": "b", "slots": 2}]).placed(6)
@@ -252,12 +255,12 @@ class Ssh(Cluster):
 
     @property
     def _noted(self) -> Path:
-        """A small file of the cluster's name, which says since when it has been up."""
+        """Small file with the cluster's name, which stores the time of `up`."""
         return user_state_path("straggler-workbench") / "up" / f"{self.name}.json"
 
     @property
     def _since(self) -> float | None:
-        """When it went up, s since 1970; None: it is not up."""
+        """Time of `up`, s since 1970, or None if the cluster is not up."""
         try:
             return float(read_json(self._noted)["since"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -265,11 +268,12 @@ class Ssh(Cluster):
 
 
 def read_hostfile(path: Path) -> list[dict[str, str | int]]:
-    r"""Hosts and slots of a file as Open MPI has it: a name a line, with ``slots=4`` or ``slots 4`` behind it.
+    r"""Read hosts and slots from a file in Open MPI's format.
 
-    ``#`` begins a comment. A host that stands there several times has as many slots.
+    Each line has a name, with optional ``slots=4`` or ``slots 4``. ``#`` begins a comment. A host that is listed
+    several times has as many slots.
 
-    Raises `SettingError` for a file that cannot be read, or a line that is none of these.
+    Raises `SettingError` for a file that cannot be read, or a line in another format.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "hosts"
@@ -295,13 +299,13 @@ def read_hostfile(path: Path) -> list[dict[str, str | int]]:
 
 @dataclass
 class SpreadPool(ChildPool):
-    """A pool over several hosts, with its supervisor on this one."""
+    """Pool over several hosts, with its supervisor on this one."""
 
     fleet: Fleet = field(kw_only=True)
     brought: set[str] = field(default_factory=set)  # keys of data that all hosts have
 
     def submit(self, task: Task, progress: ProgressCallback = no_progress) -> RunOwner:
-        """See `Pool.submit`; the data are brought to all hosts first."""
+        """Submit a run (see `Pool.submit`), after copying its data to all hosts."""
         if task.data is not None and task.data["key"] not in self.brought:
             self.fleet.bring(task.data, progress)
             self.brought.add(task.data["key"])
@@ -310,13 +314,13 @@ class SpreadPool(ChildPool):
 
 @dataclass(frozen=True)
 class Head(Site):
-    """One mpiexec over all hosts, on the one of rank 0."""
+    """Site on the host of rank 0: one mpiexec over all hosts."""
 
     cluster: Ssh
 
     @cached_property
     def fleet(self) -> Fleet:
-        """The other hosts."""
+        """Other hosts."""
         cluster = self.cluster
         return Fleet(
             {member.host: cluster.gateway_to(member.host) for member in cluster.others}, cluster.cache
@@ -337,18 +341,18 @@ class Head(Site):
         ]
         command = partial(self._mpiexec, ranks, cluster.subnet or found.subnets)
         folder = make_folder(ranks, command, os.getpid(), **more)
-        # A line a rank: mpiexec then has as much room as it needs, and puts each where it is told to.
+        # One line per rank: mpiexec then has enough slots, and places each rank as listed.
         lines = ["localhost" if host == cluster.first else host.rpartition("@")[2] for host in places]
         (folder / HOSTFILE).write_text("".join(f"{line}\n" for line in lines))
         settings = cluster.model_dump(mode="json")
         return SpreadPool(settings, folder, ranks, supervisor=supervised(folder), fleet=self.fleet)
 
     def _mpiexec(self, ranks: int, subnets: str, pool: str) -> list[str]:
-        """Command line of mpiexec over the hosts of a pool's host file."""
+        """Return the command line of mpiexec over the hosts of a pool's host file."""
         cluster = self.cluster
-        # It ends a run when its ssh ends, so a host that has become silent is not reported by that: guards do it.
+        # mpiexec ends a run when its ssh ends. ssh must not end for a silent host, which the host monitor handles.
         ssh = f"-T -F {cluster.ssh_config()} -o ServerAliveInterval=0 -o TCPKeepAlive=no"
-        # Variables that it hands on to ranks on other hosts; those of Open MPI it hands on by itself.
+        # Variables that mpiexec passes to ranks on other hosts. It passes those of Open MPI by itself.
         names = [name for name in mpiexec.settings() if not name.startswith(("OMPI_", "PRTE_"))]
         names += ["XDG_CACHE_HOME"] if cluster.cache else []
         nets = ["--mca", "btl_tcp_if_include", subnets, "--prtemca", "prte_if_include", subnets]
@@ -358,7 +362,7 @@ class Head(Site):
             *("--hostfile", str(Path(pool) / HOSTFILE), "--map-by", "seq"),
             # No tree of daemons: every host is reached from the head, with the head's own settings.
             *("--prtemca", "plm_ssh_args", ssh, "--prtemca", "plm_ssh_no_tree_spawn", "1"),
-            # A connection on which nothing is said is no reason to end a run.
+            # A silent connection does not end a run.
             *("--prtemca", "oob_tcp_keepalive_time", "0"),
             *(nets if subnets else []),
             *(word for name in names for word in ("-x", name)),
@@ -376,7 +380,7 @@ class Head(Site):
         return found.findings + found.open_files(every_core)
 
     def status(self, progress: ProgressCallback = no_progress) -> Status:
-        """Each host and how many ranks of ours it has."""
+        """Return each host with its number of ranks of this cluster."""
         here, mark = Host(), self.cluster.mark
 
         def ask(link: Connection) -> tuple[Any, Any]:
@@ -394,7 +398,7 @@ class Head(Site):
         return Status(tuple(rows))
 
     def down(self, progress: ProgressCallback = no_progress) -> None:
-        """End our processes on all hosts, then take away what was brought there."""
+        """End the workbench's processes on all hosts, then remove the package, data and runs there."""
         here, mark = Host(), self.cluster.mark
         here.do_sweep(b"", mark)
         self.fleet.each("sweep", progress, "ending processes", pool=mark)

@@ -1,1 +1,1 @@
-"""Starting ranks, on the machine of whoever asks."""
+"""Client side of real runs."""

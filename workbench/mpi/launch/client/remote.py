@@ -1,4 +1,4 @@
-"""Pools and runs on another machine, through its agent: what a client holds of them."""
+"""Client side of pools and runs on another machine, which an agent serves."""
 
 from __future__ import annotations
 
@@ -32,26 +32,24 @@ from workbench.mpi.launch.site import Pool, RunOwner, Site
 from workbench.mpi.launch.task import Task
 
 POLL_INTERVAL_S = 0.1  # s
-RETRY_INTERVAL_S, GIVE_UP_AFTER_S = (
-    3.0,
-    90.0,
-)  # s between attempts to connect anew, and after which a machine counts as lost
-GREETING_INTERVAL_S = 20.0  # s
+RETRY_INTERVAL_S = 3.0  # s between attempts to reconnect
+GIVE_UP_AFTER_S = 90.0  # s without a connection after which a machine counts as lost
+GREETING_INTERVAL_S = 20.0  # s between messages that keep the agent alive
 
 
 @dataclass(frozen=True)
 class RemoteSite(Site):
-    """Another machine that starts ranks: all is done by an agent there, as its own `Site` does it."""
+    """Site on another machine: an agent there does everything, as the site of that machine."""
 
-    name: str  # the cluster's, for messages
-    gateway: Gateway  # how the machine is reached
-    settings: dict[str, Any]  # the cluster's, for owner.json
-    carried: dict[str, Any]  # the same as they hold there
-    files: dict[str, str]  # fields that name files here which that machine needs as well, and those files
-    cache: str | None  # folder for all caches there; None: the usual one
+    name: str  # name of the cluster, for messages
+    gateway: Gateway  # connection to the machine
+    settings: dict[str, Any]  # settings of the cluster, for owner.json
+    carried: dict[str, Any]  # settings for use on that machine
+    files: dict[str, str]  # files that the machine needs: field -> path here
+    cache: str | None  # folder for all caches there, or None for the default one
 
     def connect(self) -> Connection:
-        """Start the agent; raises `ConnectionLost`."""
+        """Start the agent. Raises `ConnectionLost`."""
         files = {name: read_text(path) for name, path in self.files.items()}
         return self.gateway.connect(AGENT, cluster=self.carried, files=files, cache=self.cache)
 
@@ -72,7 +70,7 @@ class RemoteSite(Site):
         return RemoteRun(self, there["folder"], there["fields"], Mirror(home, there["bases"]))
 
     def check(self, progress: ProgressCallback = no_progress) -> list[Finding]:
-        """See `Site.check`; a machine that is not reached is a finding, too."""
+        """Return the findings of the machine. An unreachable machine is a finding as well."""
         try:
             return self._reported("check", progress)
         except ClusterError as error:
@@ -98,7 +96,7 @@ class RemoteSite(Site):
 
 
 class RemoteRun(RunOwner):
-    """A run on another machine: its folder there is followed here. Reconnects where the connection breaks."""
+    """Run on another machine, whose folder is copied here. It reconnects when the connection breaks."""
 
     def __init__(
         self,
@@ -110,18 +108,18 @@ class RemoteRun(RunOwner):
     ) -> None:
         self.site, self.folder, self.fields, self.mirror, self.connection = site, folder, fields, mirror, link
         self._there = True
-        self._broken: float | None = None  # since when
+        self._broken: float | None = None  # time since which the connection is broken
         self._tried = 0.0
         self._why: str | None = None
 
     def look(self) -> None:
-        """Fetch what is new; nothing where there was a look just now, or the machine cannot be reached."""
+        """Fetch what is new, unless it was fetched just now or the machine cannot be reached."""
         if not self.mirror.due or (self.mirror.home / ENDED).exists():
             return
         try:
             while self._fetch():
                 pass
-            if not self._there:  # the last models and the checkpoint, whatever they take
+            if not self._there:  # fetch the last models and the checkpoint, however long that takes
                 self.mirror.hurry()
                 while self._fetch():
                     pass
@@ -133,7 +131,7 @@ class RemoteRun(RunOwner):
             self._there = time.monotonic() - self._broken <= GIVE_UP_AFTER_S and self._there
 
     def _fetch(self) -> bool:
-        """One question; True if there is more at once."""
+        """Ask once. Return whether the machine has more at once."""
         link = self._link()
         stop = (self.mirror.home / STOP).exists()
         news = self.mirror.question()
@@ -155,7 +153,7 @@ class RemoteRun(RunOwner):
 
     @property
     @override
-    def is_alive(self) -> bool:  # at the last look
+    def is_alive(self) -> bool:  # at the last poll
         return self._there
 
     @override
@@ -163,9 +161,10 @@ class RemoteRun(RunOwner):
         home = str(self.mirror.home)
         if self._broken is not None:
             host = self.site.gateway.host
-            return f"{self._why}; the run may go on there: wb.attach({home!r}) follows it once {host} is reached again"
+            return f"{self._why}; the run may continue there: wb.attach({home!r}) follows it once {host} is reachable"
         reason = self._link().ask("reason", folder=self.folder, fields=self.fields)[0]["reason"]
-        return None if reason is None else f"{reason}; wb.resume({home!r}) goes on from the last checkpoint"
+        advice = f"wb.resume({home!r}) resumes it from the last checkpoint"
+        return None if reason is None else f"{reason}; {advice}"
 
     @override
     def release(self) -> None:
@@ -175,7 +174,7 @@ class RemoteRun(RunOwner):
 
 
 class RemotePool(Pool):
-    """A pool that an agent has opened; `opened`: its answer to that."""
+    """Pool that an agent has opened. `opened`: the agent's answer."""
 
     def __init__(self, site: RemoteSite, link: Connection, opened: dict[str, Any]) -> None:
         self.site, self.link, self.opened = site, link, opened
@@ -186,7 +185,7 @@ class RemotePool(Pool):
         threading.Thread(target=self._greet, name="workbench-greeting", daemon=True).start()
 
     def _greet(self) -> None:
-        """Let the agent know that somebody is still here: it takes silence for a client that is gone."""
+        """Keep the agent alive, since it takes silence for a lost client."""
         while not self._over.wait(GREETING_INTERVAL_S):
             with contextlib.suppress(ClusterError):
                 self.link.ask("name")
@@ -195,7 +194,7 @@ class RemotePool(Pool):
         return self.link.ask("state", pool=self.name)[0]
 
     def _known(self, what: str, otherwise: Any) -> Any:
-        """The same of one thing, as long as the agent is there."""
+        """Return one field of the pool's state, or `otherwise` if the agent is gone."""
         try:
             return self._state()[what]
         except ClusterError:
@@ -216,7 +215,10 @@ class RemotePool(Pool):
         return [ProcessId(*place) for place in self._state()["places"]]
 
     def await_ready(self, progress: ProgressCallback = no_progress) -> None:
-        """See `Pool.await_ready`; what is broken off leaves nothing, a job in a queue least of all."""
+        """Wait for the ranks (see `Pool.await_ready`).
+
+        If the wait fails, the pool is closed, with any job in a queue.
+        """
         try:
             up, until = -1, 0.0
             while not (state := self._state())["places"]:
@@ -270,7 +272,7 @@ class RemotePool(Pool):
             self.release()
 
     def _end(self) -> None:
-        """Have it ended: by another agent where ours is lost, which need not know, and may wait for us still."""
+        """Close the pool, through another agent if this one is lost. A lost agent may still wait for this client."""
         try:
             self.link.ask("close", pool=self.name)
         except ConnectionLost:
@@ -279,7 +281,7 @@ class RemotePool(Pool):
                 link.ask("close", pool=self.name)
 
     def release(self) -> None:
-        """See `Pool.release`: without its client the agent ends, and its pools with it."""
+        """Close the connection. Without its client the agent ends, and its pools with it."""
         self.closed = True
         self._over.set()
         self.link.close()

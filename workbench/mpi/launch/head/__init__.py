@@ -1,1 +1,1 @@
-"""Starting ranks, on the machine that keeps a pool alive."""
+"""Start of ranks, on the machine that keeps a pool alive."""

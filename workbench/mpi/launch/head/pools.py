@@ -1,4 +1,4 @@
-"""Pools on the machine that starts their ranks: making their folders, and seeing to their supervisors."""
+"""Pools on the machine that starts their ranks: their folders, and their supervisors."""
 
 import contextlib
 import os
@@ -32,22 +32,22 @@ from workbench.mpi.launch.reports import ProgressCallback, no_progress
 from workbench.mpi.launch.site import Pool, RunOwner
 from workbench.mpi.launch.task import Task
 
-Command = Callable[[str], list[str]]  # command line for a pool's folder
+Command = Callable[[str], list[str]]  # folder of a pool -> command line
 IDLE_TIMEOUT_S = 900.0  # s without a run after which a pool ends by itself
-SECONDS_PER_RANK = 1.5  # generous: at this pace a start is given up
-CLOSE_TIMEOUT_S = 12.0  # s that a supervisor needs at most to end its ranks
+SECONDS_PER_RANK = 1.5  # s without a new rank, per rank, after which a start fails
+CLOSE_TIMEOUT_S = 12.0  # max s that a supervisor needs to end its ranks
 
 
 def pools_folder() -> Path:
-    """Where pools meet their clients: readable by this user only."""
+    """Return the folder of the pools' folders, which only this user can read."""
     return made_cache_folder("pools")
 
 
 @dataclass(frozen=True)
 class DetachedRun(RunOwner):
-    """Who has a run of which only the supervisor's process is known, from what owner.json says."""
+    """Owner of a run of which only the supervisor's process is known, from owner.json."""
 
-    supervisor: int  # its process
+    supervisor: int  # process id
 
     @property
     @override
@@ -57,9 +57,9 @@ class DetachedRun(RunOwner):
 
 @dataclass
 class FolderPool(Pool, RunOwner):
-    """A pool whose folder lies on a file system of this machine; how its supervisor runs is the subclass's business.
+    """Pool whose folder is on a file system of this machine. Subclasses define how its supervisor runs.
 
-    `cluster`: the cluster's settings, for owner.json; `tasks`: what was handed in.
+    `cluster`: settings of the cluster, for owner.json. `tasks`: files of the submitted runs.
     """
 
     cluster: dict[str, Any]
@@ -73,24 +73,24 @@ class FolderPool(Pool, RunOwner):
     @property
     @abstractmethod
     def running(self) -> bool:
-        """Is the supervisor there, or still to come (a job in the queue)?"""
+        """Whether the supervisor runs, or will run (a job in the queue)."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
-        """Wait until the supervisor has gone, so long at most; says whether it has."""
+        """Wait up to `seconds` for the supervisor's end. Return whether it has ended."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End a supervisor that does not go by itself, and its ranks."""
+        """End a supervisor that does not end by itself, and its ranks."""
 
     @property
     def start_patience(self) -> float:
-        """Seconds without a further process after which a start is given up; a queue may need more."""
+        """Seconds without a further process after which a start fails. A queue may need more."""
         return 60.0 + SECONDS_PER_RANK * self.ranks
 
     @property
     def up_note(self) -> str:
-        """What it is waiting for while it starts."""
+        """Text on what the start waits for."""
         return "starting processes"
 
     @property
@@ -123,7 +123,7 @@ class FolderPool(Pool, RunOwner):
         while not self.files.ready:
             if not self.alive:
                 raise ClusterError(self.why_not())
-            if self.files.up > up:  # they come, however slowly
+            if self.files.up > up:  # ranks still come, however slowly
                 up, until = self.files.up, time.monotonic() + self.start_patience
             if time.monotonic() > until:
                 see = self.files.kept_log()
@@ -137,10 +137,10 @@ class FolderPool(Pool, RunOwner):
         progress(self.up_note, self.ranks, self.ranks)
 
     def why_not(self) -> str:
-        """Why it did not start, in one sentence: the ranks' own reason, else the first line of the log."""
+        """Return why the pool did not start, in one sentence: the ranks' own reason, or the first line of the log."""
         if reason := self.reason():
             return f"{self.ranks} processes: {reason}; reinstall the environment"
-        why = next(iter(self.files.logged()), "it ended without a word")
+        why = next(iter(self.files.logged()), "it ended without a message")
         return f"{self.ranks} processes: mpiexec could not start them ({why}){self.files.kept_log()}"
 
     @override
@@ -158,12 +158,12 @@ class FolderPool(Pool, RunOwner):
         return {"cluster": self.cluster, "pool": str(self.folder)}
 
     def leave(self) -> None:
-        """Whoever used it is gone without closing it; nothing to do for a pool that has an owner, see `make_folder`."""
+        """Leave the pool without closing it. A pool with an owner needs nothing, see `make_folder`."""
 
     @override
     def close(self) -> None:
         asked = False
-        with contextlib.suppress(OSError):  # without room for a file it is ended otherwise
+        with contextlib.suppress(OSError):  # without room for a file, the pool is killed
             if self.folder.exists():
                 self.files.quit()
                 asked = True
@@ -174,7 +174,7 @@ class FolderPool(Pool, RunOwner):
 
 @dataclass
 class ChildPool(FolderPool):
-    """A pool whose supervisor is a child of this process."""
+    """Pool whose supervisor is a child of this process."""
 
     supervisor: subprocess.Popen[bytes] = field(kw_only=True)
 
@@ -206,13 +206,13 @@ class ChildPool(FolderPool):
 
 @dataclass
 class AttachedPool(FolderPool):
-    """A pool whose supervisor another process here has started; `ranks` is not known, and 0."""
+    """Pool whose supervisor was started by another process here. `ranks` is 0, since it is unknown."""
 
-    supervisor: int = field(kw_only=True)  # its process
+    supervisor: int = field(kw_only=True)  # process id
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
-        """From a pool's `words`."""
+        """Return the pool of an `as_dict`."""
         return cls(fields["cluster"], Path(fields["pool"]), 0, supervisor=int(fields["supervisor"]))
 
     @property
@@ -232,14 +232,15 @@ class AttachedPool(FolderPool):
 def make_folder(
     ranks: int, command: Command, owner: int | None, within: Path | None = None, mark: str = "", **more: Any
 ) -> Path:
-    """Folder of a new pool of so many ranks, with all that its supervisor has to know.
+    """Create the folder of a new pool with `ranks` ranks, with the settings of its supervisor.
 
-    `command`: the supervisor's command line for a pool folder, mpiexec and what it starts; `owner`: process on rank 0's
-    host with which the pool ends, once the run under way is over (None: ``keep`` alone counts); `within`: folder for
-    it, on a file system that the ranks see, by default `pools_folder`; `mark`: end of its name, by which its processes
-    are found (`Cluster.mark`); `more`: ``keep`` (seconds without a run after which it ends), ``environment`` (variables
-    on top of the supervisor's own), ``ways`` (how the other hosts are reached) and ``alone`` (there are none), see
-    `workbench.mpi.launch.head.supervisor`.
+    `command`: the supervisor's command line for a pool folder, with mpiexec and what it starts. `owner`: process on
+    rank 0's host; when it ends, the pool ends after its current run (None: only ``keep`` counts). `within`: folder for
+    the new one, on a file system that the ranks see, by default `pools_folder`. `mark`: ending of its name, by which
+    its
+    processes are found (`Cluster.mark`). `more`: ``keep`` (seconds without a run after which it ends), ``environment``
+    (variables in addition to the supervisor's own), ``ways`` (connections to the other hosts) and ``alone`` (there are
+    no other hosts), see `workbench.mpi.launch.head.supervisor`.
     """
     folder = (within or pools_folder()) / f"{os.getpid()}-{secrets.token_hex(4)}{mark}"
     known = {"owner": owner, "keep": IDLE_TIMEOUT_S, "ranks": ranks, "host": this_process().host}
@@ -248,7 +249,7 @@ def make_folder(
 
 
 def supervised(folder: Path) -> subprocess.Popen[bytes]:
-    """Start the supervisor of a pool's folder; it has a session of its own."""
+    """Start the supervisor of a pool's folder, in a new session."""
     command, environment = [sys.executable, "-P", "-m", SUPERVISOR_MODULE, str(folder)], mpiexec.environment()
     with PoolFolder(folder).log.open("ab") as log:
         streams: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
@@ -256,24 +257,24 @@ def supervised(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def remove_stale() -> None:
-    """Remove the folders of pools that are gone and whose client is gone."""
+    """Remove the folders of pools that have ended and whose client has ended."""
     for folder in pools_folder().iterdir():
         owner = folder.name.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and _over(PoolFolder(folder)):
             PoolFolder(folder).remove()
-    for left in left_in_memory():  # of pools whose folders have gone before, or lay elsewhere
+    for left in left_in_memory():  # pools whose folders are removed already, or elsewhere
         owner = left.partition("-")[0]
         if owner.isdigit() and not is_alive(int(owner)) and not (ours(left) or ours(left, SUPERVISOR_MODULE)):
             shutil.rmtree(shared(Path(left)), ignore_errors=True)
-    with contextlib.suppress(OSError):  # another client sweeps at the same time
+    with contextlib.suppress(OSError):  # another client removes them at the same time
         for file in segments_left():
             file.unlink()
 
 
 def _over(pool: PoolFolder) -> bool:
-    """Has a pool ended? Where even its supervisor was killed, that shows in its ranks, on this host at least.
+    """Return whether a pool has ended. If its supervisor was killed, its ranks show that, on this host at least.
 
-    Before they were up, it shows in the supervisor, which is on this host if the pool is alone on it.
+    Before the ranks are up, the supervisor shows it, if the pool is alone on this host.
     """
     try:
         if pool.gone() is not None:

@@ -1,16 +1,15 @@
-"""The process above mpiexec: `python -m workbench.mpi.launch.head.supervisor FOLDER`.
+"""Supervisor of mpiexec: `python -m workbench.mpi.launch.head.supervisor FOLDER`.
 
-It starts mpiexec, tells the client how far the start is, and sees to it that nothing is left when the pool ends:
-mpiexec's own exit is not trusted. TERM, 5 s, KILL. If the supervisor itself is killed, mpiexec dies with it, and the
-ranks with mpiexec. It has a session of its own, so a notebook's restart does not end a run.
+It starts mpiexec, reports the progress of the start, and ends everything when the pool ends (TERM, 5 s, KILL). It does
+not rely on mpiexec's own exit. If the supervisor is killed, mpiexec dies with it, and the ranks with mpiexec. It has
+its own session, so a restart of the notebook does not end a run.
 
-What it has to know stands in ``pool.json``: `command` (mpiexec's command line), `ranks`, and perhaps `environment`
-(variables on top of its own), `ways` (how the other hosts are reached, see `HostMonitor`), and `alone` (all ranks are
-on this machine, so they need no network, and the files through which they share memory can be kept together, and taken
-away at the end).
+Its settings are in ``pool.json``: `command` (command line of mpiexec), `ranks`, and optionally `environment` (further
+variables), `ways` (connections to the other hosts, see `HostMonitor`) and `alone`. With `alone`, all ranks are on this
+machine and need no network. The files of their shared memory are then kept in one folder, which is removed at the end.
 
-Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and no setting of it says otherwise. A pool on
-one machine has none of these; in a network namespace of its own, what mpiexec opens leads nowhere.
+Open MPI's mpiexec listens on all interfaces for daemons on other hosts, and has no setting against that. A pool on one
+machine has no such daemons. In its own network namespace, the ports of mpiexec cannot be reached.
 """
 
 import contextlib
@@ -35,25 +34,25 @@ from workbench.mpi.launch.gateway import HOST, Gateway
 from workbench.mpi.launch.poolfolder import PROGRESS_PREFIX, PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent, end_daemons
 
-END_TIMEOUT_S = 5.0  # s
-MIN_SLACK_RANKS = 16  # ranks
-HOST_POLL_INTERVAL_S = 0.5  # s between looks at other hosts
-MAX_CONNECTION_TRIES = 2  # a connection that breaks may come back once
-CLEANUP_TIMEOUT_S = 25.0  # s that all guards together have at the end
-NEW_USER, NEW_NET = 0x10000000, 0x40000000  # of unshare, see sched.h
-SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # of interfaces, see ioctls.h and if.h
+END_TIMEOUT_S = 5.0  # s between TERM and KILL
+MIN_SLACK_RANKS = 16  # min ranks for compiling modules in advance
+HOST_POLL_INTERVAL_S = 0.5  # s between polls of other hosts
+MAX_CONNECTION_TRIES = 2  # attempts; a broken connection is made once more
+CLEANUP_TIMEOUT_S = 25.0  # s that all hosts together have for the cleanup
+NEW_USER, NEW_NET = 0x10000000, 0x40000000  # flags of unshare, see sched.h
+SET_FLAGS, UP, RUNNING = 0x8914, 0x1, 0x40  # flags of interfaces, see ioctls.h and if.h
 COMPILE = "import mpi4py; mpi4py.rc.initialize = False; import workbench.mpi.launch.rank.serving"
 
 
 @dataclass
 class HostMonitor:
-    """Eyes and hands on the other hosts of a pool: one connection to each, for as long as the pool lives.
+    """Monitor of the other hosts of a pool. It keeps one connection to each until the pool ends.
 
-    Through it the supervisor learns of ranks that are gone without a word, and of hosts that are: MPI tells of neither.
-    Rank 0 finds both in the pool's folder. At the end the other side ends what is left of the pool on its host, as it
-    also does when nobody has spoken to it for a while.
+    MPI reports neither dead ranks nor lost hosts. The supervisor finds both through these connections, and rank 0 reads
+    them in the pool's folder. At the end, the process on the other host ends what is left of the pool there. It also
+    does so when it receives nothing for a while.
 
-    `ways`: as pool.json has them; `daemon`: what MPI's daemons are told by.
+    `gateways`: as in pool.json. `daemon`: text in the command lines of MPI's daemons.
     """
 
     pool: PoolFolder
@@ -72,7 +71,7 @@ class HostMonitor:
             thread.start()
 
     def close(self) -> None:
-        """Have all hosts cleared."""
+        """Clean up on all hosts."""
         self.ending.set()
         until = time.monotonic() + CLEANUP_TIMEOUT_S
         for thread in self._threads:
@@ -93,12 +92,12 @@ class HostMonitor:
                     link.ask("sweep", **ours)
                     return
             except ClusterError:
-                continue  # perhaps only the connection
+                continue  # perhaps only the connection is broken
         self.gone.append(gateway.host)
         self._report(self._places(name).values())
 
     def _places(self, host: str | None) -> dict[int, int]:
-        """Rank by process on a host; empty before all are up."""
+        """Return process -> rank on a host. Empty before all ranks are up."""
         try:
             return {place.pid: rank for rank, place in enumerate(self.pool.places()) if place.host == host}
         except OSError:
@@ -113,7 +112,7 @@ class HostMonitor:
 
 
 class Supervisor:
-    """Watches one mpiexec."""
+    """Supervisor of one mpiexec."""
 
     def __init__(self, folder: Path) -> None:
         self.pool = PoolFolder(folder)
@@ -123,15 +122,15 @@ class Supervisor:
         self.ending = threading.Event()
 
     def run(self) -> None:
-        """Start, watch, clean up, write why it ended."""
+        """Start mpiexec, watch it, clean up, and write why it ended."""
         signal.signal(signal.SIGTERM, lambda *_: self.ending.set())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.environ.update(self.settings.get("environment", {}))
-        if self.settings.get("alone"):  # what mpiexec and the ranks leave on this machine is kept together
+        if self.settings.get("alone"):  # keep in one folder what mpiexec and the ranks leave on this machine
             os.environ.update(kept_in(shared(self.pool.path)))
         with self.pool.log.open("ab", buffering=0) as log:
             forked = self.settings.get("alone") and sys.platform == "linux"
-            # compile modules once, and not in every rank
+            # compile modules once, instead of in every rank
             if self.settings["ranks"] > MIN_SLACK_RANKS and not forked:
                 subprocess.run([sys.executable, "-P", "-c", COMPILE], stderr=log, stdin=subprocess.DEVNULL)
             process = self._mpiexec(log)
@@ -148,7 +147,7 @@ class Supervisor:
         self.pool.end(reason=self.reason, code=process.returncode, up=self.up, done=self.done, gone=gone)
 
     def _mpiexec(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start it; without a network if it needs none, and the system allows that."""
+        """Start mpiexec, without a network if it needs none and the system allows that."""
 
         def start(before: Callable[[], None]) -> subprocess.Popen[bytes]:
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
@@ -161,17 +160,17 @@ class Supervisor:
         return start(die_with_parent)
 
     def _cleared(self, guards: HostMonitor | None) -> list[str]:
-        """Have the other hosts cleared; which of them are gone."""
+        """Clean up on the other hosts. Return the lost ones."""
         if guards is None:
             return []
-        end_daemons(guards.daemon)  # mpiexec's connections to hosts that are silent outlive it
+        end_daemons(guards.daemon)  # mpiexec's connections to silent hosts outlive it
         guards.close()
         if guards.gone and not self.done and not self.pool.quitting:
             self.reason = self.reason or f"{', '.join(guards.gone)} is gone, and mpiexec ended with it"
         return list(guards.gone)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Until mpiexec ends, or the pool should."""
+        """Wait until mpiexec ends, or the pool should end."""
         asked: float | None = None
         while process.poll() is None and self.reason is None and not self.ending.is_set():
             if asked is None and (self.done or self.pool.quitting):
@@ -194,7 +193,7 @@ class Supervisor:
                 self.reason = self.reason or json.loads(pieces[2])
 
     def _count(self, log: IO[bytes]) -> None:
-        """Write down how many ranks are up; where that cannot be written, the pool cannot be used and is ended."""
+        """Write the number of ranks that are up. If that fails, the pool cannot be used and is ended."""
         try:
             self.pool.count(self.up)
         except OSError as error:
@@ -204,7 +203,7 @@ class Supervisor:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """TERM, some patience, KILL; then whatever of its session is left."""
+    """End a process: TERM, wait, KILL. Then kill what is left of its session."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -217,12 +216,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def unshare_network() -> None:
-    """Leave the machine's networks for a loopback of one's own, for good; between fork and exec.
+    """Move this process into a network namespace with only a loopback, for good. Call it between fork and exec.
 
-    What was open before stays so; files and signals are as ever. Who is not root does it within a user namespace, in
-    which he is who he was (root would lose his power over others' files there).
+    Open files stay open, and files and signals work as before. A user other than root gets a user namespace with the
+    same user id. (There, root would lose its rights on the files of others.)
 
-    Raises OSError where the system forbids it; then half of it may be done, and this process should end.
+    Raises OSError if the system forbids it. The change may then be half done, and this process should end.
     """
     if sys.platform != "linux":
         raise OSError("network namespaces are Linux's")
@@ -237,7 +236,7 @@ def unshare_network() -> None:
 
 
 def _start_loopback() -> None:
-    import fcntl  # not everywhere
+    import fcntl  # not on every system
 
     with socket.socket() as server, socket.socket() as client:
         fcntl.ioctl(server, SET_FLAGS, struct.pack("16sh14x", b"lo", UP | RUNNING))
@@ -254,5 +253,5 @@ def _die_enclosed() -> None:
 if __name__ == "__main__":
     supervisor = Supervisor(Path(sys.argv[1]))
     supervisor.run()
-    if supervisor.ending.is_set():  # as from a shell: batch systems see that it was ended from outside
+    if supervisor.ending.is_set():  # exit code as from a shell, by which batch systems see a TERM
         sys.exit(128 + signal.SIGTERM)

@@ -1,1 +1,1 @@
-"""Starting ranks, on every machine that has some."""
+"""Work on every machine that has ranks."""

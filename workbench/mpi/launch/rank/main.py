@@ -1,7 +1,7 @@
-"""What every process of a pool runs: `python -m workbench.mpi.launch.rank.main FOLDER [MPIEXEC ...]`.
+"""Main module of every rank: `python -m workbench.mpi.launch.rank.main FOLDER [MPIEXEC ...]`.
 
-Rank 0 takes tasks out of the pool's folder, one after the other, and tells the others; the ranks stay for the next.
-With mpiexec's command line it starts that, and forks the ranks, see `workbench.mpi.launch.rank.forkserver`.
+Rank 0 takes one task after another from the pool's folder, and passes it to the other ranks, which stay for the next
+one. With a command line of mpiexec, this module becomes the fork server (`workbench.mpi.launch.rank.forkserver`).
 """
 
 import faulthandler
@@ -22,11 +22,11 @@ from workbench.mpi.launch.rank.forkserver import RankForkServer
 
 
 def main(folder: Path) -> None:
-    """A rank, from beginning to end."""
+    """Run a rank until its end."""
     try:
         die_with_parent()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's business
-        faulthandler.register(signal.SIGUSR1)  # kill -USR1 shows in the pool's log where a rank is
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the client
+        faulthandler.register(signal.SIGUSR1)  # kill -USR1 writes the rank's stack into the pool's log
         serving = imported()
         say("up")
         serving.serve(folder)
@@ -34,11 +34,11 @@ def main(folder: Path) -> None:
         traceback.print_exc()
         sys.stderr.flush()
         time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank; one that exits, it does not
+        os.kill(os.getpid(), signal.SIGKILL)  # MPI notices a killed rank, but not one that exits
 
 
 def imported(preload: bool = False) -> ModuleType:
-    """What serves runs, for ranks that are still to be forked with a rehearsal; MPI waits until it is told to begin."""
+    """Import the module that serves runs. `preload`: also do what each forked rank would do. MPI is not started."""
     try:
         import_module("mpi4py").rc.initialize = False
         serving = import_module("workbench.mpi.launch.rank.serving")
@@ -57,7 +57,7 @@ if __name__ == "__main__":
         faulthandler.register(signal.SIGUSR1)
         try:
             forkserver = RankForkServer(Path(folder), lambda: main(Path(folder)))
-        except OSError:  # no sockets in this folder: every rank imports for itself
+        except OSError:  # sockets do not work in this folder, so every rank imports by itself
             start = command[: command.index("-n") + 2]
             os.execv(start[0], [*start, sys.executable, "-P", "-m", RANKS_MODULE, folder])
         sys.exit(forkserver.run(command, partial(imported, preload=True)))

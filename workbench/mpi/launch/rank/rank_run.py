@@ -1,4 +1,4 @@
-"""One rank's part in one run: set up, wait for the start, drive the program, take leave, hand in the ledgers."""
+"""Work of one rank in one run: set up, wait for the start, run the program, say goodbye, hand in the ledger."""
 
 import contextlib
 import ctypes
@@ -36,14 +36,14 @@ from workbench.mpi.launch.rank.clocks import carried, on_masters_clock
 from workbench.mpi.launch.task import Task, controller_of, rebuilt, substitute, unpacked
 
 Arrived = Callable[[list[tuple[int, int, int]]], None]
-CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between looks
-WAKEABLE_POLL_INTERVAL_S = 2.5e-1  # of who is rung when a word comes
-MASTER_WAKEABLE_POLL_INTERVAL_S = 2e-2  # it also keeps its record up
-POLL_INTERVAL_S = 0.25  # s between looks at who is gone
-# every so many looks; between them it is enough that there is a process of that number
+CONTROL_POLL_INTERVAL_S, STOP_POLL_INTERVAL_S = 2e-3, 0.03  # s between polls
+WAKEABLE_POLL_INTERVAL_S = 2.5e-1  # s between polls of a rank that is woken for control messages
+MASTER_WAKEABLE_POLL_INTERVAL_S = 2e-2  # s between polls of the master, which also writes its record
+POLL_INTERVAL_S = 0.25  # s between checks for dead ranks
+# number of checks, of which the last also counts zombies as dead
 LOOKS_PER_CLOSE_LOOK = 4
-GOODBYE_PAUSE_S = 2e-2  # s, of who is rung when somebody takes leave
-# s for the last words, and for the ledgers; more of both for each rank
+GOODBYE_PAUSE_S = 2e-2  # s between polls of a rank that is woken for goodbyes
+# s for goodbyes and for ledgers, and s added to both for each rank
 GOODBYE_TIMEOUT_S, LEDGER_TIMEOUT_S, TIMEOUT_PER_RANK_S = 1.0, 1.5, 0.02
 
 
@@ -52,13 +52,13 @@ class RunFinished(Exception):
 
 
 class RunStopped(Exception):
-    """The user has ended the run."""
+    """The user has stopped the run."""
 
 
 class Watch:
-    """Looks from time to time whether the processes of some ranks are still there.
+    """Detector of dead ranks.
 
-    Those on this host are looked at; of others the pool's folder tells, where there is one.
+    Local ranks are checked by their process. Remote ones are read from the pool's folder, if there is one.
     """
 
     def __init__(self, places: Sequence[ProcessId], ranks: Iterable[int], pool: PoolFolder | None) -> None:
@@ -70,7 +70,7 @@ class Watch:
         self.looks = 0
 
     def gone(self) -> list[int]:
-        """Ranks that have gone since the last look; each is named once."""
+        """Return the ranks that have died since the last check. Each is returned once."""
         now = time.monotonic()
         if now - self.looked < POLL_INTERVAL_S:
             return []
@@ -87,7 +87,7 @@ class Watch:
 
 @dataclass
 class RankRun:
-    """What belongs to one rank in one run: its engine, and the engine's `RankContext`."""
+    """State of one rank in one run: its engine, and the engine's `RankContext`."""
 
     task: Task
     control: Control
@@ -100,12 +100,13 @@ class RankRun:
     clock_offsets: float = 0.0  # s by which this host's clock is ahead of the master's
     record: RunRecorder | None = None
     asked: float = 0.0
-    progress: float = field(default_factory=time.monotonic)  # when the newest round was done
+    progress: float = field(default_factory=time.monotonic)  # time at which the newest round was done
     zero: float | None = None
     ready: set[int] = field(default_factory=set)
     finished: set[int] = field(default_factory=set)
     ledgers: dict[int, bytes] = field(default_factory=dict)
-    halfway: bool = False  # was somebody stopped in an all-reduce? Those processes can take part in no other
+    # Whether a process was stopped in an all-reduce, and so can take part in no other one
+    halfway: bool = False
 
     def __post_init__(self) -> None:
         task, setup = self.task, self.setup
@@ -118,7 +119,7 @@ class RankRun:
         self.transport = kind(self.comm, task.run, near, setup.floats, self.refused, wakeup, width)
         link = setup.link if task.emulate == "all" else None
         self.reduce = None if self.workers is None else Reduce(self.workers, setup.floats, link, width)
-        # A rank that gathers notes what it took: in the run folder, or, on a host that does not have that, in memory.
+        # A rank that gathers logs its answers: in the run folder, or in memory if its host does not have that.
         shares = self.places[rank].host == self.places[MASTER].host
         gathers = bool(setup.plan.children[rank])
         self.arrivals = ArrivalLog(Path(task.folder) if shares else None, rank) if gathers else None
@@ -130,7 +131,7 @@ class RankRun:
         self.adaptation = self._adaptation()
 
     def _adaptation(self) -> Adaptation | None:
-        """Rank 0's part of adaptive selection; of other ranks it needs the compute times."""
+        """Return rank 0's controller. In an adaptive run, let other ranks report their computing times."""
         if self.rank != MASTER:
             if self.task.controller is not None:
                 report_compute_times(self.task, self.control, self.ledger)
@@ -139,11 +140,11 @@ class RankRun:
         return None if controller is None else Adaptation(controller, self.setup, self.engine.mailbox)
 
     def _complete(self) -> bool:
-        """Are all ranks alive, as far as this one knows?"""
+        """Return whether all ranks are alive, as far as this one can see."""
         return not self.transport.dead and not self.control.dead
 
     def refused(self, sender: int, round: int, reason: str) -> None:
-        """A message was no good; see `Mailbox.refused`."""
+        """Handle a rejected message, see `Mailbox.refused`."""
         self.engine.mailbox.refused(sender, round, reason)
 
     def crash(self, how: str) -> None:
@@ -155,13 +156,13 @@ class RankRun:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def idle(self) -> float:
-        """Called again and again: words of others, the user's stop, who is gone; says when to call it again."""
+        """Handle control messages, the user's stop and dead ranks. Return the time of the next call."""
         now = time.monotonic()
         interval = MASTER_WAKEABLE_POLL_INTERVAL_S if self.rank == MASTER else WAKEABLE_POLL_INTERVAL_S
         every = interval if self.control.wakeup.enabled else CONTROL_POLL_INTERVAL_S
         self.poll_control()
         if self.rank != MASTER and MASTER in self.control.dead:
-            os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do or to say
+            os.kill(os.getpid(), signal.SIGKILL)  # without rank 0 there is nothing left to do
         if self.live_events is not None:
             self.live_events.keep_up(now, self.zero)
         if self.record is not None:
@@ -170,7 +171,7 @@ class RankRun:
         return now + every
 
     def _check_stop(self, record: RunRecorder, now: float) -> None:
-        """The user's stop, and the end of patience."""
+        """Raise if the user has stopped the run, or if no round has ended for too long."""
         if now - self.asked > STOP_POLL_INTERVAL_S:
             self.asked = now
             if record.stop_wanted():
@@ -211,9 +212,9 @@ class RankRun:
             raise rebuilt(message["error"])
 
     def committed(self, round: int, residual: float) -> None:
-        """A round is committed at this node: rank 0 writes it down, another committer tells rank 0.
+        """Record a round that this node has committed. Another committer than rank 0 sends it to rank 0.
 
-        The next model leaves before that: workers need not wait for a file.
+        The file is written after the next model was sent, so that workers need not wait for it.
         """
         if self.record is not None:
             self.progress = time.monotonic()
@@ -228,7 +229,7 @@ class RankRun:
             self.transport.send([MASTER], envelope, self.learner.gradient)
 
     def note_with(self, record: RunRecorder) -> None:
-        """Rank 0 writes what it took down together with its rounds; what goes up from others is written down before."""
+        """Let rank 0 record its rounds. Answers of other ranks are logged before."""
         self.record, record.arrivals = record, self.arrivals
         if self.arrivals is not None:
             self.arrived = record.answers.extend
@@ -248,14 +249,14 @@ class RankRun:
         row |= {name: counts[name][round] for name in ("messages", "bytes", "stale", "rejected")}
         self.record.steps = steps
         self.record.add(row, learner.model, learner.gradient, learner.state)
-        if not learner.finite:  # nobody could take it: the run would wait for answers in vain
+        if not learner.finite:  # no rank could use the model, so the run would wait for answers forever
             raise Diverged(round)
 
     def go(self) -> None:
-        """Wait until all are ready, then drive the program; rank 0 says when time begins."""
+        """Wait until all ranks are ready, then run the program. Rank 0 sets the start of the run's clock."""
         setup = self.setup
         if self.rank == MASTER:
-            if not self.learner.finite:  # of a run that goes on
+            if not self.learner.finite:  # the model of a resumed run
                 raise Diverged(setup.first)
             others = range(1, setup.plan.ranks)
             self._await(lambda: self._all_ready(others))
@@ -272,7 +273,7 @@ class RankRun:
             self._look_on()
         elif self.rank != MASTER:
             self.control.send(MASTER, {"what": "finished", "run": self.task.run})
-            self._await(lambda: False)  # until it is over
+            self._await(lambda: False)  # until rank 0 ends the run
 
     def _all_ready(self, others: range) -> bool:
         if self.control.dead:
@@ -284,7 +285,7 @@ class RankRun:
         self.engine.mailbox.wait(lambda: True if done() else None, IDLE_EMULATED)
 
     def _look_on(self) -> None:
-        """The master of a scheme without one: update a model of its own with what the first committer tells."""
+        """Follow an all-reduce on rank 0: update a second model with the gradients of the first committer."""
         engine, setup = self.engine, self.setup
         for round in range(setup.first, setup.rounds):
             message = engine.handlers[Recv](Recv({COMMITTED: round}))
@@ -294,7 +295,7 @@ class RankRun:
         self._await(lambda: self.finished.issuperset(setup.plan.committers))
 
     def leave(self) -> bool:
-        """Exchange last words; True if everybody answered and nothing is left over."""
+        """Exchange goodbyes. Return whether all ranks answered and no message is left over."""
         self.halfway = self.reduce is not None and self.reduce.under_way
         self.transport.send_goodbye()
         wait_s = GOODBYE_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
@@ -304,7 +305,7 @@ class RankRun:
             self.transport.poll()
             with contextlib.suppress(RunFinished, RunError):
                 self.poll_control()
-            wakeup.sleep(nap)  # who says goodbye rings
+            wakeup.sleep(nap)  # a goodbye wakes this rank
         clean = self.transport.drained and not self.transport.dead and not self.halfway
         if clean:
             self.transport.free()
@@ -314,7 +315,10 @@ class RankRun:
         return clean
 
     def poll_control(self) -> None:
-        """Words of others, and who is gone: it gets nothing any more, and those of other hosts hear from rank 0."""
+        """Handle control messages and dead ranks.
+
+        Rank 0 reports the dead to their peers, which may be on other hosts.
+        """
         for sender, message, data in self.control.poll():
             self._on_control(sender, message, data)
         for rank in self.watch.gone():
@@ -324,7 +328,7 @@ class RankRun:
                 self.control.send(sorted(near), {"what": "gone", "run": self.task.run, "rank": rank})
 
     def collect(self) -> list[bytes]:
-        """Rank 0: the ledgers of all who are alive."""
+        """Return the ledgers of all living ranks. For rank 0."""
         until = time.monotonic() + LEDGER_TIMEOUT_S + TIMEOUT_PER_RANK_S * self.setup.plan.ranks
         alive = set(range(1, self.setup.plan.ranks)) - self.control.dead - self.transport.dead
         while not alive <= set(self.ledgers) | self.control.dead and time.monotonic() < until:
@@ -334,7 +338,7 @@ class RankRun:
         return [self.ledger.pack(), *(self.ledgers[rank] for rank in sorted(self.ledgers))]
 
     def hand_in(self) -> None:
-        """The others: give one's books to rank 0."""
+        """Send this rank's ledger to rank 0. For other ranks."""
         if self.arrivals is not None and self.arrivals.kept:
             self.control.send(MASTER, {"what": "arrivals", "run": self.task.run}, bytes(self.arrivals.kept))
         ledger = on_masters_clock(self.ledger.pack(), self.clock_offsets)
@@ -348,15 +352,15 @@ def make_rank_run(
     ahead: float = 0.0,
     pool: PoolFolder | None = None,
 ) -> RankRun | None:
-    """Set up a rank's part; None for a rank that is not needed. All ranks of the world call it.
+    """Set up one rank's work. All ranks of the world call it. None for a rank that the run does not need.
 
-    `ahead`: s by which the clock is ahead of the master's; `pool`: tells of ranks of other hosts that are gone.
+    `ahead`: s by which the clock is ahead of the master's. `pool`: folder that lists dead ranks of other hosts.
     """
     comm = dup_comm(control.world)
     if control.rank > task.workers:
         comm.Free()
         return None
-    if task.data is None:  # else a host that has no such folder
+    if task.data is None:  # with prepared data, the host may not have this folder
         os.chdir(task.cwd)
     (setup, learner), rank = unpacked(task), control.rank
     is_ring = setup.plan.committers != (MASTER,)
@@ -366,7 +370,7 @@ def make_rank_run(
     workers = None if among is None else comm.Create_group(among)
     rank_run = RankRun(task, control, places, comm, workers, setup, learner, watch, ahead)
     if setup.plan.children[rank]:
-        for code in setup.scheme.codes(task.workers):  # what is made once must not fall into the first round
+        for code in setup.scheme.codes(task.workers):  # preparations must not slow down the first round
             code.decode(tuple(range(len(code.matrix))))
     if rank == MASTER:
         rank_run.note_with(_record(task))
@@ -374,13 +378,16 @@ def make_rank_run(
 
 
 def _roomy(task: Task, places: Sequence[ProcessId], rank: int) -> bool:
-    """Is there a core for each of the run's ranks on this host? Then nobody waits for one that merely looks on."""
+    """Return whether this host has a core for each of its ranks, so that a polling rank slows down no other."""
     here = sum(places[r].host == places[rank].host for r in range(task.workers + 1))
     return here <= len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
 
 
 def peers(plan: Plan, rank: int) -> list[int]:
-    """With whom a rank exchanges messages: parent and children; in a ring its neighbours and the master."""
+    """Return the ranks that a rank exchanges messages with.
+
+    These are parent and children, or in a ring the neighbours and the master.
+    """
     near = set(plan.children[rank])
     if plan.parent[rank] >= 0:
         near.add(int(plan.parent[rank]))

@@ -1,4 +1,4 @@
-"""How the ranks of a pool serve run after run."""
+"""Loops in which the ranks of a pool serve one run after another."""
 
 import contextlib
 import json
@@ -34,29 +34,29 @@ from workbench.mpi.launch.rank.clocks import answer, measured
 from workbench.mpi.launch.rank.rank_run import RankRun, RunFinished, RunStopped, make_rank_run
 from workbench.mpi.launch.task import Task, described
 
-FOLDER_TIMEOUT_S = 60.0  # s until a new folder shows itself on a slow shared file system
+FOLDER_TIMEOUT_S = 60.0  # s until a new folder is visible on a slow shared file system
 POLL_INTERVAL_S, LONG_POLL_INTERVAL_S, LONG_POLL_AFTER_S = 5e-3, 3e-2, 10.0  # s
-OVERSLEEP_PER_RANK_S = 2e-4  # s that a rank may oversleep while it waits for all, for each rank on its host
-WAKEABLE_POLL_INTERVAL_S = 0.5  # s, of who is rung when there is something
+OVERSLEEP_PER_RANK_S = 2e-4  # s per rank on this host that a rank may oversleep while it waits for all
+WAKEABLE_POLL_INTERVAL_S = 0.5  # s between polls of a rank that is woken for messages
 
 
 def serve(folder: Path) -> None:
-    """Rank 0 leads, the others follow, until rank 0 says that it is enough."""
-    np.seterr(over="ignore", invalid="ignore")  # numbers that are not finite are refused, and told
+    """Serve runs until rank 0 ends the pool. Rank 0 takes the tasks, and the other ranks follow."""
+    np.seterr(over="ignore", invalid="ignore")  # values that are not finite are rejected and reported
     sizes = [os.environ.get(f"OMPI_COMM_WORLD_{which}") for which in ("SIZE", "LOCAL_SIZE")]
-    near = sizes[0] is not None and sizes[0] == sizes[1]  # all ranks are on this host
+    near = sizes[0] is not None and sizes[0] == sizes[1]  # whether all ranks are on this host
     with set_timer_slack(OVERSLEEP_PER_RANK_S * int(sizes[1] or 1)):
         MPI.Init_thread()
     control = Control(MPI.COMM_WORLD, WakeupPipe(folder if near else None, MPI.COMM_WORLD.rank))
     (serve_master if control.rank == MASTER else serve_worker)(PoolFolder(folder), control)
     say("done")
-    os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang once a rank has died; everything is on disk
+    os.kill(os.getpid(), signal.SIGKILL)  # MPI_Finalize may hang after a rank's death; everything is on disk
 
 
 def preload() -> None:
-    """Do once what every rank of a fork server would do when its first run begins.
+    """Do once what every rank of a fork server would do at the beginning of its first run.
 
-    Nothing of other packages is imported: it may start threads, of which a forked process has none.
+    Modules of other packages are not imported, since they may start threads, which a forked process would lack.
     """
     for family in (Scheme, ProblemArgs, DelayModel, Optimiser, Schedule):
         family.catalogue.look()
@@ -65,20 +65,20 @@ def preload() -> None:
 
 
 def serve_master(pool: PoolFolder, control: Control) -> None:
-    """Collect the ranks' places, then take tasks until told to quit, or nobody is there any more to hand them in."""
+    """Collect the places of the ranks, then run tasks until the pool should end or its owner has ended."""
     settings, places = pool.settings(), _places(control)
     pool.begin(places)
     last = time.monotonic()
     while True:
         path = pool.next_task()
-        if pool.lost():  # a host has gone: what waits goes to a new pool
+        if pool.lost():  # a host is lost: waiting tasks go to a new pool
             break
         if path is not None:
             if not _serve_one(pool, path, control, places):
                 break
             last = time.monotonic()
             continue
-        owner = settings["owner"]  # None for a client on another host, which is not seen
+        owner = settings["owner"]  # None for a client on another host, which cannot be checked
         alone = owner is not None and not is_alive(owner)
         if pool.quitting or alone or time.monotonic() - last > settings["keep"]:
             break
@@ -100,12 +100,13 @@ def _places(control: Control) -> list[ProcessId]:
 
 
 def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[ProcessId]) -> bool:
-    """Run one task; True if the pool is as good as new."""
+    """Run one task. Return whether the pool can take another one."""
     try:
         fields = read_json(path)
         arrays = read_bytes(Path(fields["folder"]) / ARRAYS)
-        path.unlink()  # taken: what becomes of it now stands in the run folder
-    except (OSError, ValueError):  # withdrawn in this moment, or not to be seen from this host yet
+        path.unlink()  # taken: from now on, its state is in the run folder
+    # The task was withdrawn just now, or its folder is not visible on this host yet
+    except (OSError, ValueError):
         time.sleep(POLL_INTERVAL_S)
         return not _unseen(path)
     ahead = measured(control, places)
@@ -116,7 +117,7 @@ def _serve_one(pool: PoolFolder, path: Path, control: Control, places: Sequence[
 
 
 def _unseen(path: Path) -> bool:
-    """Has a run waited for long whose folder is not there on this host? Then the pool's user is told so."""
+    """Return whether a run has waited too long for a folder that this host lacks. Reports it to the client."""
     try:
         folder, since = read_json(path)["folder"], path.stat().st_mtime
     except (OSError, ValueError):
@@ -137,10 +138,11 @@ def run_master(
     pool: PoolFolder | None = None,
     errors: Sequence[float] = (),
 ) -> bool:
-    """Rank 0's part from beginning to end; what came of it stands in the run folder. Are the ranks as good as new?
+    """Run a task on rank 0. Its results are in the run folder. Return whether the ranks can take another run.
 
-    `joined` gets to see the part before it begins. `pool`: see `part_of`; it is told to end if the ranks are not as
-    good as new, before anybody can learn that the run has ended. `errors`: of the other hosts' clocks, s.
+    `joined`: called with the rank's state before the start. `pool`: see `make_rank_run`. If the ranks cannot take
+    another run, the pool is asked to end before the run's end is visible. `errors`: errors of the other hosts' clocks,
+    s.
     """
     state, error, rank_run, change = "finished", None, None, None
     began = time.monotonic()
@@ -179,10 +181,10 @@ def run_master(
 def _end(
     rank_run: RankRun, record: RunRecorder, fields: dict[str, Any], began: float, pool: PoolFolder | None
 ) -> bool:
-    """Last words and books, then the word that says how it ended."""
+    """Exchange goodbyes, collect the ledgers, and write how the run ended."""
     clean = rank_run.leave()
     with contextlib.suppress(RunError, OSError):
-        if rank_run.zero is not None:  # to the disk while the others' books are on their way
+        if rank_run.zero is not None:  # written while the ledgers are on their way
             record.save(rank_run.learner.model, rank_run.learner.state)
     ledgers = rank_run.collect()
     plan, places = rank_run.setup.plan, rank_run.places
@@ -200,14 +202,14 @@ def _end(
         pool.quit()
     try:
         record.end(fields, ledgers)
-    except RunError as error:  # the run folder takes nothing any more: the supervisor passes it on
+    except RunError as error:  # the run folder cannot be written: the supervisor passes the error on
         say("failed", json.dumps(str(error)))
         return False
     return clean
 
 
 def serve_worker(pool: PoolFolder, control: Control) -> None:
-    """Do as rank 0 says, as long as it is there, which shows on its own host."""
+    """Run what rank 0 sends, as long as rank 0 lives, which can be checked on its own host."""
     place = this_process()
     control.send(MASTER, {"what": "hello", "place": place})
     last, master = time.monotonic(), None
@@ -233,7 +235,7 @@ def serve_worker(pool: PoolFolder, control: Control) -> None:
 
 
 def _master(pool: PoolFolder) -> ProcessId | None:
-    """Rank 0's process, once all are up; None where that is not to be seen."""
+    """Return rank 0's process, or None if it is not visible yet."""
     try:
         return pool.places()[MASTER]
     except (OSError, ValueError):
@@ -247,7 +249,7 @@ def run_worker(
     joined: Callable[[RankRun], None] = lambda part: None,
     ahead: float = 0.0,
 ) -> None:
-    """A worker's part; what goes wrong is rank 0's to hear. `joined` gets to see the part before it begins.
+    """Run a task on a worker. Errors are sent to rank 0. `joined`: called with the rank's state before the start.
 
     `ahead`: s by which the clock of this host is ahead of the master's.
     """

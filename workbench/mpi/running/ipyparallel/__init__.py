@@ -1,1 +1,1 @@
-"""A look into the ranks of a real run from a notebook."""
+"""Real runs on engines of ipyparallel, whose ranks can be inspected from a notebook."""

@@ -1,6 +1,6 @@
-"""Engines of ipyparallel as ranks of one MPI world: who is which rank, what they are asked, and what becomes of it.
+"""Engines of ipyparallel as ranks of one MPI world: their ranks, the calls to them, and the results.
 
-JSON and bytes go there, JSON and truth values come back.
+Calls carry JSON and bytes. Results are JSON and truth values.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from workbench.core.trace.layout import CHECKPOINT
 from workbench.mpi.launch.processes import ProcessId, awaited, is_alive
 from workbench.mpi.launch.site import RunOwner
 
-MAX_ENGINE_DELAY_S = 10.0  # s between the first and the last engine of a set that is there already
+MAX_ENGINE_DELAY_S = 10.0  # s between the first and the last engine of a set that exists already
 
 
 def patience(engines: int) -> int:
-    """Seconds after which a start is given up: generous, as all of them share this machine's cores."""
+    """Return the seconds after which a start fails. They are generous, since all engines share this machine's cores."""
     return 60 + 3 * engines
 
 
 def client_of(given: Any) -> tuple[Any, bool]:
-    """Client of engines that are there already, and whether it is a new one. Raises `SettingError`."""
+    """Return the client of existing engines, and whether it is a new one. Raises `SettingError`."""
     import ipyparallel
 
     if isinstance(given, ipyparallel.Client):
@@ -43,9 +43,9 @@ def client_of(given: Any) -> tuple[Any, bool]:
 
 
 def ranks_of(client: Any, needed: int) -> tuple[list[int], list[ProcessId]]:
-    """Numbers of the engines and their processes, in the order of the ranks.
+    """Return the ids of the engines and their processes, in the order of the ranks.
 
-    Raises `SettingError` where they are fewer than needed, or not all the ranks of one world.
+    Raises `SettingError` if they are too few, or are not all ranks of one world.
     """
     first = _ids(client, needed)[:1]
     world = _ask(client, first)[0][1]
@@ -61,7 +61,7 @@ def ranks_of(client: Any, needed: int) -> tuple[list[int], list[ProcessId]]:
 
 
 def _ids(client: Any, engines: int) -> list[int]:
-    """Numbers of the engines, once so many are there; fewer, where they do not come."""
+    """Return the ids of the engines once `engines` are there, or fewer after a timeout."""
     awaited(lambda: len(client.ids) >= engines, MAX_ENGINE_DELAY_S)
     ids = list(client.ids)
     if not ids:
@@ -70,13 +70,13 @@ def _ids(client: Any, engines: int) -> list[int]:
 
 
 def _ask(client: Any, ids: list[int]) -> list[Any]:
-    """Rank, size of the world, process and host of each."""
+    """Return rank, size of the world, process and host of each engine."""
     return [json.loads(answer) for answer in answers(call(client, ids, "where"), patience(len(ids)))]
 
 
 @contextlib.contextmanager
 def unsigned() -> Iterator[None]:
-    """Without the warning that messages are not signed: CURVE does that, and ipyparallel therefore does not."""
+    """Suppress the warning that messages are not signed. CURVE protects them, so ipyparallel does not sign them."""
     from traitlets.log import get_logger
 
     log = get_logger()
@@ -90,19 +90,19 @@ def unsigned() -> Iterator[None]:
 
 
 def on_engine(what: str, *args: Any) -> Any:
-    """Runs on an engine: only there may MPI be started."""
+    """Run a function of `engine_side` on an engine, since MPI may be started only there."""
     from workbench.mpi.running.ipyparallel import engine_side
 
     return getattr(engine_side, what)(*args)
 
 
 def call(client: Any, ids: Sequence[int], what: str, *args: Any) -> list[Any]:
-    """Have several engines do something at the same time; their results, in this order, come later."""
+    """Call a function on several engines at the same time. Return their pending results, in this order."""
     return [client.direct_view(id).apply_async(on_engine, what, *args) for id in ids]
 
 
 def answers(results: list[Any], patience: float) -> list[Any]:
-    """Wait for results; raises `ClusterError` where an engine failed, or is silent for so many seconds."""
+    """Wait for results. Raises `ClusterError` if an engine failed, or is silent for `patience` seconds."""
     if not awaited(lambda: all(result.ready() for result in results), patience):
         raise ClusterError(f"engines: no answer for {patience:g} s; are they busy with something else?")
     for result in results:
@@ -112,7 +112,7 @@ def answers(results: list[Any], patience: float) -> list[Any]:
 
 
 def failure(result: Any) -> str | None:
-    """What went wrong with a call that is over."""
+    """Return the error of a finished call, or None."""
     try:
         result.get(0)
     except Exception as error:
@@ -122,7 +122,7 @@ def failure(result: Any) -> str | None:
 
 
 def died(places: Sequence[ProcessId]) -> str | None:
-    """Who of this machine's ranks is not there any more."""
+    """Return which of this machine's ranks have died, as text, or None."""
     host = socket.gethostname()
     gone = [rank for rank, place in enumerate(places) if place.host == host and not is_alive(place.pid)]
     if len(gone) == len(places) > 1:
@@ -131,7 +131,7 @@ def died(places: Sequence[ProcessId]) -> str | None:
 
 
 class Calls(RunOwner):
-    """One run's calls, one to each engine, in the order of the ranks."""
+    """Calls of one run, one to each engine, in the order of the ranks."""
 
     def __init__(
         self, client: Any, ids: Sequence[int], fields: dict[str, Any], arrays: bytes, places: list[ProcessId]
@@ -141,29 +141,29 @@ class Calls(RunOwner):
 
     @property
     def is_alive(self) -> bool:
-        """Can the run still end by itself? Not without the master, nor after a part broke off."""
+        """Whether the run can still end by itself: the master is alive, and no rank broke off."""
         master = self.results[MASTER]
         return is_alive(self.places[MASTER].pid) and not master.ready() and self._broken() is None
 
     def reason(self) -> str:
-        """Who died, or broke off, and what would help."""
-        why = self._broken() or died(self.places) or "the master said no last word; is the disk full?"
-        resume = f", and wb.resume({self.folder!r}) goes on from the last checkpoint on processes of its own"
+        """Return who died or broke off, and what would help."""
+        why = self._broken() or died(self.places) or "the master ended without a message; is the disk full?"
+        resume = f", and wb.resume({self.folder!r}) resumes from the last checkpoint on other processes"
         saved = (Path(self.folder) / CHECKPOINT).is_file()
         return f"{why}; wb.interactive opens new engines{resume if saved else ''}"
 
     def _broken(self) -> str | None:
-        """A part that ended otherwise than by the run's end or its rank's death."""
+        """Return the rank that ended neither with the run nor by its process's death, as text, or None."""
         for rank, result in enumerate(self.results):
             if result.ready() and (error := failure(result)) and not error.startswith("EngineError"):
                 return f"rank {rank} ({self.places[rank]}) broke off ({error})"
         return None
 
     def over(self, patience: float) -> bool:
-        """Wait until all are; says whether they are."""
+        """Wait until all calls are over. Return whether they are."""
         return awaited(lambda: all(result.ready() for result in self.results), patience)
 
     @property
     def clean(self) -> bool:
-        """Are all parts over, and the ranks as good as new?"""
+        """Whether all calls are over and the ranks can take another run."""
         return self.over(0.0) and not any(map(failure, self.results)) and all(r.get() for r in self.results)

@@ -1,6 +1,6 @@
-"""What an engine of ipyparallel does in runs: it sits down among the ranks, then takes its part in run after run.
+"""The part of an engine of ipyparallel in runs: it becomes a rank, then takes part in one run after another.
 
-All engines are called at the same time, see `interactive`; between runs they are free for anything.
+All engines are called at the same time, see `interactive`. Between runs they are free for the user's code.
 """
 
 import json
@@ -17,34 +17,34 @@ from workbench.mpi.launch.rank.serving import run_master, run_worker
 from workbench.mpi.launch.task import Task
 from workbench.mpi.running.ipyparallel.snapshot import RankSnapshot, snapshot
 
-NAME = "part"  # of what is left in the engine's namespace
-GOODBYE_TIMEOUT_S = 2.0  # s
+NAME = "part"  # name of the snapshot in the engine's namespace
+GOODBYE_TIMEOUT_S = 2.0  # s for the last control messages of a run
 
 
 def where() -> str:
-    """Rank, size of the world, process and host, as JSON; engines may be asked one by one."""
+    """Return rank, size of the world, process and host as JSON. Engines may be called one by one."""
     place = this_process()
     return json.dumps([MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, place.pid, place.host])
 
 
 @cache
 def channel() -> Control:
-    """The engine's channel to the others, kept as long as it lives; the first call has to be made by all of them."""
+    """Return the engine's control channel, kept until the engine ends. All engines have to make the first call."""
     return Control(MPI.COMM_WORLD)
 
 
 def init_rank() -> None:
-    """Get ready for runs."""
+    """Prepare the engine for runs."""
     _leave(RankSnapshot(channel().rank))
 
 
 def serve(fields: str, arrays: bytes, places: str) -> bool:
-    """Take part in one run from beginning to end; True if the engine is as good as new.
+    """Take part in one run. Return whether the engine can take another run.
 
-    `words`: the task as JSON, `arrays`: its arrays, `places`: process and host of every rank, as JSON.
+    `fields`: the task as JSON. `arrays`: its arrays. `places`: process and host of every rank, as JSON.
     """
     control, parts = channel(), list[RankRun]()
-    control.poll()  # words of the last run that came after it had ended here
+    control.poll()  # drop late control messages of the previous run
     task = Task(**json.loads(fields), arrays=arrays)
     known = [ProcessId(*place) for place in json.loads(places)]
     clean = True
@@ -52,14 +52,14 @@ def serve(fields: str, arrays: bytes, places: str) -> bool:
         clean = run_master(task, control, known, joined=parts.append)
     else:
         run_worker(task, control, known, joined=parts.append)
-    # Nobody looks after these once the engine is the user's again.
+    # Send pending messages now, because the engine runs the user's code next.
     awaited(lambda: control.drained, GOODBYE_TIMEOUT_S, 1e-3)
     _leave(snapshot(parts[0]) if parts else RankSnapshot(control.rank))
     return clean
 
 
 def _leave(seen: RankSnapshot) -> None:
-    """Put it where the user's code finds it."""
+    """Put the snapshot into the namespace of the user's code."""
     shell = get_ipython()
     assert shell is not None  # an engine is a kernel
     shell.user_ns[NAME] = seen

@@ -1,8 +1,8 @@
 """Engines of ipyparallel in one MPI world on this machine: an `ipyparallel.Cluster` that leaves nothing behind.
 
 Controller and engines listen on this machine only, and their messages are encrypted (CURVE). Their keys are in a folder
-that only this user can read and that goes with them. They are children of a thread that stays as long as they do, and
-on Linux they die with it, so a kernel that is killed leaves nothing behind. ipyparallel has nothing for that: see
+that only this user can read, and that is removed with them. They are children of a thread that lives as long as they
+do. On Linux they die with it, so a killed kernel leaves nothing behind. ipyparallel has nothing for that, see
 docs/decisions/0056-engines-of-ipyparallel.md.
 """
 
@@ -27,14 +27,15 @@ from workbench.mpi.launch.poolfolder import PoolFolder, kept_in, shared
 from workbench.mpi.launch.processes import die_with_parent_argv, end_ours, is_alive
 from workbench.mpi.running.ipyparallel.calls import patience, unsigned
 
-MEGABYTES_PER_ENGINE = 100  # measured: 67 of the engine's own and 31 of the process that watches it
-FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2  # open at the same time, measured: 59, and 2 for each engine
-HEARTBEAT_MS = 1000  # between the controller's looks at the engines: an engine is in after two of them
+MEGABYTES_PER_ENGINE = 100  # measured: 67 for the engine and 31 for the process that watches it
+# Files open at the same time, measured: 59, and 2 for each engine
+FILES_OF_CONTROLLER, FILES_PER_ENGINE = 80, 2
+HEARTBEAT_MS = 1000  # ms between the controller's heartbeats; an engine is registered after two of them
 POLL_INTERVAL_S, REPORT_INTERVAL_S = 0.05, 1.0
 STOP_TIMEOUT_S = 4.0
 CONTROLLER = "ipyparallel.controller"
-FOLDER_PREFIX = "workbench-engines-"  # names of folders begin so; the owner's process follows
-ProgressCallback = Callable[[int], None]  # how many engines are up
+FOLDER_PREFIX = "workbench-engines-"  # prefix of folder names, followed by the owner's process id
+ProgressCallback = Callable[[int], None]  # called with the number of engines that are up
 
 
 class EngineCluster:
@@ -52,7 +53,7 @@ class EngineCluster:
         self._thread.start()
 
     def await_up(self, progress: ProgressCallback) -> Any:
-        """Wait until all engines are there; returns the client. Raises `ClusterError` if they do not come."""
+        """Wait until all engines are up. Return the client. Raises `ClusterError` if they do not come up."""
         until, reported = time.monotonic() + patience(self.engines), 0.0
         while (up := self._up()) < self.engines:
             if time.monotonic() > until:
@@ -66,7 +67,7 @@ class EngineCluster:
         return self._client.result()
 
     def _up(self) -> int:
-        """Return how many engines are there; raise `ClusterError` if the others will not come."""
+        """Return the number of engines that are up. Raises `ClusterError` if the others cannot come up."""
         if not self._client.done():
             return 0
         try:
@@ -84,7 +85,7 @@ class EngineCluster:
         return up
 
     def close(self) -> None:
-        """End engines and controller; nothing is left when this returns."""
+        """End engines and controller. Nothing is left when this returns."""
         self._closing.set()
         self._thread.join()
         _clear(Path(self.folder.name))
@@ -112,7 +113,7 @@ class EngineCluster:
             return cluster.connect_client_sync(timeout=patience(n))
 
     def _stop(self) -> None:
-        """End what was started; what does not end when asked to is killed."""
+        """Stop controller and engines, and kill what does not stop."""
         if self._client.exception() is None:
             self._client.result().close()
         if self._cluster is None:
@@ -126,7 +127,7 @@ class EngineCluster:
                 process.kill()
 
     def pids(self) -> list[int]:
-        """Processes of controller and engines, and those that they have started."""
+        """Return the processes of controller and engines, and their children."""
         return [process.pid for process in self._processes()]
 
     def _processes(self) -> list[psutil.Process]:
@@ -148,15 +149,16 @@ def remove_stale() -> None:
 
 
 def _clear(folder: Path) -> None:
-    """End the children of a controller that was killed, and take away what engines that were killed have left."""
+    """End the children of a killed controller, and remove what killed engines have left."""
     end_ours(folder.name, CONTROLLER)
     PoolFolder(folder).remove()
 
 
 def controller_arguments(engines: int, folder: str) -> list[str]:
-    """What the controller is told. Engines of a large set, on few cores, answer late: it has to wait for them."""
+    """Return the controller's arguments. Its timeouts are long, since many engines on few cores answer late."""
     return [
-        f"--profile-dir={folder}",  # it is in the environment, too, but here its children can be told by it
+        # Also in the environment, but here it identifies the controller's children
+        f"--profile-dir={folder}",
         "--IPController.enable_curve=True",
         f"--IPController.registration_timeout={patience(engines)}",
         f"--HeartMonitor.period={HEARTBEAT_MS}",
@@ -165,14 +167,14 @@ def controller_arguments(engines: int, folder: str) -> list[str]:
 
 
 def settings(engines: int, folder: str) -> Any:
-    """What the launchers are told: the environment of all ranks, deaths that do not take the others along."""
+    """Return the launchers' configuration: environment of all ranks, and deaths that do not end the other ranks."""
     from traitlets.config import Config
 
     options = {
-        "PYTHONDONTWRITEBYTECODE": "",  # launchers only add to the kernel's environment; this unsets it
+        "PYTHONDONTWRITEBYTECODE": "",  # unset, because launchers can only add to the kernel's environment
         **mpiexec.environment(),
         **kept_in(shared(Path(folder))),
-        "IPYTHONDIR": folder,  # not the user's, whose start-up files are for other things
+        "IPYTHONDIR": folder,  # not the user's folder, whose start-up files are for other purposes
     }
     config = Config()
     config.LocalControllerLauncher.environment = options

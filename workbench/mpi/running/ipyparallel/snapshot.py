@@ -1,4 +1,4 @@
-"""What a look into a rank shows between two runs."""
+"""State of a rank between two runs, for inspection."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RankSnapshot:
-    """What a rank held when its last run ended; `part` in the namespace of an engine (see `workbench.interactive`).
+    """State of a rank at the end of its last run. It is `part` in an engine's namespace (see `workbench.interactive`).
 
     Parameters
     ----------
     rank
-        Its rank; 0 is the master.
+        Rank number. 0 is the master.
     place
-        Its process, and on which host.
+        Process and host of the rank.
     parts, coefficients
-        Its row of the encoding matrix: numbers of the parts of the data that it holds, shape (m,), and what their
-        gradients are multiplied with, shape (m,).
+        Row of the encoding matrix: numbers of the parts that the rank stores, shape (m,), and their coefficients,
+        shape (m,).
     samples
-        How many samples these parts have together.
+        Number of samples in these parts.
     parent, children
-        Whom it answers to (-1: nobody), and who answers to it.
+        Rank that receives its answers (-1: none), and ranks whose answers it receives.
     round
-        Of the newest gradient; -1 before the first.
+        Round of the newest gradient, or -1 before the first.
     gradient, model
-        A worker's own coded gradient, shape (p,), and the model at which it was computed, shape (p,). The master's are
-        the newest that was committed, and the model after that.
+        For a worker: its coded gradient, shape (p,), and the model at which it was computed, shape (p,). For the
+        master: the newest committed gradient, and the model after it.
     ledger
-        What it wrote down in the run: counts per round, events, messages that it refused.
+        Record of the run: counts per round, events, rejected messages.
     """
 
     rank: int
@@ -59,9 +59,9 @@ class RankSnapshot:
     ledger: Ledger | None = None
 
     def expected(self, experiment: Experiment) -> Array:
-        """What a worker that answers once a round should have got at its model, computed here; shape (p,).
+        """Return the gradient that a worker with one answer per round should have, shape (p,), computed here.
 
-        Raises `SettingError` where the rank holds no data.
+        Raises `SettingError` if the rank has no data.
         """
         if not self.samples:
             raise SettingError(f"rank = {self.rank}: holds no data; look at a worker that took part in a run")
@@ -81,7 +81,7 @@ class RankSnapshot:
 
 
 def snapshot(rank_run: RankRun) -> RankSnapshot:
-    """Take from a part what is worth looking at, so that the rest of it can go."""
+    """Copy the state of a rank that is worth inspecting, so that the rest can be freed."""
     plan, rank, learner = rank_run.setup.plan, rank_run.rank, rank_run.learner
     work = plan.work[rank]
     round, model, gradient = learner.latest or (rank_run.engine.clock.round, learner.model, learner.gradient)
