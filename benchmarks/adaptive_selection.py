@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--stragglers", type=int, default=2, help="of the gradient code that runs begin with")
     parser.add_argument(
-        "--real", type=int, default=0, help="so many runs of each kind on real processes instead"
+        "--real", type=int, default=0, help="number of runs of each kind on real processes instead"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--only", default="", help="cases whose names match this")

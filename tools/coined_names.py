@@ -35,6 +35,7 @@ WORDS = {
     r"of one's own": "user-defined",
     r"(?:go|goes|going|gone|went) on with": "continue with, resume",
     r"gone on": "continued, resumed",
+    r"so many(?! that)": "the number of ...",
     r"kept ones": "saved ...",
     r"post office": "transport",
 }

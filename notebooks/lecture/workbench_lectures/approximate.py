@@ -253,7 +253,7 @@ EXERCISES: tuple[Exercise[Approximate], ...] = (
             "It is used unless all of its workers straggle at once, each with the slow ones’ probability."
         ),
         slips=(
-            (lambda k: ITERATIONS - _used(k), "In so many rounds it is missed."),
+            (lambda k: ITERATIONS - _used(k), "That is the number of rounds in which it is missed."),
             (
                 lambda k: ITERATIONS * (1 - _q(k) ** k.copies),
                 "That is with shuffling, where its workers are not always slow ones.",

@@ -49,7 +49,7 @@ from workbench_lectures.lecture import Part, Script
 PURPLE = "#5D3A9B"  # pale colours of it differ from all others
 COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
 ACROSS = {
-    "bursts": "a worker that is held up takes so many times longer",
+    "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
     "recorded": "whose workers were recorded",
 }

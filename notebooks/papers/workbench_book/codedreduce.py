@@ -240,8 +240,8 @@ def _sgd(traces: list[Trace], metric: str, target: float) -> str:
     steps = {t.label: _step(t) for t in traces}
     return (
         f"Equal error is the {metric.replace('_', ' ')} that all five reach, {target:.3g}: SGD after {needed['SGD']}"
-        f" rounds, the exact schemes after {needed['CR']}. With fitted constants, SGD's time per round is taken so many"
-        f" times. At the end SGD is at {last['SGD']:.3g},"
+        f" rounds, the exact schemes after {needed['CR']}. With fitted constants, SGD's time per round is multiplied by"
+        f" its number of rounds. At the end SGD is at {last['SGD']:.3g},"
         f" the exact schemes at {last['CR']:.3g}. Steps were tuned on the same grid for all: {steps['CR']} for the"
         f" exact schemes, {steps['SGD']} for SGD (step c1/(t + c2))."
     )
