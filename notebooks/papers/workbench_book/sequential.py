@@ -82,8 +82,8 @@ def find(setting: Setting) -> Result:
         claims=[_claim(races[SHORT])],
         pictures=[_picture(races)],
         text=[
-            f"{WORKERS} workers, each slow ({FACTOR:g} times) {100 * SLOW:g} % of the time, in spells of a mean number of rounds"
-            " (`markov`); computing time grows with the load. Run times of whole runs of"
+            f"{WORKERS} workers, each slow ({FACTOR:g} times) {100 * SLOW:g} % of the time, in spells whose mean"
+            " length is given (`markov`); computing time grows with the load. Run times of whole runs of"
             f" {setting.pick(60, 150)} jobs, the rounds of delay included, over those without a code. Each scheme has"
             " the numbers that are best on the stragglers of one seed, by the paper's search, and is run on those of"
             f" others. Wait rule: 1 + mu = {1 + MU:g} times the fastest, also for GC. The paper's are"
