@@ -133,7 +133,7 @@ def test_run_command_with_another_scheme_drops_the_old_parameters(
 ) -> None:
     spec = str(wb.Experiment(rounds=2).write(tmp_path / "spec.yaml"))
     assert call(monkeypatch, "run", spec, "--scheme", "UMW") == 0
-    for change, text in {"rounds.x=3": "no fields of its own", "rounds=[": "not a value in YAML"}.items():
+    for change, text in {"rounds.x=3": "has no fields", "rounds=[": "not a value in YAML"}.items():
         assert call(monkeypatch, "run", spec, "--set", change) == 2
         assert text in capsys.readouterr().err
     binary = tmp_path / "binary.yaml"

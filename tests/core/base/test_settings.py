@@ -63,5 +63,5 @@ def test_settings_help_in_jupyter(found_text: str, capsys: pytest.CaptureFixture
     shell.set_hook("show_in_pager", lambda _, data, *more: told.append(data["text/plain"]), 0)
     shell.run_cell(TransformerManager().transform_cell(found_text))
     text = told[0] if told else capsys.readouterr().out
-    assert "speed of decoding; empty = free, as in the papers [floats/s]" in text
+    assert "speed of decoding; empty = decoding takes no time, as in the papers [floats/s]" in text
     assert "model_dump" not in text

@@ -165,9 +165,9 @@ def test_adaptive_exploration_costs_a_bounded_share_of_time(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"scheme": "ASGD"}, "reach into one another"),
+        ({"scheme": "ASGD"}, "rounds overlap"),
         ({"scheme": "RAR"}, "has no master"),
-        ({"scheme": "CADA"}, "earlier rounds' numbers"),
+        ({"scheme": "CADA"}, "values of earlier rounds"),
         ({"scheme": "UMW", "faults": [{"worker": 1, "round": 2}]}, "faults"),
         ({"scheme": "UMW", "problem": "unit", "problem_args": {}}, "unit"),
     ],

@@ -58,10 +58,10 @@ def test_configurations_of_an_inexact_scheme_change_parameters_only() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("ASGD", "reach into one another"),
-        ("M-SGC", "reach into one another"),
-        ("CADA", "earlier rounds' numbers"),
-        ("AdaptiveK", "earlier rounds' numbers"),
+        ("ASGD", "rounds overlap"),
+        ("M-SGC", "rounds overlap"),
+        ("CADA", "values of earlier rounds"),
+        ("AdaptiveK", "values of earlier rounds"),
         ("DropCompute", "by the clock"),
         ("RAR", "no master"),
         ("UC-MMC", "several times a round"),

@@ -54,7 +54,7 @@ def test_least_digits_zero_runs_any_code() -> None:
 def test_least_digits_is_a_field_of_every_family_of_codes(name: str) -> None:
     fields = {field["name"]: field for field in wb.schemes.get(name).fields()}
     assert fields["least_digits"]["default"] == 6
-    assert "0 = run it all the same" in fields["least_digits"]["description"]
+    assert "0 = accept every code" in fields["least_digits"]["description"]
 
 
 Family = tuple[str, int, dict[str, Any]]

@@ -48,9 +48,8 @@ def find_mismatch(kind: Any, value: Any) -> TypeMismatch | None:
 def _in_list(kind: Any, value: Any) -> TypeMismatch | None:
     if not isinstance(value, list | tuple):
         odd = isinstance(value, str | bytes | dict | set) or not isinstance(value, Iterable)
-        return (
-            TypeMismatch("", value, NO_LIST) if odd and find_mismatch(kind, "") else None
-        )  # "" is wrong in lists of numbers
+        # Text does not fit into lists of numbers; other lists are left to pydantic.
+        return TypeMismatch("", value, NO_LIST) if odd and find_mismatch(kind, "") else None
     for place, item in enumerate(value):
         if inner := find_mismatch(kind, item):
             return TypeMismatch(f"[{place}]{inner.where}", inner.value, inner.text)

@@ -43,9 +43,8 @@ class BatchSampler:
         self.strata = -(-samples // self.batches_per_epoch)
         self._random = CounterRNG(seed, BATCH_STREAM)
         self._orders: dict[int, NDArray[np.int64]] = {}
-        self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = (
-            None  # job, bounds, what they gave
-        )
+        # Last call of `counts`: job, bounds, and its result.
+        self._counts: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @property
     def share(self) -> float:

@@ -66,9 +66,8 @@ class Run:
         self._wanted, self._over = Event(), Event()
         self._wanted.set()
         self.wanted = self._wanted.is_set  # whether it has not been stopped
-        self.resting: AbstractContextManager[Any] = (
-            nullcontext()
-        )  # pauses the work of this process for the run
+        # Context manager in which this process pauses its work for the run.
+        self.resting: AbstractContextManager[Any] = nullcontext()
 
     @property
     def state(self) -> State:

@@ -151,7 +151,7 @@ class DelayStream:
         return self._drawn(self.first + round, slot)
 
     def _drawn(self, round: int, slot: int) -> Array:
-        """Return the random numbers of a round, counted from the first one of these workers."""
+        """Return the random numbers of a round; the number of the round includes the `first` ones."""
         if (round, slot) not in self._draws:
             before = self._before(round)
             self._draws[round, slot] = self.model.draw(self.keyed, round, self.workers, slot, before)

@@ -13,7 +13,7 @@ class Kill(Fault):
     for_good: ClassVar[bool] = True
 
     def begin(self, round: int) -> Program:
-        """Die."""
+        """Let the worker die."""
         yield Crash(self.kind, round)
 
 
