@@ -439,9 +439,6 @@ def _wins(found: Sequence[Candidate]) -> list[float]:
     return [float(share) for share in np.bincount(first, minlength=len(found)) / PREDICTION_SEEDS]
 
 
-# ---------------------------------------------------------------- parts of a round
-
-
 def _parts(cluster: ClusterProfile, c: Candidate) -> dict[str, float]:
     """Return seconds of a round by cause: undisturbed computing, and what stragglers, latency and transfers add."""
     e = c.experiment
