@@ -130,5 +130,5 @@ def test_mirror_delays_large_models(folders: tuple[Path, Path]) -> None:
 def test_mirror_refuses_other_names(folders: tuple[Path, Path], name: str) -> None:
     _, here = folders
     piece: dict[str, Any] = {"name": name, "offset": 0, "bytes": 1}
-    with pytest.raises(ValueError, match="no file of a run folder"):
+    with pytest.raises(ValueError, match="not a file of a run folder"):
         Mirror(here, {}).take({"pieces": [piece]}, b"x")

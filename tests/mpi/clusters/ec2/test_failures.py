@@ -121,7 +121,7 @@ def test_up_removes_machines_if_the_last_are_refused(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, code: str, help: str
 ) -> None:
     monkeypatch.setattr(
-        "workbench.mpi.clusters.ec2.kind.AT_ONCE", 2
+        "workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", 2
     )  # 3 workers: two calls, the second is refused
     Once(ec2_world, 2, refusal(code), "RunInstances")
     with pytest.raises(ClusterError, match=help):

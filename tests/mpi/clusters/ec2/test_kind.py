@@ -56,7 +56,7 @@ def test_ec2_fleet_of_many_calls_goes_up_and_down(
     ec2_world: World, monkeypatch: pytest.MonkeyPatch, workers: int, at_once: int
 ) -> None:
     monkeypatch.setattr(fleet, "ANSWERS_PER_PAGE", 5)  # moto counts calls, not machines, to a page
-    monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.AT_ONCE", at_once)
+    monkeypatch.setattr("workbench.mpi.clusters.ec2.kind.MACHINES_PER_CALL", at_once)
     cluster = ec2_world.cluster(preset="codedreduce-156", workers=workers)
     seen: list[tuple[str, int, int]] = []
     cluster.up(lambda *state: seen.append(state))
