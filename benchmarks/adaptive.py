@@ -32,7 +32,7 @@ PUBLISHED = {"time": 0.380 / 0.068, "communication": 19292 / 12292, "computation
 
 
 def pixels(samples: int) -> np.ndarray:
-    """Digits enlarged to 20 x 20 on a 28 x 28 canvas, each at a random place near its middle: (samples, 784)."""
+    """Return digits enlarged to 20 x 20 on a 28 x 28 canvas, each at a random place near its middle: (samples, 784)."""
     rng = np.random.default_rng(0)
     digits = zoom(load_digits().images / 16, (1, 2.5, 2.5), order=1)
     canvas = np.zeros((samples, 28, 28))
@@ -44,13 +44,13 @@ def pixels(samples: int) -> np.ndarray:
 
 
 def write(path: Path, samples: int) -> None:
-    """Noiseless targets, last column."""
+    """Write the data with noiseless targets in the last column."""
     X = pixels(samples)
     np.save(path, np.column_stack([X, X @ np.random.default_rng(1).standard_normal(784)]))
 
 
 def settings(c: float) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
-    """Label, workers, scheme and its numbers; the paper's c times `c`."""
+    """Return label, workers, scheme and its parameters; the paper's c times `c`."""
     yield "D-SGD", 12, "D-SGD", {}
     yield "D-Adam", 12, "D-Adam", {}
     yield "CADA", 12, "CADA", {"c": 2.0 * c}
@@ -62,7 +62,7 @@ def settings(c: float) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
 def experiment(
     path: Path, workers: int, scheme: str, args: dict[str, Any], rate: float = 0.01, **fields: Any
 ) -> wb.Experiment:
-    """One run of the paper's setting; D-SGD takes the automatic step, a mean gradient having other units there."""
+    """Return one run of the paper's setting; D-SGD takes the automatic step, as its mean gradient has other units."""
     adam = scheme != "D-SGD"
     return wb.Experiment(
         scheme=scheme,
@@ -78,7 +78,7 @@ def experiment(
 
 
 def until_target(trace: wb.Trace) -> dict[str, float]:
-    """Rounds, seconds, messages and mini-batches until the loss is 0.1; NaN where it never is."""
+    """Return rounds, seconds, messages and mini-batches until the loss is 0.1; NaN where it never is."""
     rounds = trace.rounds
     reached = np.flatnonzero(rounds["loss"] <= TARGET)
     if not len(reached):
@@ -95,7 +95,7 @@ def until_target(trace: wb.Trace) -> dict[str, float]:
 
 
 def show(costs: dict[str, dict[str, float]]) -> None:
-    """Ratios only: cost of CADA and of D-Adam over each scheme's."""
+    """Print ratios only: cost of CADA and of D-Adam over each scheme's."""
     print(f"\n{'':14}{'CADA over it':^36}{'D-Adam over it':^36}{'communication':>15}{'share':>8}")
     names = ("time", "communication", "computation")
     print(f"{'':14}" + 2 * "".join(f"{n[:10]:>12}" for n in names) + f"{'/ computation':>15}{'asked':>8}")

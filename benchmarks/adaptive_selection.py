@@ -1,4 +1,4 @@
-"""How far an adaptive run is behind the best fixed choice in hindsight: seconds for the same rounds.
+"""Regret of adaptive runs: their time over that of the best fixed choice in hindsight, for the same rounds.
 
     python benchmarks/adaptive_selection.py [--rounds 300] [--seeds 10] [--workers 10] [--data FOLDER] [--only REGEX]
     [--real N]
@@ -33,7 +33,7 @@ from workbench.core.engine.virtual.arithmetic import Coefficients
 from workbench.core.running.simulated import timeline
 
 FEATURES = 20
-FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}  # s a sample
+FAST = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 5e4}  # s per sample
 SLOW = {"kind": "shifted_exponential", "shift": 8e-4, "rate": 6e3}
 BURSTS = {"kind": "markov", "shift": 1e-4, "p_slow": 0.02, "p_recover": 0.15, "factor": 8}
 CALM = {"kind": "shifted_exponential", "shift": 1e-4, "rate": 1e6}
@@ -42,12 +42,12 @@ CROWDED = {"kind": "two_part", "t1": 1e-4, "lambda1": 1e5, "t2": 0.4, "lambda2":
 
 
 def changing(before: dict[str, Any], after: dict[str, Any], at: int, **more: Any) -> dict[str, Any]:
-    """One law, then another."""
+    """Return one delay model, then another."""
     return {"kind": "changing", "before": before, "after": after, "at": at, **more}
 
 
 def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Name, delays and link of laws with change points."""
+    """Return name, delays and link of delay models with change points."""
     third = rounds // 3
     yield "nothing changes", FAST, {}
     yield "one worker becomes slow", changing(FAST, SLOW, third, worker=3), {}
@@ -63,7 +63,7 @@ def synthetic(rounds: int) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]
 def recorded(
     folder: Path, samples: int, workers: int
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Name, delays and link of every recording; an even share of the samples stands for the recorded task."""
+    """Return name, delays and link of every recording; an even share of the samples represents the recorded task."""
     for file in sorted(path for path in folder.rglob("*") if path.suffix in (".csv", ".parquet")):
         recording = wb.traces.load(file)
         for name in recording.names:
@@ -73,7 +73,7 @@ def recorded(
 
 
 def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
-    """Seconds of all rounds with one candidate: those of `wb.forecast`, from draws that all candidates share."""
+    """Return the seconds of all rounds with one candidate, by `wb.forecast`, on draws that all candidates share."""
     floats = e.shape()[1]
     loads = way.plan.loads[1:]
 
@@ -91,16 +91,16 @@ def fixed(e: wb.Experiment, way: Configuration, stream: DelayStream) -> float:
 
 
 def regret(e: wb.Experiment) -> tuple[float, int, str]:
-    """Share of time lost against the best of all candidates, number of changes, and which was the best."""
+    """Return the share of time lost against the best of all candidates, number of changes, and the best candidate."""
     stream = DelayStream(e.delays, e.seed, e.workers, e.rounds)
     times = {str(way): fixed(e, way, stream) for way in e.adaptive_controller().configurations}
     best = min(times, key=lambda way: times[way])
-    simulated = timeline(e, Coefficients(e.plan), events=False)  # what is learnt is the same for all
+    simulated = timeline(e, Coefficients(e.plan), events=False)  # the models do not depend on the delays
     return simulated.times[-1] / times[best] - 1, len(simulated.changes), best
 
 
 def show(name: str, found: list[tuple[float, int, str]]) -> None:
-    """Mean regret with its 95 % band, changes a run, and the best fixed choices."""
+    """Print mean regret with its 95 % band, changes per run, and the best fixed choices."""
     regrets = np.array([one for one, _, _ in found])
     half = 1.96 * regrets.std(ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else float("nan")
     best = sorted({b for _, _, b in found}, key=lambda way: -sum(b == way for _, _, b in found))
@@ -112,9 +112,9 @@ def show(name: str, found: list[tuple[float, int, str]]) -> None:
 
 
 def real(repeat: int) -> None:
-    """One worker of six is slow for a third of the run; and nothing happens. Seconds of the run's own clock.
+    """Run with one worker of six slow for a third of the run, and without; seconds of the run's own clock.
 
-    Changes and planning are on it. The runs of a setting take turns, so that what else the machine does meets all.
+    It includes changes and planning. The runs of a setting take turns, so that the machine's other load affects all.
     """
     calm, third = {"kind": "shifted_exponential", "shift": 6e-4, "rate": 2e4}, 80
     slow = {"kind": "shifted_exponential", "shift": 6e-3, "rate": 2e3}
@@ -145,14 +145,14 @@ def real(repeat: int) -> None:
 
 
 def main() -> None:
-    """Every recording and every law, all seeds."""
+    """Run every recording and every delay model, with all seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=10)
     parser.add_argument("--stragglers", type=int, default=2, help="of the gradient code that runs begin with")
     parser.add_argument(
-        "--real", type=int, default=0, help="so many runs of each kind on real processes instead"
+        "--real", type=int, default=0, help="number of runs of each kind on real processes instead"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--only", default="", help="cases whose names match this")

@@ -1,4 +1,4 @@
-"""A measure for `benchmarks/real.py overhead`: a star's fastest N - S in as few lines as a careful loop needs.
+"""Baseline of `benchmarks/real.py overhead`: the fastest N - S of a star, in as few lines as a careful loop needs.
 
     mpiexec -n N+1 python benchmarks/bare_star.py STRAGGLERS DATA.npy SECONDS.npy
 
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 MODEL, ANSWER = 1, 2
 OVER = -1.0  # instead of a round
-SHORTEST, GATHERING, LISTENING = 5e-5, 5e-4, 4e-3  # naps, s
+SHORTEST, GATHERING, LISTENING = 5e-5, 5e-4, 4e-3  # poll intervals, s
 
 
 def until(look: Callable[[], Any], longest: float, end: float = float("inf")) -> Any:
-    """Look again and again until there is something, or until a moment; nap in between."""
+    """Poll until a condition holds, or until a time; sleep in between."""
     nap = SHORTEST
     while not (found := look()) and (left := end - time.monotonic()) > 0:
         time.sleep(min(nap, left))
@@ -35,7 +35,7 @@ def until(look: Callable[[], Any], longest: float, end: float = float("inf")) ->
 
 
 class Master:
-    """Waits for the fastest N - S; of models, at most one is on its way to a worker, and the newest follows."""
+    """Master that waits for the fastest N - S; at most one model is under way to a worker, and the newest follows."""
 
     def __init__(self, comm: MPI.Intracomm, features: int) -> None:
         self.comm, self.workers = comm, comm.size - 1
@@ -43,12 +43,12 @@ class Master:
         self.receives = [comm.Recv_init(row, i + 1, ANSWER) for i, row in enumerate(self.came)]
         MPI.Prequest.Startall(self.receives)
         self.sends = [MPI.REQUEST_NULL] * self.workers
-        self.kept: list[Any] = [None] * self.workers  # alive until it has left
+        self.kept: list[Any] = [None] * self.workers  # referenced until it was sent
         self.behind: set[int] = set()
         self.news = np.zeros(features + 1)
 
     def tell(self, i: int) -> None:
-        """Send the newest model, unless an older one is still on its way."""
+        """Send the newest model, unless an older one is still under way."""
         if self.sends[i].Test():
             self.kept[i], self.sends[i] = self.news, self.comm.Isend(self.news, i + 1, MODEL)
             self.behind.discard(i)
@@ -56,19 +56,19 @@ class Master:
             self.behind.add(i)
 
     def look(self) -> list[int] | None:
-        """Who has answered."""
+        """Return the workers that have answered."""
         for i in tuple(self.behind):
             self.tell(i)
         return MPI.Request.Testsome(self.receives)
 
     def publish(self, round: float, model: Array) -> None:
-        """A new model, or the end."""
+        """Publish a new model, or the end."""
         self.news = np.concatenate([[round], model])
         for i in range(self.workers):
             self.tell(i)
 
     def run(self, s: int, rounds: int) -> float:
-        """Seconds of so many rounds."""
+        """Return the seconds of a number of rounds."""
         model = np.zeros(self.came.shape[1] - 1)
         began = time.monotonic()
         for round in range(rounds):
@@ -98,7 +98,7 @@ class Master:
 
 
 def worker(comm: MPI.Intracomm, s: int, data: Array, seconds: Array) -> None:
-    """Take the newest model, compute S + 1 rows, wait for the drawn time, answer; give up when a newer model comes."""
+    """Take the newest model, compute S + 1 rows, wait for the drawn time, answer; cancel when a newer model comes."""
     first = min(comm.rank - 1, len(data) - s - 1)
     X, row, y = data[first : first + s + 1], np.full(s + 1, 0.5), np.ones(s + 1)
     news, answer = np.zeros(data.shape[1] + 1), np.zeros(data.shape[1] + 1)

@@ -1,4 +1,4 @@
-"""What a sweep costs over its runs' own time.
+"""Overhead of a sweep over its runs' own time.
 
     python benchmarks/batches.py [--runs 100] [--jobs 2] [--rounds 300] [--fresh 6]
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-# As a sweep that uses all cores gives its runs; read when NumPy is loaded.
+# As a sweep that uses all cores sets it for its runs; read when NumPy is loaded.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import workbench as wb
@@ -37,7 +37,7 @@ BASE = {
 
 
 class Cost(NamedTuple):
-    """Seconds on the clock, and of the processors."""
+    """Seconds on the clock, and of the CPU."""
 
     clock: float
     used: float
@@ -49,7 +49,7 @@ def _used() -> float:
 
 
 def alone(experiment: wb.Experiment) -> Cost:
-    """What a notebook does, without one."""
+    """Do the work of a notebook, without one."""
     clock, used = time.perf_counter(), _used()
     with TemporaryDirectory() as folder:
         trace = wb.run(experiment)
@@ -64,7 +64,7 @@ def alone(experiment: wb.Experiment) -> Cost:
 
 
 def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
-    """Cost of a run, `at_once` of them at a time, each in a process that has done one before."""
+    """Return the cost of a run, `at_once` of them at a time, each in a process that has done one before."""
     with get_context("spawn").Pool(at_once) as pool:
         pool.map(alone, experiments[:at_once], chunksize=1)
         costs = pool.map(alone, experiments, chunksize=1)
@@ -74,7 +74,7 @@ def own(experiments: list[wb.Experiment], at_once: int) -> Cost:
 
 
 def swept(plan: Sweep, folder: Path, jobs: int, fresh: bool = False) -> Cost:
-    """Cost of the sweep."""
+    """Return the cost of the sweep."""
     clock, used = time.perf_counter(), _used()
     summary = sweep(plan, folder, jobs=jobs, fresh=fresh, progress=False)
     assert len(summary.named("done")) == len(plan.items())
@@ -95,7 +95,7 @@ def main() -> None:
             before = [own(experiments[::2], at_once) for at_once in ways]
             whole = swept(plan, Path(root) / f"sweep-{fresh}", given.jobs, fresh)
             after = [own(experiments[1::2], at_once) for at_once in ways]
-            kind = "every kernel anew" if fresh else "kernels forked"
+            kind = "every kernel started" if fresh else "kernels forked"
             print(f"{len(experiments)} runs, -j {given.jobs}, {kind}: {whole.clock:.1f} s")
             for at_once, early, late in zip(ways, before, after, strict=True):
                 clock, used = (len(experiments) * sum(pair) / 2 for pair in zip(early, late, strict=True))

@@ -1,4 +1,4 @@
-"""How many digits decoding costs: amplification and relative gradient errors of every code.
+"""Digits lost by decoding: amplification and relative gradient errors of every code.
 
     python benchmarks/codes.py [--sets 200] [--long] [--graph 100000]
 
@@ -39,7 +39,7 @@ SPECS: list[tuple[str, int, dict[str, Any]]] = [
 
 
 def graph(workers: int, degree: int = 4, late: float = 0.2) -> None:
-    """Print seconds of this process, whatever else the machine does, and how far off least squares decoding is."""
+    """Print CPU seconds, and the error of least-squares decoding."""
     marks = [time.process_time()]
     code = random_regular(workers, degree)
     marks.append(time.process_time())

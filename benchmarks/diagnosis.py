@@ -1,4 +1,4 @@
-"""Does the diagnosis name who was slowed, and nobody where nobody was? On short real MPI runs with injected faults.
+"""Accuracy of the diagnosis on short real MPI runs with injected faults: is the slowed worker named, and no other?
 
     python benchmarks/diagnosis.py [rank] [link] [host] [healthy] [raw-...] [neighbour]
                                 [neighbour-healthy] [drawn] [--count 100] [--keep DIR] [--exchange]
@@ -52,7 +52,7 @@ HEALTHY = {"healthy": ("rank", "link"), "raw-healthy": ("raw-rank",), "neighbour
 
 
 def slower(one: Culprit, load: Path) -> str:
-    """Why somebody was named; of a slower core, by how much, and what the probes say of its core and the other."""
+    """Return why a worker was named; for a slower core, by how much, and the probes of its core and the other."""
     if one.what != SLOWER:
         return f"{one.who} ({one.what})"
     text = f"{one.who} ({one.what}: {one.more:.0%} longer for the same work"
@@ -63,7 +63,7 @@ def slower(one: Culprit, load: Path) -> str:
 
 
 def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
-    """How many were named rightly, with a 95 % interval (Clopper and Pearson), and what else was said.
+    """Print how many were named correctly, with a 95 % interval (Clopper and Pearson), and other findings.
 
     `found`: who was to be named (empty: nobody), and who was.
     """
@@ -92,7 +92,7 @@ def told(kind: str, found: list[tuple[str, list[Culprit]]]) -> str:
 
 
 def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
-    """One kind of fault, stars and all-reduces apart, or none, where kinds take turns; prints as it goes."""
+    """Try one kind of fault, with stars and all-reduces separately if they take turns; print progress."""
     healthy = what.endswith("healthy")
     kinds = HEALTHY[what] if healthy else (what,)
     found: dict[str, list[tuple[str, list[Culprit]]]] = {}
@@ -115,7 +115,7 @@ def tried(what: str, args: argparse.Namespace, keep: Path) -> None:
 
 
 def remembered(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Standard normal values whose correlation falls to 1/e in `memory` steps."""
+    """Return standard normal values whose correlation decreases to 1/e in `memory` steps."""
     noise, r = rng.normal(size=(steps, workers)), np.exp(-1 / memory)
     for t in range(1, steps):
         noise[t] = r * noise[t - 1] + (1 - r**2) ** 0.5 * noise[t]
@@ -123,7 +123,7 @@ def remembered(steps: int, workers: int, memory: float, rng: np.random.Generator
 
 
 def bursty(steps: int, workers: int, memory: float, rng: np.random.Generator) -> Array:
-    """Three times as slow for a tenth of the time, in bursts of `memory` steps on average."""
+    """Return factors of three for a tenth of the time, in bursts of `memory` steps on average."""
     late, leave = rng.random((steps, workers)) < 0.1, 1 / memory
     for t in range(1, steps):
         late[t] = rng.random(workers) < np.where(late[t - 1], 1 - leave, leave / 9)
@@ -144,7 +144,7 @@ SLOW_PARTS |= {"last 80 %": (0.2, 1), "all": (0, 1), "first 40 %": (0, 0.4), "30
 
 
 def drawn(count: int, seed: int) -> None:
-    """Print who is named in drawn recordings, in per cent: anybody where all are alike, the slowed worker."""
+    """Print who is named in simulated recordings, in per cent: any worker if all are alike, else the slowed one."""
     print(
         "named, in per cent: law, steps x workers, healthy, then a worker four times slower in",
         *SLOW_PARTS,
@@ -165,7 +165,7 @@ def drawn(count: int, seed: int) -> None:
 
 
 def main() -> None:
-    """Print a line a kind."""
+    """Print one line per kind of fault."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""What a run survives: deaths, stops, damaged messages, a master killed while it writes, disks that are full.
+"""Faults that a run survives: deaths, stops, damaged messages, a killed master, full disks.
 
     python benchmarks/faults.py [--share 1.0] [--seed 0]
 

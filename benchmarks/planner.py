@@ -1,4 +1,4 @@
-"""The planner: real rounds over those that a profile predicts, and how long profiling and planning take.
+"""Planner: real over predicted rounds, the coverage of its intervals, its regret, and the time that it takes.
 
 Coverage: plans on measured clusters of which the truth is known, and fresh runs there: how many end within the
 interval of their choice (nine in ten should), and how much longer the first choice takes than the best of all.
@@ -43,7 +43,7 @@ PROBLEM: dict[str, Any] = {
     "problem_args": {"samples": 256 * WORKERS, "features": 2048},
     "optimiser_args": {"step": 1e-6},
 }
-DEVICES: dict[str, Any] = {  # each worker computes on one of its own, as on a cluster
+DEVICES: dict[str, Any] = {  # each worker computes on its own device, as on a cluster
     "problem": "numpy",
     "problem_args": {"loss_and_gradient": f"{Path(__file__).resolve()}:device", "samples": 64 * WORKERS},
     "optimiser_args": {"step": 1e-6},
@@ -64,7 +64,7 @@ WARM = 4  # rounds
 
 
 def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Least squares on a device that takes 1 ms and half a millisecond a sample, and an exponential part of a fifth.
+    """Least squares on a device: 1 ms, 0.5 ms per sample, and an exponential part with a fifth of that mean.
 
     The loss of all the data, after the run, takes no device's time.
     """
@@ -76,15 +76,15 @@ def device(model: Array, X: Array, y: Array) -> tuple[float, Array]:
 
 
 def devices(repeat: int, rounds: int) -> None:
-    """The same where workers do not wait for one another's cores: each one's device is waited for without one."""
+    """Measure where workers do not wait for one another's cores: each device is waited for without using one."""
     real(repeat, rounds, DEVICES)
 
 
 def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
     """Profile this machine, then run: measured rounds over predicted ones.
 
-    Other programs' load changes within seconds, so uncoded rounds are measured again before each rival: "beside UMW" is
-    the ratio of both schemes' ratios, which a change that slows down both leaves as it is.
+    The load by other programs changes within seconds, so uncoded rounds are measured again before each baseline.
+    "beside UMW" is the ratio of both schemes' ratios, which a slowdown of both does not change.
     """
     print(
         f"real: {WORKERS} workers on {os.cpu_count()} cores, {problem['problem']}, nothing emulated; goal 0.85 to 1.15"
@@ -109,7 +109,7 @@ def real(repeat: int, rounds: int, problem: dict[str, Any] = PROBLEM) -> None:
 
 
 def ratio_of(profile: wb.ClusterProfile, e: wb.Experiment) -> float:
-    """Mean measured round over the predicted one."""
+    """Return the mean measured round over the predicted one."""
     trace = start_real(e, emulate="nothing", events=False).result()
     measured = float(np.diff(trace.columns["time"])[WARM - 1 :].mean())
     return measured / profile.forecast(e, e.rounds - WARM).mean
@@ -120,7 +120,7 @@ def spread(found: list[float]) -> str:
 
 
 def truth(repeat: int, rounds: int) -> None:
-    """On the virtual clock, where the truth is known: forecasts by fitted laws over forecasts on the cluster itself."""
+    """Compare forecasts by fitted delay models with forecasts on the simulated cluster itself."""
     print("truth: forecast on a profile / on the cluster, N = 30, mean over workers drawn 40 times; goal 1")
     rivals = {"UMW": {}, "GC": {"stragglers": 9}, "CR": {"children": 5, "layers": 2, "stragglers": 2}}
     for kind in ("shifted_exponential", "pareto", "heterogeneous", "markov"):
@@ -139,7 +139,7 @@ def mean_of(e: wb.Experiment) -> float:
 
 
 def speed(repeat: int, rounds: int) -> None:
-    """Seconds of a plan over those of one forecast of 100 uncoded rounds; goal 5 s for N = 156."""
+    """Print the seconds of a plan over those of one forecast of 100 uncoded rounds; goal 5 s for N = 156."""
     print("speed: a plan of all schemes, simulations included")
     for workers in (12, 156):
         cluster: dict[str, Any] = {"link": {"latency": 1e-3, "bandwidth": 8e6, "downloads": True}}
@@ -158,21 +158,21 @@ def speed(repeat: int, rounds: int) -> None:
         )
 
 
-Where = Callable[[wb.Experiment, int], wb.Experiment]  # an experiment and a seed -> it on a cluster
+# an experiment and a seed -> the experiment on a cluster
+Where = Callable[[wb.Experiment, int], wb.Experiment]
 LEARNT: dict[str, Any] = {
     "problem": "logistic",
     "problem_args": {"data": "breast_cancer"},
     "tolerance": 0.005,
 }
 LINK = {"latency": 2e-4, "bandwidth": 4e6, "downloads": True}
-# Four exact schemes and four that are not; those that learn on their own, round by round, cost minutes.
+# Four exact schemes and four others; data-dependent ones would take minutes.
 COVERED = ["UMW", "GC", "CR", "CEGC", "SGD", "FRC", "CRC", "BGC"]
 CHOICES, FRESH = 8, 20  # the best of every scheme, then the next; seeds of each
-BRUTE = (
-    240  # seeds of the regret: 40 told 12.9 % where 400 tell 8.8, as one run in ten takes ten times as long
-)
+# Seeds of the regret: one run in ten takes ten times as long, so 40 seeds gave 12.9 % where 400 give 8.8 %.
+BRUTE = 240
 GLANCE = 24  # seeds of every choice, whatever the planner expects of it
-FRONT = 1.3  # times as long as the best of these: what the regret looks at
+FRONT = 1.3  # times the best of these: choices that the regret includes
 OTHERS = (
     "heterogeneous, others"  # planned for new machines of the kind, where the rest are for those measured
 )
@@ -180,7 +180,7 @@ ALLOWED, ANEW = 120, 77_000  # clusters that a measurement allows, and the seed 
 
 
 def clusters(folder: Path) -> dict[str, dict[str, Any]]:
-    """Delays of clusters that differ in what their stragglers are like; the last obey no law."""
+    """Return delays of clusters with different stragglers; the last ones do not follow a delay model."""
     rng = np.random.default_rng(0)
     together = np.exp(rng.normal(0, 0.6, (150, 1)) + rng.normal(0, 0.4, (150, WORKERS)))
     rows = [f"{w},{i},{5e-3 * x:.6g}" for i, row in enumerate(together) for w, x in enumerate(row)]
@@ -205,7 +205,7 @@ def clusters(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def machines(delays: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The very machines that are measured under a seed: who is slow for good is so in every run on them."""
+    """Fix the machines that are measured under a seed: permanently slow workers are the same in every run on them."""
     if delays["kind"] != "heterogeneous":
         return delays
     slow = DelayStream(Heterogeneous(**delays), seed, WORKERS).draw(0)[1]
@@ -213,11 +213,11 @@ def machines(delays: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def coverage(repeat: int, rounds: int) -> None:
-    """Fresh runs within the intervals, and regret of the first choice, by cluster; `repeat` measurements of each.
+    """Print fresh runs within the intervals, and regret of the first choice, by cluster; `repeat` measurements of each.
 
-    An interval covers what a fresh run draws and what a measurement of so few workers leaves open. Over one measurement
-    only the former varies: whether nine in ten lie within shows over several, each with fresh runs of its own. Fresh
-    runs are on the machines that were measured, but for `OTHERS`.
+    An interval covers the randomness of a fresh run and the sampling error of the measurement. Over one measurement
+    only the former varies, so coverage of 90 % requires several, each with its own fresh runs. Fresh runs are on the
+    measured machines, except for `OTHERS`.
     """
     print(
         f"coverage: {repeat} measurements x {CHOICES} choices x {FRESH} fresh seeds; goal 80 to 97 %,"
@@ -241,7 +241,7 @@ def coverage(repeat: int, rounds: int) -> None:
 
 
 def kept(name: str, measure: Callable[..., Any], *args: Any) -> Any:
-    """What was measured, or once more what an earlier call kept."""
+    """Return what was measured now, or by an earlier call."""
     file = FOLDER[0] / f"{name}.json" if FOLDER else None
     if file is None or not file.is_file():
         found = measure(*args)
@@ -254,10 +254,10 @@ def kept(name: str, measure: Callable[..., Any], *args: Any) -> Any:
 def covered(
     kind: str, delays: dict[str, Any], seed: int, rounds: int
 ) -> tuple[float, float, float, bool, float, float]:
-    """Share of fresh runs on the cluster within their intervals; regret of the first choice, its error, any doubt.
+    """Return the share of fresh runs within their intervals, and regret of the first choice, its error, any doubt.
 
-    Last, the regret and its error where all that is known is what was measured: on clusters that this allows, others
-    than those that the plan looked at. It tells what the search misses, not what the measurement does.
+    Last, the regret and its error over other clusters that are consistent with the measurement. It contains the error
+    of the search, not that of the measurement.
     """
     same = kind != OTHERS
     truth: dict[str, Any] = {"delays": machines(delays, 1000 + seed) if same else delays, "link": LINK}
@@ -301,9 +301,9 @@ def covered(
 
 
 def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, float, str]:
-    """By how much the first choice is behind the best of all, its error, and which that is.
+    """Return by how much the first choice is behind the best of all, its error, and the best.
 
-    All choices run there, whatever the planner expects of them; those that come near the best run on.
+    All choices run there, whatever the planner expects of them; those near the best run longer.
     """
     glance = {
         c.name: fresh(c, where, advice, rounds, range(9000, 9000 + GLANCE)).mean() for c in advice.choices
@@ -317,14 +317,14 @@ def regret(advice: Advice, where: Where, rounds: int) -> tuple[float, float, str
 
 
 def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: range) -> np.ndarray:
-    """Seconds to the target of runs with other draws; until the planner looks away, where one does not come there."""
-    if choice.exact:  # they go through the same models; the forecast's rounds are those of the event engine
+    """Return the seconds to the target of runs with other draws, limited to the planner's horizon."""
+    if choice.exact:  # they have the same models; the forecast's rounds are those of the event engine
         runs = [(where(choice.experiment, seed), seed) for seed in seeds]
         return np.array([wb.forecast(e, int(choice.rounds), seed).seconds.sum() for e, seed in runs])
     needed = next(c.rounds for c in advice.choices if c.exact)
     longest = max(3 * int(needed), rounds)
     seconds = np.full(len(seeds), np.nan)
-    for most in (min(round(1.5 * choice.rounds), longest), longest):  # few go on for long
+    for most in (min(round(1.5 * choice.rounds), longest), longest):  # few runs are long
         late = np.flatnonzero(np.isnan(seconds)).tolist()
         e = choice.experiment.replace(rounds=most)
         traces = wb.compare([where(e, seeds[k]) for k in late], events=False) if late else []
@@ -336,7 +336,7 @@ def fresh(choice: Choice, where: Where, advice: Advice, rounds: int, seeds: rang
 
 
 def size(repeat: int, rounds: int) -> None:
-    """Regret of the first choice over the size of the measurement, and what the planner says of that itself."""
+    """Print the regret of the first choice over the size of the measurement, and what the planner reports of it."""
     print(
         f"size: plans for {WORKERS} workers; regret of the first choice, ? where the planner has its doubts; goal 2 %"
     )
@@ -366,13 +366,13 @@ def size(repeat: int, rounds: int) -> None:
     )
 
 
-Numbered = tuple[str, dict[str, Any]]  # a scheme and its numbers
+Numbered = tuple[str, dict[str, Any]]  # a scheme and its parameters
 
 
 def sized(
     delays: dict[str, Any], what: str, times: int, seed: int, rounds: int
 ) -> tuple[list[Numbered], bool]:
-    """The first choices of a plan on a measurement so many times as large, and whether the first is doubted."""
+    """Return the first choices of a plan on a larger measurement, and whether the first is doubtful."""
     sizes = {"rounds": 60, "workers": WORKERS}
     sizes[what] *= times
     e = wb.Experiment(scheme="UMW", workers=sizes["workers"], seed=seed, delays=delays, link=LINK)
@@ -383,9 +383,10 @@ def sized(
 
 
 def expected(delays: dict[str, Any], scheme: str, args: dict[str, Any]) -> float:
-    """Expected seconds of a round on the cluster, of thousands of first ones.
+    """Return the expected seconds of a round on the cluster, over thousands of first rounds.
 
-    A hundred runs would not do: one in ten, in which all that hold a part are slow for good, takes ten times as long.
+    A hundred runs are too few: one in ten, in which all workers with a part are permanently slow, takes ten times as
+    long.
     """
     problem = {name: value for name, value in LEARNT.items() if name != "tolerance"}
     e = wb.Experiment(scheme=scheme, scheme_args=args, workers=WORKERS, delays=delays, link=LINK, **problem)
@@ -404,17 +405,17 @@ RULES: dict[
 
 
 def lost(took: Array) -> Array:
-    """Share of the best's time by which each choice is behind it."""
+    """Return by which share of the best's time each choice is behind it."""
     return np.asarray(took / took.min(axis=0) - 1)
 
 
 def within(weights: Array) -> np.ndarray:
-    """Which shares are the middle nine tenths."""
+    """Return the indices of the central 90 % of the shares."""
     return np.abs(np.cumsum(weights) - 0.5) < 0.45
 
 
 def oracle(repeat: int, rounds: int) -> None:
-    """In closed form, compute times only: gradient coding by groups and windows, some workers slow for good.
+    """Compute in closed form, with compute times only: GC by groups and windows, some workers permanently slow.
 
     Everything is known but the share of slow workers, of which as many are measured as are planned for.
     """
@@ -434,7 +435,7 @@ def oracle(repeat: int, rounds: int) -> None:
         chance = np.array([binom.pmf(np.arange(n + 1), n, shares[at]) for at in truths])
         off = lost(took)[:, truths]
         picks = [[int(np.argmin(rule(took, w))) for w in known] for rule in RULES.values()]
-        picks.append(np.argmin(off @ chance, axis=0).tolist())  # Bayes' rule, knowing how shares are drawn
+        picks.append(np.argmin(off @ chance, axis=0).tolist())  # Bayes' rule with the true prior
         found = [float((chance * off[pick].T).sum(axis=1).mean()) for pick in picks]
         all_.append(found)
         print(f"  {n} workers, {factor} times as slow in {often:.0%} of rounds: {told(found)}")
@@ -442,21 +443,21 @@ def oracle(repeat: int, rounds: int) -> None:
 
 
 def told(found: list[float]) -> str:
-    """Mean regrets by rule, and the least that any rule could have."""
+    """Print the mean regrets by rule, and the lower bound for any rule."""
     return ", ".join(f"{name} {x:.1%}" for name, x in zip([*RULES, "least possible"], found, strict=True))
 
 
 PROFILES: list[str] = []
-FOLDER: list[Path] = []  # of what is kept
+FOLDER: list[Path] = []  # folder of saved measurements
 SIZES = [("workers", 1), ("workers", 4), ("workers", 8), ("rounds", 8)]
-SIZED: dict[str, dict[str, Any]] = {  # clusters on which who is slow for good decides
+SIZED: dict[str, dict[str, Any]] = {  # clusters on which the permanently slow workers decide
     "3 in 10 slow": {"kind": "heterogeneous"},
     "2 in 10 slow": {"kind": "heterogeneous", "slow": 0.2, "active_straggles": 0.05, "factor": 6.0},
     "9 in 20 slow": {
         "kind": "heterogeneous", "slow": 0.45, "slow_straggles": 0.4, "active_straggles": 0.1, "factor": 4.0
     },
 }  # fmt: skip
-EXACT = ["UMW", "GC", "CR", "CEGC"]  # their runs are quick
+EXACT = ["UMW", "GC", "CR", "CEGC"]  # their runs are fast
 FIRST, MANY, LOOKED = 3000, 3000, 14  # seed; runs of each choice; choices
 PARTS = {
     "real": real, "devices": devices, "truth": truth, "speed": speed, "coverage": coverage, "size": size,

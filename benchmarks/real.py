@@ -1,4 +1,4 @@
-"""Real runs against what they should cost: the drawn delays alone, the simulator, a textbook's master.
+"""Cost of real runs relative to the drawn delays alone, the simulator, and a textbook's master.
 
     python benchmarks/real.py [overhead] [figure8] [textbook] [stream] [start] [messages] [--rounds 100]
 
@@ -30,13 +30,13 @@ from workbench.mpi.launch.processes import die_with_parent_argv
 from workbench.mpi.running.real import RealRun, start_real
 
 FEATURES = 5001
-TURNS = 10  # of what is measured by turns
+TURNS = 10  # number of alternating measurements
 STARS = {1: 0, 12: 1, 84: 8, 156: 16}
 TREES = {12: (3, 2, 1), 84: (4, 3, 1), 156: (12, 2, 2)}
 
 
 def schemes(workers: int) -> list[dict[str, Any]]:
-    """GC and CR of that many workers."""
+    """Return GC and CR of a number of workers."""
     children, layers, late = TREES[workers]
     return [
         star(workers),
@@ -45,14 +45,14 @@ def schemes(workers: int) -> list[dict[str, Any]]:
 
 
 def star(workers: int) -> dict[str, Any]:
-    """GC of that many workers."""
+    """Return GC of a number of workers."""
     return {"scheme": "GC", "scheme_args": {"stragglers": STARS[workers]}}
 
 
 def experiment(
     workers: int, rounds: int, fields: dict[str, Any], seconds: tuple[float, float]
 ) -> wb.Experiment:
-    """A round's work takes seconds[0] + Exp(mean seconds[1]) for a worker, whatever the scheme's load."""
+    """Return an experiment whose round takes a worker seconds[0] + Exp(mean seconds[1]), whatever the scheme's load."""
     e = wb.Experiment(
         **fields,
         workers=workers,
@@ -69,7 +69,7 @@ def experiment(
 
 
 def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
-    """Run on warm ranks; also how long it took from the call to the first round's beginning."""
+    """Run on warm ranks; return also the time from the call to the first round's beginning."""
     POOLS.get(e.workers + 1).await_ready()
     called = time.time()
     run = start_real(e, **options)
@@ -79,12 +79,12 @@ def measured(e: wb.Experiment, **options: Any) -> tuple[RealRun, float]:
 
 
 def overhead(rounds: int) -> None:
-    """Mean real round over the drawn delays and links alone (the simulator's answer for the same draws)."""
+    """Print the mean real round over the drawn delays and links alone (the simulator's result for the same draws)."""
     print(
         "overhead: real round / drawn delays alone, 50 ms + Exp(20 ms), p = 5001; goals 1.07 (N=84), 1.12 (N=156)"
     )
     for workers in (84, 156):
-        POOLS.close()  # idle ranks of another size would be in the way
+        POOLS.close()  # idle ranks of another size would disturb
         for fields in schemes(workers):
             e = experiment(workers, rounds, fields, (0.05, 0.02))
             ideal = wb.run(e, events=False).columns["time"][-1]
@@ -103,8 +103,8 @@ def overhead(rounds: int) -> None:
 
 
 def bare_star(e: wb.Experiment) -> float:
-    """The same ratio for a loop that does nothing but pass numbers on, with the same draws."""
-    POOLS.close()  # its idle ranks would be in the way
+    """Return the same ratio for a loop that only passes numbers on, with the same draws."""
+    POOLS.close()  # its idle ranks would disturb
     stream = DelayStream(e.delays, e.seed, e.workers)
     seconds = np.array([stream.whole(round, e.plan.loads[1:]) for round in range(e.rounds)])
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def bare_star(e: wb.Experiment) -> float:
 
 
 def baseline(script: str, workers: int, *arguments: object, blocks: bool = False) -> list[str]:
-    """What a script of plain mpi4py prints. `blocks`: its calls wait for messages, and should give up the core."""
+    """Return the output of a plain mpi4py script. `blocks`: its calls wait for messages, and should yield the core."""
     host = [] if blocks else ["--host", f"localhost:{workers + 1}"]  # see `mpiexec.command`
     start = [
         *die_with_parent_argv("TERM", mpiexec.find_mpiexec()),
@@ -133,7 +133,7 @@ def baseline(script: str, workers: int, *arguments: object, blocks: bool = False
 
 
 def figure8(rounds: int) -> None:
-    """Paper 1, figure 8, scaled to this machine: speedups of CR over the others, real and simulated."""
+    """Run paper 1, figure 8, scaled to this machine: speedups of CR over the others, real and simulated."""
     common: dict[str, Any] = {
         "workers": 12,
         "rounds": rounds,
@@ -164,10 +164,10 @@ def figure8(rounds: int) -> None:
 
 
 def textbook(rounds: int) -> None:
-    """No delays at all: rounds per second and the master's CPU, against a textbook's master.
+    """Compare rounds per second and the master's CPU with a textbook's master, without delays.
 
-    With a core for each process, as on a cluster: one worker on this machine's two cores. The best of short runs by
-    turns, as others on the machine may take its cores for a while.
+    With a core for each process, as on a cluster: one worker on this machine's two cores. The best of short
+    alternating runs counts, as other processes may take the cores for a while.
     """
     print("no delays, N=1: GC against a textbook master (Irecv all, Waitany, lstsq every round)")
     print("  checked: against the same with the workbench's header and checks for every message; goal 0.8")
@@ -187,7 +187,7 @@ def textbook(rounds: int) -> None:
 
 
 def our_rate(workers: int, rounds: int) -> tuple[float, float]:
-    """Rounds per second, and the master's CPU seconds a round."""
+    """Return rounds per second, and the master's CPU seconds per round."""
     e = experiment(workers, rounds, star(workers), (0.0, 0.0)).replace(
         delays={"kind": "constant", "shift": 0.0}
     )
@@ -201,14 +201,14 @@ def our_rate(workers: int, rounds: int) -> tuple[float, float]:
 
 
 def their_rate(workers: int, rounds: int, what: str) -> tuple[float, float]:
-    """The same of the baseline."""
+    """Return the same of the baseline."""
     text = baseline("textbook_master.py", workers, STARS[workers], FEATURES, rounds, what, blocks=True)
     rate, used = (float(word) for word in text)
     return rate, used
 
 
 def stream(rounds: int) -> None:
-    """How late a notebook sees a round, and how long a stop takes; N = 84."""
+    """Print how late a notebook sees a round, and how long a stop takes; N = 84."""
     e = experiment(84, rounds, schemes(84)[0], (0.05, 0.02))
     measured(e.replace(rounds=5))
     run = start_real(e.replace(rounds=100 * rounds))
@@ -231,7 +231,7 @@ def stream(rounds: int) -> None:
 
 
 def start(rounds: int) -> None:
-    """From the call to the first round, no ranks being warm, and to a stop's end; N = 84."""
+    """Time from the call to the first round, without warm ranks, and to a stop's end; N = 84."""
     POOLS.close()
     e = wb.Experiment(**schemes(84)[1], workers=84, rounds=100 * rounds)
     seen = [time.monotonic()]
@@ -262,21 +262,21 @@ def start(rounds: int) -> None:
 
 
 class OneSum(Buffer):
-    """Checked by one sum of all words, which does not see words that change places."""
+    """Check by one sum of all words, which does not detect exchanged words."""
 
     def checksum(self, end: int) -> int:
         return int(np.add.reduce(self.words[1:end]))
 
 
 class WholeCrc(Buffer):
-    """Checked by one CRC of all words."""
+    """Check by one CRC of all words."""
 
     def checksum(self, end: int) -> int:
         return crc32(self.words[1:end])
 
 
 def messages(rounds: int) -> None:
-    """What it costs to write a message and to read it, by how it is checked."""
+    """Print the cost to write and to read a message, by its check."""
     print("messages: microseconds to write one and to read it, with caches warm; the best of many turns")
     kinds = {
         OneSum: "one sum, blind to places",
@@ -293,7 +293,7 @@ def messages(rounds: int) -> None:
 
 
 def costs(sheet: Buffer, floats: int, times: int = 20) -> tuple[float, float, float]:
-    """Seconds to write a message onto a sheet, to read it, and to work out its checksum."""
+    """Return the seconds to write a message into a buffer, to read it, and to compute its checksum."""
     value = np.random.default_rng(0).standard_normal(floats)
     envelope = Envelope(1, 0, 2, 0, 0, floats, 0.0, 0.0, "coded")
     write = timeit.timeit(lambda: encode_message(sheet, envelope, value), number=times)

@@ -1,4 +1,4 @@
-"""Does what the diagnosis recommends save what it promises? On recorded steps held out in time, and on real MPI runs.
+"""Savings of recommended mitigations against their promises, on recorded steps held out in time and on real MPI runs.
 
     python benchmarks/remedies.py [held] [real] [--count 5]
 
@@ -26,7 +26,7 @@ from workbench.analysis.recordings.mitigations import Mitigation
 from workbench.core.contract.delays import Replay
 
 INJECTED = f"{Path(injected_faults.__file__ or '').resolve()}:Injected"
-EACH = 60  # samples a worker holds
+EACH = 60  # samples per worker
 LAWS: list[dict[str, Any]] = [
     {"kind": "heterogeneous", "slow": 0.2, "slow_straggles": 0.9, "factor": 4.0},
     {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 6.0},
@@ -36,7 +36,7 @@ LAWS: list[dict[str, Any]] = [
 
 
 def recordings(count: int) -> Iterator[Recording]:
-    """Public ones that are here, one job each; made ones, as many of every law."""
+    """Return available public recordings, one job each, and simulated ones, as many of every delay model."""
     for file in at_hand().values():
         found = load(file)
         yield from (found.job(name) for name in found.names)
@@ -48,7 +48,7 @@ def recordings(count: int) -> Iterator[Recording]:
 
 
 def halves(job: Recording) -> tuple[Recording, Recording]:
-    """The whole steps of a job: those of its first half, and of its second."""
+    """Return the complete steps of the first and of the second half of a job."""
     steps = job.table().dropna().index
     early, late = steps[: len(steps) // 2], steps[len(steps) // 2 :]
     frames = [job.frame[job.frame["step"].isin(some)] for some in (early, late)]
@@ -57,7 +57,7 @@ def halves(job: Recording) -> tuple[Recording, Recording]:
 
 
 def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out: Any = None) -> float:
-    """Seconds of a scheme over all recorded steps, on the virtual clock; `out`: a worker that is left out."""
+    """Return the seconds of a scheme over all recorded steps, on the virtual clock; `out`: an excluded worker."""
     columns = list(job.table())
     left = [worker for worker in columns if worker != out]
     kept = replace(job, frame=job.frame[job.frame["worker"].isin(left)])
@@ -72,12 +72,12 @@ def lasted(job: Recording, folder: Path, scheme: str, args: dict[str, Any], out:
 
 
 def out_of(one: Mitigation, job: Recording) -> Any:
-    """Which worker a remedy leaves out, if it does."""
+    """Return the worker that a mitigation leaves out, if any."""
     return next((w for w in job.table() if one.what == f"leaving worker {w} out"), None)
 
 
 def held(count: int) -> None:
-    """Coverage of the bands, recording by recording."""
+    """Print the coverage of the bands, recording by recording."""
     inside, off, nothing, all_of = [], [], 0, 0
     for job in recordings(count):
         early, late = halves(job)
@@ -102,7 +102,7 @@ def held(count: int) -> None:
 
 
 def real(count: int) -> None:
-    """Leave the slow one of four out, on real ranks."""
+    """Leave the slow one of four workers out, on real ranks."""
     inside = 0
     for seed in range(count):
         victim = seed % 4
@@ -125,7 +125,7 @@ def real(count: int) -> None:
 
 
 def main() -> None:
-    """Print a line a promise."""
+    """Print one line per promise."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -27,7 +27,7 @@ STEP = 1e-4
 
 
 def figure_9a(rounds: int) -> list[wb.Experiment]:
-    """The five schemes of figure 9a: 156 workers, 6552 x 5001 float64, a given step (no smoothness to measure)."""
+    """Return the five schemes of figure 9a: 156 workers, 6552 x 5001 float64, a given step."""
     preset = wb.presets["fig9a"].replace(rounds=rounds)
     return [
         e.replace(optimiser_args={"step": STEP} if e.optimiser == "gd" else {"c1": 100 * STEP, "c2": 100.0})
@@ -36,10 +36,10 @@ def figure_9a(rounds: int) -> list[wb.Experiment]:
 
 
 def bare(rounds: int) -> dict[str, float]:
-    """A plain NumPy gradient-descent loop: one trajectory on the same data."""
+    """Run a plain NumPy gradient-descent loop: one trajectory on the same data."""
     problem = figure_9a(rounds)[0].build_problem()
     X, y, model = problem.X, problem.y, np.zeros(problem.size)
-    X @ model  # pages in
+    X @ model  # loads the pages of X
     start = time.perf_counter()
     for _ in range(rounds):
         probability = 1 / (1 + np.exp(-(X @ model)))
@@ -48,7 +48,7 @@ def bare(rounds: int) -> dict[str, float]:
 
 
 def five(rounds: int) -> dict[str, float]:
-    """wb.compare of all five schemes, from settings to traces."""
+    """Run wb.compare with all five schemes, from settings to traces."""
     experiments = figure_9a(rounds)
     data = experiments[0].build_problem().X
     start = time.perf_counter()
@@ -59,11 +59,11 @@ def five(rounds: int) -> dict[str, float]:
 
 
 def events(rounds: int) -> dict[str, float]:
-    """The event engine alone: computes, sends and receipts a second, per scheme that works by messages."""
+    """Count the event engine's events alone: computes, sends and receipts a second, per scheme with messages."""
     found = {}
     for e in figure_9a(rounds):
         if e.scheme == "RAR":
-            continue  # its slices are not events of their own
+            continue  # its slices are not separate events
         arithmetic = Coefficients(e.plan)
         start = time.perf_counter()
         simulated = timeline(e, arithmetic, events=True)
@@ -72,7 +72,7 @@ def events(rounds: int) -> dict[str, float]:
 
 
 def forecast(rounds: int) -> dict[str, float]:
-    """CR on the (99,3) tree, 980,199 workers, 100 rounds."""
+    """Forecast CR on the (99,3) tree, 980,199 workers, 100 rounds."""
     e = wb.Experiment(
         scheme="CR", scheme_args={"children": 99, "layers": 3, "stragglers": 20}, workers=980_199, rounds=100,
         problem_args={"samples": 5_000_000, "features": 100}, link={"bandwidth": 1e6},
@@ -84,7 +84,7 @@ def forecast(rounds: int) -> dict[str, float]:
 
 
 def imports(rounds: int) -> dict[str, float]:
-    """`import workbench`, then the first experiment, each in a fresh interpreter; median of five."""
+    """Time `import workbench`, then the first experiment, each in a fresh interpreter; median of five."""
     found = {}
     for name, more in {"import_seconds": "", "first_experiment_seconds": "; workbench.Experiment()"}.items():
         code = f"import time; t = time.perf_counter(); import workbench{more}; print(time.perf_counter() - t)"
@@ -103,7 +103,7 @@ GROWTH: dict[str, dict[int, tuple[float | None, float | None]]] = {  # workers -
 
 
 def grown(scheme: str, workers: int) -> dict[str, float]:
-    """wb.run of one scheme: GC with a fifth of the workers late, CR on trees of ten children, two of them late."""
+    """Run one scheme: GC with a fifth of the workers late, CR on trees of ten children, two of them late."""
     args = {
         "GC": {"stragglers": workers // 5},
         "CR": {"children": 10, "layers": len(str(workers)) - 1, "stragglers": 2},
@@ -122,7 +122,7 @@ def grown(scheme: str, workers: int) -> dict[str, float]:
 def growth() -> None:
     """Print cost against workers, and the exponent from one row to the next: cost ~ workers^exponent.
 
-    Seconds of a core, imports included, are the cost: other processes of the machine do not lengthen them much.
+    The cost is CPU seconds, imports included: other processes of the machine affect them little.
     """
     print(f"\n{GROWTH_ROUNDS} rounds of wb.run, a process each\n")
     print(f"{'scheme':6} {'workers':>7} {'seconds':>8} {'of a core':>9} {'exponent':>8} {'GiB':>6}  goals")
@@ -147,13 +147,13 @@ PARTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 
 def apart(part: str, rounds: int) -> dict[str, float]:
-    """Run one part in a process of its own."""
+    """Run one part in its own process."""
     command = [sys.executable, __file__, "--part", part, "--rounds", str(rounds)]
     return dict(json.loads(subprocess.check_output(command)))
 
 
 def measured(part: str, rounds: int) -> dict[str, float]:
-    """What one part says; "GC 1000" is a row of the table of growth."""
+    """Return the output of one part; "GC 1000" is a row of the table of growth."""
     scheme, _, workers = part.partition(" ")
     return grown(scheme, int(workers)) if workers else PARTS[part](rounds)
 

@@ -20,7 +20,7 @@ from workbench.mpi.engine.wire import Buffer, Envelope, decode_message, encode_m
 
 
 class Bare:
-    """Messages are numbers and nothing else."""
+    """Messages of plain numbers."""
 
     def __init__(self, features: int) -> None:
         self.buffer = np.zeros(features)
@@ -33,7 +33,7 @@ class Bare:
 
 
 class Checked(Bare):
-    """Messages say whose they are and what their numbers add up to."""
+    """Messages with their sender and a checksum."""
 
     def __init__(self, features: int) -> None:
         self.sheet = Buffer(features)
@@ -52,7 +52,7 @@ def cpu() -> float:
 
 
 def code(n: int, s: int) -> np.ndarray:
-    """Tandon et al. 2017, Algorithm 2."""
+    """Return the code of Tandon et al. 2017, algorithm 2."""
     H = np.random.default_rng(0).standard_normal((s, n))
     H[:, -1] = -H[:, :-1].sum(axis=1)
     B = np.zeros((n, n))

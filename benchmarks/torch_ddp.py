@@ -29,21 +29,21 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-RANKS, WARM, NAP = 8, 4, 0.2  # ranks that train; rounds that do not count; s
+RANKS, WARM, NAP = 8, 4, 0.2  # ranks that train; ignored first rounds; s of sleep
 NETWORKS = Path(__file__).parents[1] / "examples" / "networks.py"
 HERE = Path(__file__).resolve()
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def rank() -> int:
-    """Of this process among those that train, from 1; 0: none."""
+    """Return this process's number among those that train, from 1; 0 for the others."""
     if "DDP_RANK" in os.environ:
         return int(os.environ["DDP_RANK"]) + 1
     return int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", 0)))
 
 
 def network() -> nn.Module:
-    """The transformer of the examples, with a million parameters, or their network for the digits."""
+    """Return the transformer of the examples, with a million parameters, or their network for the digits."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
@@ -51,12 +51,12 @@ def network() -> nn.Module:
 
 
 def digits() -> bool:
-    """Is it the small network?"""
+    """Return whether the small network is chosen."""
     return os.environ.get("DDP_NETWORK") == "digits"
 
 
 class Sleepy(nn.Module):
-    """The same; of eight ranks one is late."""
+    """The same network; one of eight ranks is late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,12 +68,12 @@ class Sleepy(nn.Module):
         return self.inner(x)
 
     def training_now(self) -> bool:
-        """Not while a first sample is tried."""
+        """Return whether this is training, not the trial of a first sample."""
         return torch.is_grad_enabled()
 
 
 def samples() -> tuple[Tensor, Tensor]:
-    """Stretches of text or digits, as many as the environment says."""
+    """Return stretches of text or digits, as many as the environment variable says."""
     sys.path.insert(0, str(NETWORKS.parent))
     import networks
 
@@ -88,7 +88,7 @@ def samples() -> tuple[Tensor, Tensor]:
 
 
 def train(rounds: int, sleepy: bool, death: int | None, out: Path) -> None:
-    """One rank of DDP: full batches, plain descent; when each step was over."""
+    """Train as one rank of DDP: full batches, plain descent; return when each step was over."""
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
@@ -112,7 +112,7 @@ def train(rounds: int, sleepy: bool, death: int | None, out: Path) -> None:
 
 
 def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[list[float], list[int]]:
-    """Seconds of every step of DDP after the first few, and how its processes ended."""
+    """Return the seconds of every step of DDP after the first few, and how its processes ended."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port, out = free.getsockname()[1], Path(folder) / "ends.json"
@@ -130,7 +130,7 @@ def ddp(rounds: int, sleepy: bool = False, death: int | None = None) -> tuple[li
 
 
 def steps(ends: list[float]) -> list[float]:
-    """Seconds of every step but the first."""
+    """Return the seconds of every step but the first."""
     return [b - a for a, b in zip(ends[WARM:], ends[WARM + 1 :], strict=False)]
 
 
@@ -138,7 +138,7 @@ def steps(ends: list[float]) -> list[float]:
 
 
 def ours(scheme: str, rounds: int, sleepy: bool = False, death: int | None = None, **args: Any) -> Any:
-    """Trace of a real run, nothing emulated."""
+    """Return the trace of a real run without emulation."""
     import workbench as wb
 
     e = wb.Experiment(
@@ -155,7 +155,7 @@ def ours(scheme: str, rounds: int, sleepy: bool = False, death: int | None = Non
 
 
 def timed(scheme: str, rounds: int, sleepy: bool = False, **args: Any) -> list[float]:
-    """Seconds of every round after the first few."""
+    """Return the seconds of every round after the first few."""
     return steps(ours(scheme, rounds, sleepy, **args).rounds["time"].tolist())
 
 
@@ -171,7 +171,7 @@ LOAD = {"GC": 2}
 def turns(
     names: list[str], rounds: int, repeats: int, sleepy: tuple[bool, ...]
 ) -> dict[tuple[str, bool], Any]:
-    """Steps of every side, turn by turn: one list a turn."""
+    """Return the steps of every side, one list per turn."""
     found: dict[tuple[str, bool], Any] = {(name, naps): [] for name in names for naps in sleepy}
     for turn in range(repeats):
         for name, naps in _ordered(found, turn):
@@ -186,12 +186,12 @@ def turns(
 
 
 def _ordered(names: Any, turn: int) -> Iterator[tuple[str, bool]]:
-    """Every other turn backwards, so that what the machine does meanwhile falls on all."""
+    """Reverse every other turn, so that the machine's other load affects all sides."""
     yield from list(names) if turn % 2 == 0 else list(names)[::-1]
 
 
 def speed(rounds: int, repeats: int) -> None:
-    """Rounds a second over DDP's, turn by turn."""
+    """Print rounds per second over DDP's, turn by turn."""
     print("rounds a second over DDP's, nothing delayed; goal: UMW and RAR 0.8", flush=True)
     found = turns(list(SIDES), rounds, repeats, (False,))
     for name in ("UMW", "RAR", "GC"):
@@ -202,7 +202,7 @@ def speed(rounds: int, repeats: int) -> None:
 
 
 def sleeper(rounds: int, repeats: int) -> None:
-    """Mean step with and without a rank that sleeps 200 ms a step."""
+    """Print the mean step with and without a rank that sleeps 200 ms per step."""
     print(
         "one rank of eight sleeps 200 ms a step; goals: GC within 5 % of itself, DDP 200 ms longer",
         flush=True,
@@ -216,7 +216,7 @@ def sleeper(rounds: int, repeats: int) -> None:
 
 
 def death(rounds: int, repeats: int) -> None:
-    """A rank is killed in its tenth step."""
+    """Kill a rank in its tenth step."""
     took, codes = ddp(rounds, death=10)
     done = WARM + 1 + len(took)
     print(
@@ -237,7 +237,7 @@ def main() -> None:
     for name, number in (("rounds", 30), ("repeats", 3), ("samples", 256)):
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--network", choices=["transformer", "digits"], default="transformer")
-    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)  # be a rank of DDP
+    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)  # run as a rank of DDP
     parser.add_argument("--sleepy", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--death", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()

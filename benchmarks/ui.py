@@ -1,4 +1,4 @@
-"""How quickly the notebooks answer, as a user in a browser feels it: measured in the page, by the page's own clock.
+"""Response times of the notebooks in a browser, measured in the page, by the page's own clock.
 
     python benchmarks/ui.py [--tries 15] [first] [explorer] [lectures] [static] [live] [runs] [stream] [many]
 
@@ -40,9 +40,9 @@ e = wb.Experiment(scheme="CR", scheme_args={"children": 3, "layers": 2, "straggl
 run = wb.start(e, engine="mpi")
 wb.watch(run)""",
 }
-# Moves a slider and waits until the plot is drawn anew, and painted; milliseconds.
+# Moves a slider and waits until the plot is drawn again, and painted; milliseconds.
 SLIDE = """([slider, value, plot]) => new Promise((resolve, reject) => {
-  setTimeout(() => reject("the figure is not drawn anew"), 60_000);
+  setTimeout(() => reject("the figure is not drawn again"), 60_000);
   const before = plot.dataset.drawn, began = performance.now();
   const seen = new MutationObserver(() => {
     if (plot.dataset.drawn === before) return;
@@ -68,7 +68,7 @@ wb.stream(wb.start(e, engine="mpi"))""",
 REAL = """import workbench as wb
 tree = {"children": 4, "layers": 3, "stragglers": 1}
 e = wb.Experiment(scheme="CR", scheme_args=tree, workers=84, rounds=20_000)"""
-# Pictures and rounds a second, and by how many rounds the page is behind the simulation at the end.
+# Pictures and rounds per second, and by how many rounds the page is behind the simulation at the end.
 DRAWN = """(seconds) => new Promise((resolve) => {
   const canvas = document.querySelector(".wb-stream canvas"), note = document.querySelector(".wb-stream .wb-note");
   const now = () => ["frames", "rounds"].map((name) => Number(canvas.dataset[name] ?? 0));
@@ -79,7 +79,7 @@ DRAWN = """(seconds) => new Promise((resolve) => {
     resolve([...now().map((value, i) => (value - first[i]) / passed), Math.max(0, known - now()[1])]);
   }, 1000 * seconds);
 })"""
-# Waits for the first round on the screen: when, and where the bar stood from when on: [s, x, y, width, height].
+# Waits for the first round on the screen: when, and since when the bar was where: [s, x, y, width, height].
 FIRST = """(limit) => new Promise((resolve, reject) => {
   const began = Date.now() / 1000, places = [];
   const look = () => {
@@ -94,7 +94,7 @@ FIRST = """(limit) => new Promise((resolve, reject) => {
   };
   look();
 })"""
-# The times of those pictures of the screen in which the bar is not what it was in the one before, or is there first.
+# Times of those pictures of the screen in which the bar differs from the previous one, or is the first.
 MOVES = """async ([pictures, places]) => {
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true }), moves = [];
   let known;
@@ -126,7 +126,7 @@ STOP = """() => new Promise((resolve, reject) => {
   button.click();
 })"""
 
-# Types into the last field of a kind, waits until the rows are counted anew, and for two frames; milliseconds.
+# Types into the last field of a kind, waits until the rows are counted again, and for two frames; milliseconds.
 FILTER = """([field, text]) => new Promise((resolve, reject) => {
   setTimeout(() => reject("the table is not filtered"), 60_000);
   const box = [...document.querySelectorAll(field)].at(-1), began = performance.now();
@@ -140,13 +140,13 @@ FILTER = """([field, text]) => new Promise((resolve, reject) => {
   box.dispatchEvent(new Event("input", { bubbles: true }));
 })"""
 SEARCH, VALUE = ".itables_anywidget input[type=search]", ".itables_anywidget .dtsb-value"
-PATIENT = 150  # s for the first round of 84 real workers
-MANY, SOME = 10_000, 20  # runs in the table; those that are run, the others are copies
+PATIENT = 150  # s to wait for the first round of 84 real workers
+MANY, SOME = 10_000, 20  # runs in the table; executed ones, the others are copies
 
 
 @contextmanager
 def served() -> Iterator[tuple[Server, Path]]:
-    """A server with copies of the notebooks."""
+    """Start a server with copies of the notebooks."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "notebooks"
         shutil.copytree(NOTEBOOKS, root)
@@ -155,7 +155,7 @@ def served() -> Iterator[tuple[Server, Path]]:
 
 
 def moved(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
-    """Milliseconds from each move of a slider to the drawn figure; the first one warms up."""
+    """Return milliseconds from each move of a slider to the drawn figure; the first move is a warm-up."""
     handles = page.get_by_label(slider, exact=True).first, page.locator(plot).first
     elements = [handle.element_handle() for handle in handles]
     found = []
@@ -166,12 +166,12 @@ def moved(page: Page, slider: str, values: list[int], plot: str) -> list[float]:
 
 
 def told(name: str, ms: list[float]) -> None:
-    """One line: median and worst of ten."""
+    """Print one line: median and worst of ten."""
     print(f"  {name:46s} median {np.median(ms):5.0f} ms, 90 % {np.percentile(ms, 90):5.0f} ms", flush=True)
 
 
 def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
-    """The explorer with 156 workers: its first figure in a fresh kernel, and while stragglers are moved."""
+    """Measure the explorer with 156 workers: its first figure in a fresh kernel, and slider moves."""
     print(
         "the explorer, 156 workers, five schemes; goals: first figure 3 s after Run, slider to drawn figure 100 ms"
     )
@@ -187,7 +187,7 @@ def explorer(page: Page, server: Server, root: Path, tries: int) -> None:
 
 
 def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
-    """The first figure of each lecture, as a page."""
+    """Measure the first figure of each lecture, as a page."""
     print("slider to drawn figure in the lectures (Voila)")
     for name in scripts():
         page.goto(server.address(f"voila/render/lecture/{name}.ipynb"))
@@ -196,13 +196,13 @@ def lectures(page: Page, server: Server, _: Path, tries: int) -> None:
 
 
 def slid(page: Page, name: str, tries: int) -> list[float]:
-    """Milliseconds from a slider of a lecture to its first figure."""
+    """Return milliseconds from a slider of a lecture to its first figure."""
     first = {"1-stragglers": "workers N", "2-by-hand": "draw", "3-why-a-tree": "children n"}
     first |= {"4-communication": "workers n", "5-not-waiting": "workers n", "6-asking-less": "workers M"}
     first |= {"7-coding-or-not": "severity", "8-who-is-late": "workers"}
     plot = ".wb-lecture-view [role=figure] .wb-plot[data-drawn]"
     page.locator(plot).first.wait_for()
-    page.locator(plot).first.scroll_into_view_if_needed()  # what is out of the window is drawn last
+    page.locator(plot).first.scroll_into_view_if_needed()  # figures outside of the window are drawn last
     low, high = {"3-why-a-tree": (5, 4), "6-asking-less": (6, 12), "7-coding-or-not": (2, 4)}.get(
         name, (6, 8)
     )
@@ -210,7 +210,7 @@ def slid(page: Page, name: str, tries: int) -> list[float]:
 
 
 def static(page: Page, _: Server, root: Path, tries: int) -> None:
-    """The lectures as files, opened from their folder without a network, 1280 x 720; all exercises are answered."""
+    """Measure the lectures as files, without a network, 1280 x 720; all exercises are answered."""
     print("lectures without a server; goals 5 MB with plotly.js, first figure 3 s, slider 100 ms, 720 px")
     print(
         "  lecture           MB   first figure s   slider ms   90 %   figure px   right   requests   elsewhere"
@@ -242,7 +242,7 @@ def static(page: Page, _: Server, root: Path, tries: int) -> None:
 
 
 def first(page: Page, server: Server, _: Path, tries: int) -> None:
-    """The first notebook, all cells run in a fresh kernel: its first figure, steps tuned and five schemes simulated."""
+    """Measure the first notebook in a fresh kernel: its first figure, with steps tuned and five schemes simulated."""
     print("first figure of notebooks/01-quickstart.ipynb after Run All in a fresh kernel; goal 10 s")
     lab = Lab(page, server, "01-quickstart.ipynb")
     began = time.monotonic()
@@ -252,7 +252,7 @@ def first(page: Page, server: Server, _: Path, tries: int) -> None:
 
 
 def live(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Runs that are under way: pictures a second, the kernel's answer meanwhile, Stop."""
+    """Measure runs under way: pictures per second, the kernel's response meanwhile, Stop."""
     print("live plot: pictures a second, the kernel's answer while runs go on, Stop; goal 10 a second")
     for engine, source in LIVE.items():
         (root / "live.ipynb").write_text(nbformat.writes(notebook(source, "print(1 + 1)")))
@@ -274,7 +274,7 @@ def live(page: Page, server: Server, root: Path, tries: int) -> None:
 
 
 def runs(page: Page, server: Server, root: Path, tries: int) -> None:
-    """The table of 10,000 runs: opened with what was read before, filtered by text and by a range."""
+    """Measure the table of 10,000 runs: opened from its cache, filtered by text and by a range."""
     print(f"table of {MANY:,} runs: goals 3 s to open, 200 ms to filter")
     for i in range(SOME):
         wb.run(wb.Experiment(rounds=20, seed=i)).save(root / "many" / f"{i:05d}")
@@ -306,14 +306,14 @@ def runs(page: Page, server: Server, root: Path, tries: int) -> None:
 
 
 def found_by(page: Page, word: str) -> float:
-    """Milliseconds until only rows with a word are there."""
+    """Return milliseconds until only rows with a word are shown."""
     passed = float(page.evaluate(FILTER, [SEARCH, word]))
     assert all(word in text for text in page.locator("table.dataTable tbody tr").all_inner_texts())
     return passed
 
 
 def stream(page: Page, server: Server, root: Path, tries: int) -> None:
-    """Rounds as a stream, 156 workers, simulated and real."""
+    """Measure the stream of rounds, 156 workers, simulated and real."""
     print("rounds as a stream, 156 workers; goal 10 pictures a second")
     for text, source in STREAMS.items():
         (root / "stream.ipynb").write_text(nbformat.writes(notebook(source)))
@@ -331,7 +331,7 @@ def stream(page: Page, server: Server, root: Path, tries: int) -> None:
 
 @contextmanager
 def filmed(page: Page) -> Iterator[list[tuple[float, str]]]:
-    """Pictures of the screen (s, JPEG), as the browser puts them there: also while the page itself is busy."""
+    """Collect pictures of the screen (s, JPEG), as the browser shows them: also while the page itself is busy."""
     session, pictures = page.context.new_cdp_session(page), list[tuple[float, str]]()
 
     def keep(frame: dict[str, Any]) -> None:
@@ -346,14 +346,14 @@ def filmed(page: Page) -> Iterator[list[tuple[float, str]]]:
 
 
 def many(page: Page, server: Server, root: Path, _: int) -> None:
-    """84 real workers: the first round on screen, whether the bar moves all the time, Stop."""
+    """Measure 84 real workers: first round on screen, whether the bar always moves, Stop."""
     print(
         "84 real workers, no warm ranks; goals: first round within 8 s, a bar that moves all the time, Stop 0.5 s"
     )
     (root / "many.ipynb").write_text(
         nbformat.writes(notebook(f"{REAL}\nwb.watch(wb.start(e, engine='mpi'))"))
     )
-    for film in (False, True):  # to film takes a quarter of a core, so times are told of what nobody films
+    for film in (False, True):  # filming takes a quarter of a core, so times are those without it
         server.end_kernels()
         lab = Lab(page, server, "many.ipynb")
         begun(page, "Run All in a fresh kernel", lab, film)
@@ -364,12 +364,12 @@ def many(page: Page, server: Server, root: Path, _: int) -> None:
     page.get_by_role("tab", name="Run", exact=True).click()
     page.get_by_label("Engine").select_option("real processes (MPI)")
     page.get_by_role("button", name="Run", exact=True).scroll_into_view_if_needed()
-    time.sleep(3)  # the page draws what it has not drawn yet
+    time.sleep(3)  # the page finishes its drawing
     begun(page, "the explorer's Run", None, True)
 
 
 def begun(page: Page, how: str, lab: Lab | None, film: bool) -> None:
-    """From a click to the first round, and Stop; or for how long no picture of the screen had the bar elsewhere."""
+    """Measure from a click to the first round, and Stop; or the longest time in which the bar did not move."""
     nobody: AbstractContextManager[list[tuple[float, str]]] = nullcontext([])
     with filmed(page) if film else nobody as pictures:
         clicked = time.time()
@@ -390,12 +390,12 @@ def begun(page: Page, how: str, lab: Lab | None, film: bool) -> None:
 
 
 def alternating(first: int, second: int, tries: int) -> list[int]:
-    """Two values in turn, one more than is counted; the first must not be where the slider stands."""
+    """Return two values in turn, one more than is counted; the first must differ from the slider's."""
     return [(first, second)[i % 2] for i in range(tries + 1)]
 
 
 def notebook(*cells: str) -> nbformat.NotebookNode:
-    """A notebook of some cells."""
+    """Return a notebook of some cells."""
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     return nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel
@@ -415,7 +415,7 @@ PARTS: dict[str, Callable[[Page, Server, Path, int], None]] = {
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure the parts that are named."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

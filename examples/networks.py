@@ -1,4 +1,4 @@
-"""Networks of one's own for problem="torch", and a loss in NumPy for problem="numpy".
+"""User-defined networks for problem="torch", and a loss in NumPy for problem="numpy".
 
 For instance, with this file beside the notebook:
 
@@ -9,13 +9,13 @@ For instance, with this file beside the notebook:
 
 from __future__ import annotations
 
-from pydoc_data.topics import topics  # text that every Python brings along
+from pydoc_data.topics import topics  # text that is part of every Python
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-SIGNS = 96  # printable ones, and the rest as one
+SIGNS = 96  # printable characters, and one for the rest
 
 
 class DigitsNet(nn.Module):
@@ -29,7 +29,8 @@ class DigitsNet(nn.Module):
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Conv2d(channels, 2 * channels, 3, padding=1),
-            nn.GroupNorm(4, 2 * channels),  # not BatchNorm, whose result depends on who is in the batch
+            # not BatchNorm, whose result depends on the other samples of a batch
+            nn.GroupNorm(4, 2 * channels),
             nn.ReLU(),
             nn.Flatten(),
             nn.Dropout(dropout),
@@ -37,12 +38,12 @@ class DigitsNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (samples, 10)."""
+        """Return scores (samples, 10)."""
         return self.layers(x)
 
 
 class Block(nn.Module):
-    """Attention to what stands before, then a perceptron for every place."""
+    """Attention to earlier places, then a perceptron for every place."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class Block(nn.Module):
         self.think = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(samples, places, width), as it came."""
+        """Return an array of the input's shape, (samples, places, width)."""
         apart = self.mix(self.before(x)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         seen = nn.functional.scaled_dot_product_attention(*apart.unbind(0), is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(2))
@@ -60,7 +61,7 @@ class Block(nn.Module):
 
 
 class CharNet(nn.Module):
-    """A transformer that guesses the next sign of a text: 32,736 parameters, `million` makes a larger one."""
+    """Transformer that predicts the next character of a text: 32,736 parameters, 1,020,384 with `million`."""
 
     def __init__(self, width: int = 32, heads: int = 4, blocks: int = 2, places: int = 32) -> None:
         super().__init__()
@@ -69,18 +70,18 @@ class CharNet(nn.Module):
         self.scores = nn.Linear(width, SIGNS)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores (samples, signs, places), as cross_entropy takes them."""
+        """Return scores (samples, characters, places) for cross_entropy."""
         seen = self.sign(x) + self.place.weight[: x.shape[1]]
         return self.scores(self.blocks(seen)).transpose(1, 2)
 
 
 def million() -> nn.Module:
-    """The same with 1,020,384 parameters."""
+    """Return the same network with 1,020,384 parameters."""
     return CharNet(width=128, heads=4, blocks=5)
 
 
 def text(samples: int = 64, places: int = 32) -> tuple[Tensor, Tensor]:
-    """Stretches of Python's own help, and the same one sign on."""
+    """Return pieces of Python's own help, and the same ones shifted by one character."""
     signs = "".join(topics[name] for name in sorted(topics)).encode("ascii", "replace")[
         : samples * places + 1
     ]
@@ -89,12 +90,12 @@ def text(samples: int = 64, places: int = 32) -> tuple[Tensor, Tensor]:
 
 
 def more_text() -> tuple[Tensor, Tensor]:
-    """Four times as much."""
+    """Return four times as much text."""
     return text(256)
 
 
 def huber(model: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean loss of a robust regression, and its gradient: squares near 0, straight lines beyond 1."""
+    """Return the mean loss of a robust regression, and its gradient: quadratic near 0, linear beyond 1."""
     off = X @ model - y
     near = np.abs(off) <= 1.0
     loss = np.where(near, 0.5 * off**2, np.abs(off) - 0.5).mean()

@@ -1,4 +1,4 @@
-"""The site's page of recorded stragglers: a card for each recording that is at hand, and where to get the others."""
+"""The site's page of recorded stragglers: a card for each available recording, and sources of the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ in the next build.
 
 
 def cards() -> Iterator[Recording]:
-    """Public recordings that lie here, a job each; and a run that is made here, so that there is one."""
+    """Return the public recordings that are available, a job each, and a simulated run, so that there is one."""
     delay_model = {"kind": "markov", "p_slow": 0.05, "p_recover": 0.3, "factor": 5.0}
     made = wb.run(wb.Experiment(scheme="UMW", workers=12, rounds=150, delays=delay_model))
     rows = load(made).frame.assign(recording="made-here")
@@ -37,7 +37,7 @@ def cards() -> Iterator[Recording]:
 
 
 def card(recording: Recording, static: Path) -> str:
-    """Heat map, words, what replays keep, metadata."""
+    """Return heat map, description, properties that replays preserve, and metadata of a recording."""
     name = " ".join(dict.fromkeys((recording.source["name"], recording.names[0])))
     file = f"{name.replace(' ', '-')}.croissant.json"
     (static / file).write_text(json.dumps(recording.croissant(), indent=2), encoding="utf-8")
@@ -57,7 +57,7 @@ def _escaped(text: str) -> str:
 
 
 def page(static: Path) -> str:
-    """The page; metadata files are written into the folder of static files."""
+    """Return the page; metadata files are written into the folder of static files."""
     rows = [
         f"| {source.title} | `{'`, `'.join(source.files)}` | {_escaped(source.where)} | {source.licence} |"
         for source in known().values()

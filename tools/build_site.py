@@ -27,7 +27,7 @@ from workbench.lab.notebooks import execute
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
-PARAMETERS: dict[str, dict[str, Any]] = {  # for the pages; the others run as they stand
+PARAMETERS: dict[str, dict[str, Any]] = {  # parameters of notebooks for the pages; the others run unchanged
     "02-explore": {"start": True},
     "07-coding-or-not": {"schemes": "UMW, GC"},
     "04-plan": {"workers": 4, "rounds": 20, "measured_rounds": 10, "schemes": "UMW, GC, SGD"},
@@ -49,7 +49,7 @@ INTERACTIVE = "<p><em>Interactive: needs a running kernel.</em></p>"
 
 
 def assemble(source: Path, executed: dict[str, Path], book: Path | None) -> None:
-    """Put together what Sphinx reads: pages as they lie in the clone, the reference, notebooks."""
+    """Collect what Sphinx reads: pages as in the clone, the reference, notebooks."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source / "docs", ignore=shutil.ignore_patterns("site"))
     shutil.copytree(SITE / "static", source / "_static")
@@ -100,13 +100,13 @@ def contents(source: Path) -> str:
 
 
 def _in_order_of(hub: str, source: Path, group: str) -> list[str]:
-    """Pages of a folder of docs, in the order in which the hub links them."""
+    """Return the pages of a folder of docs, in the order in which the hub links them."""
     paths = sorted(source.glob(f"docs/{group}/*.md"), key=lambda path: hub.find(f"({group}/{path.name})"))
     return [path.relative_to(source).with_suffix("").as_posix() for path in paths]
 
 
 def page_of(section: Section) -> str:
-    """One page of the reference, in Sphinx' own language."""
+    """Return one page of the reference, as reStructuredText."""
     lines = [section.title, "=" * len(section.title), ""]
     if section.module:
         lines += [f".. automodule:: {section.module}", "   :no-members:", "   :no-index:", ""]
@@ -123,7 +123,7 @@ def page_of(section: Section) -> str:
 
 
 def run_notebooks(cache: Path) -> dict[str, Path]:
-    """Execute every notebook but the papers', which the book executes; kept until a source changes."""
+    """Execute every notebook but the papers', which the book executes; results are cached until a source changes."""
     done = {}
     for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
         name = path.relative_to(ROOT)
@@ -133,7 +133,7 @@ def run_notebooks(cache: Path) -> dict[str, Path]:
 
 
 def run_notebook(path: Path, cache: Path) -> Path:
-    """Execute one notebook, unless what it depends on is as it was."""
+    """Execute one notebook, unless its inputs are unchanged."""
     parameters = PARAMETERS.get(path.stem, {})
     notebook = with_stills(nbformat.read(path, as_version=4))
     texts = [nbformat.writes(notebook), json.dumps(parameters), sources()]
@@ -151,7 +151,7 @@ def run_notebook(path: Path, cache: Path) -> Path:
 
 @cache
 def sources() -> str:
-    """Hash of what any notebook's outputs may depend on: our code, and the libraries' versions."""
+    """Return the hash of all inputs of notebooks: our code, and the libraries' versions."""
     files = [
         ROOT / "requirements.lock",
         *(ROOT / "workbench").rglob("*.py"),
@@ -164,7 +164,7 @@ def sources() -> str:
 
 
 def with_stills(notebook: Any) -> Any:
-    """Let a cell that shows something to move be followed by one that shows how it stands."""
+    """Insert a static copy after each cell that shows a widget."""
     cells = []
     for cell in notebook.cells:
         cells.append(cell)
@@ -179,14 +179,14 @@ def with_stills(notebook: Any) -> Any:
 
 
 def hidden(source: str) -> Any:
-    """A cell of which only the output is shown."""
+    """Return a cell of which only the output is shown."""
     cell = nbformat.v4.new_code_cell(source, metadata={"tags": ["remove-input"]})
     cell.id = f"still-{sha256(source.encode()).hexdigest()[:8]}"
     return cell
 
 
 def still(notebook: Any) -> Any:
-    """The notebook for a page: figures that draw themselves, and no widget, progress bar or warning."""
+    """Return the notebook for a page: figures without a kernel, and no widget, progress bar or warning."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -195,7 +195,7 @@ def still(notebook: Any) -> Any:
 
 
 def wanted(output: Any, source: str) -> bool:
-    """Progress bars are over; what a still follows, or what is not seen anyway, needs no note."""
+    """Return whether an output needs a note: not progress bars, widgets with a static copy, or invisible ones."""
     data = output.get("data", {})
     bar = "%|" in data.get("text/plain", "")
     replaced = source.startswith('lecture.show("') or source.endswith("\nlecture")
@@ -203,7 +203,7 @@ def wanted(output: Any, source: str) -> bool:
 
 
 def as_html(output: Any) -> Any:
-    """A figure as HTML for a page with plotly.js, a widget as a note."""
+    """Return a figure as HTML for a page with plotly.js, a widget as a note."""
     data = output.get("data", {})
     if FIGURE in data:
         figure = Figure(data[FIGURE]["data"], data[FIGURE]["layout"], skip_invalid=True)
@@ -217,21 +217,21 @@ def as_html(output: Any) -> Any:
 
 
 def run_book(folder: Path) -> dict[str, Path]:
-    """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are kept."""
+    """Compute the quick form of the book: its page, and the papers' notebooks; finished entries are cached."""
     texts = [sys.executable, "-m", "workbench", "reproduce", "all", "--quick", "-o", str(folder)]
     subprocess.run(texts, cwd=ROOT, check=True)
     return {f"notebooks/papers/{path.name}": path for path in (folder / "papers").glob("*.ipynb")}
 
 
 def sphinx(source: Path, html: Path) -> None:
-    """Every warning is an error."""
+    """Run Sphinx with every warning as an error."""
     shutil.rmtree(html, ignore_errors=True)
     texts = ["-W", "--keep-going", "-q", "-j", "auto", "-d", str(html.parent / "doctrees")]
     subprocess.run([sys.executable, "-m", "sphinx", *texts, str(source), str(html)], check=True)
 
 
 class Links(HTMLParser):
-    """What a page names, and what it refers to."""
+    """Anchors and links of a page."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class Links(HTMLParser):
 
 
 def broken(html: Path) -> list[str]:
-    """Internal links that lead nowhere, as `page: link`; addresses of other hosts are not asked."""
+    """Return broken internal links as `page: link`; addresses of other hosts are not requested."""
     pages = {path.resolve(): Links(path) for path in html.rglob("*.html") if "_static" not in path.parts}
     wrong = []
     for page, links in pages.items():
@@ -266,7 +266,7 @@ def broken(html: Path) -> list[str]:
 
 
 def build(output: Path, quick: bool) -> Path:
-    """Build the site below a folder; the pages are in its html."""
+    """Build the site in a folder; the pages are in its html."""
     executed = {} if quick else run_notebooks(output / "executed")
     book = output / "book"
     if not quick:
@@ -274,9 +274,8 @@ def build(output: Path, quick: bool) -> Path:
     source, html = output / "source", output / "html"
     assemble(source, executed, None if quick else book)
     sphinx(source, html)
-    pictures = Path(
-        "docs", "images"
-    )  # the README's light and dark ones are HTML, in which Sphinx looks for none
+    # the README's light and dark images are HTML, in which Sphinx finds none
+    pictures = Path("docs", "images")
     shutil.copytree(ROOT / pictures, html / pictures, dirs_exist_ok=True)
     if not quick:
         shutil.copy(book / BOOK, html)
@@ -286,7 +285,7 @@ def build(output: Path, quick: bool) -> Path:
 
 
 def main() -> None:
-    """Build, and say where the pages are."""
+    """Build, and print where the pages are."""
     text = argparse.ArgumentParser(description=__doc__)
     text.add_argument("--quick", action="store_true", help="notebooks as they lie there, and no book")
     text.add_argument("--output", type=Path, default=ROOT / "dist" / "site")

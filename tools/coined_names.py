@@ -1,10 +1,16 @@
-"""Report identifiers of workbench/ that were replaced by the terms of docs/glossary.md.
+"""Report coined identifiers of workbench/, and words of all texts that have a plain replacement.
 
-python tools/coined_names.py [FOLDER ...]
+    python tools/coined_names.py [PATH ...]
+
+Identifiers are checked in Python files of workbench/: docs/glossary.md has their replacements. Words are checked in
+comments, docstrings and other strings of Python files, and in Markdown, notebooks, JavaScript and CSS as a whole.
 """
 
 import ast
+import io
+import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +21,50 @@ patient_program rung seal straightline twin unbegun unseal vandals ways_of wolve
 Bell Contest Desk Draws Far Film Habits Holder Keyed Law Naps News Nursery Odds Pace Remedy Said Stalled Steering
 There Turned Unwanted Vandal Waited Way Wish
 """
+
+# Pattern of a word or phrase -> its replacement. Blanks also match line breaks.
+WORDS = {
+    r"(?<!here\s)is no (?!longer|more|less|better|worse|one|matter|need|doubt|such)[a-z]+": "is not a ...",
+    r"(?<!here\s)are no (?!longer|more|less|better|worse|matter)[a-z]+": "are not ...",
+    r"any more(?! [a-z]+s\b)": "no longer",
+    r"anew": "again",
+    r"mend(?:s|ed|ing)?": "fix",
+    r"whoever": "who that is, such as the user",
+    r"rung": "notified, woken",
+    r"dear(?:er|est)?": "expensive",
+    r"of one's own": "user-defined",
+    r"(?:go|goes|going|gone|went) on with": "continue with, resume",
+    r"gone on": "continued, resumed",
+    r"so many(?! that)": "the number of ...",
+    r"kept ones": "saved ...",
+    r"post office": "transport",
+}
+ALLOWED = {  # files that list the old words
+    "docs/glossary.md",
+    "docs/moving-from-1.0.md",
+    "tools/coined_names.py",
+    "tests/test_coined_names.py",
+}
+PATHS = [
+    "workbench",
+    "notebooks",
+    "tools",
+    "examples",
+    "benchmarks",
+    "tests",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+]
+SKIPPED = {  # folders: written by 1.0, quoted, generated from docstrings, or caches
+    "corpus",
+    "old",
+    "decisions",
+    "reference",
+    ".ipynb_checkpoints",
+}
+SUFFIXES = {".py", ".md", ".ipynb", ".js", ".css"}
+STRINGS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -31,20 +81,52 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, node.attr
 
 
-def main(folders: list[str]) -> int:
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the first line and the text of each piece of prose in a file."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type in STRINGS:
+                yield token.start[0], token.string
+    else:
+        yield 1, source
+
+
+def words(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield line, word and replacement of each word of a file that has one."""
+    for first, text in texts(path):
+        for pattern, replacement in WORDS.items():
+            spaced = pattern.replace(" ", r"\s+")
+            for match in re.finditer(rf"\b(?:{spaced})\b", text, re.IGNORECASE):
+                yield first + text.count("\n", 0, match.start()), " ".join(match[0].split()), replacement
+
+
+def files(path: Path) -> list[Path]:
+    """Return the files with prose in a folder, or the file itself."""
+    if path.is_file():
+        return [path]
+    found = (file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES)
+    return [file for file in found if SKIPPED.isdisjoint(file.parts) and file.as_posix() not in ALLOWED]
+
+
+def found_in(path: Path) -> Iterator[str]:
+    """Yield one line per identifier or word of a file that is to be replaced."""
+    if path.suffix == ".py" and path.parts[0] == "workbench":
+        names = set(REPLACED.split())
+        for line, name in identifiers(ast.parse(path.read_text(encoding="utf-8"))):
+            if name.strip("_") in names:
+                yield f"{path}:{line}: {name}: take the term of docs/glossary.md"
+    for line, word, replacement in words(path):
+        yield f"{path}:{line}: {word}: write {replacement}"
+
+
+def main(paths: list[str]) -> int:
     """Print what was found; return 1 if that is anything."""
-    replaced = set(REPLACED.split())
-    found = [
-        f"{path}:{line}: {name}: take the term of docs/glossary.md"
-        for folder in folders
-        for path in sorted(Path(folder).rglob("*.py"))
-        for line, name in identifiers(ast.parse(path.read_text(encoding="utf-8")))
-        if name.strip("_") in replaced
-    ]
+    found = [line for path in paths for file in files(Path(path)) for line in found_in(file)]
     for line in found:
         print(line)
     return int(bool(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["workbench"]))
+    sys.exit(main(sys.argv[1:] or PATHS))

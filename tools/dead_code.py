@@ -1,4 +1,4 @@
-"""Name what nobody uses, in no module, notebook, test or benchmark. Ends with 1 if there is anything."""
+"""Report names that no module, notebook, test or benchmark uses. Ends with 1 if there are any."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from vulture import Vulture
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ["workbench", "notebooks", "tests", "benchmarks", "tools"]
-# What libraries call or read by name.
+# Names that libraries call or read.
 DECORATORS = [
     "@*_validator*",
     "@*_serializer*",
@@ -27,7 +27,7 @@ NAMES = {
     "its libraries": ["log_message", "handle_starttag", "find_class"],
     "click": ["list_commands", "get_command", "format_commands", "ctx"],
     "hatchling": ["initialize"],
-    "widgets": ["recalled", "scale_x", "display_page"],  # the page's half reads them
+    "widgets": ["recalled", "scale_x", "display_page"],  # read by the page's JavaScript
     "stand-ins of batch commands": ["qsub", "qdel", "qstat"],
     "optuna": ["sampler"],
     "tqdm": ["last_print_t"],
@@ -42,14 +42,14 @@ NAMES = {
 
 
 def notebook_code(path):
-    """The code cells of a notebook, without what only IPython reads."""
+    """Return the code cells of a notebook, without what only IPython reads."""
     cells = json.loads(path.read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return re.sub(r"^\s*[%!].*$", "", text, flags=re.MULTILINE)
 
 
 def dead():
-    """Unused things, as vulture's items. Classes are left out: subclasses register themselves."""
+    """Return unused definitions, as vulture's items. Classes are left out: subclasses register themselves."""
     looker = Vulture(ignore_decorators=DECORATORS, ignore_names=list(chain(*NAMES.values())))
     looker.scavenge([str(ROOT / folder) for folder in CODE])
     for path in (ROOT / "notebooks").rglob("*.ipynb"):

@@ -24,9 +24,9 @@ BESIDE = (
     "notebooks/papers/workbench_book",
     "notebooks/lecture/workbench_lectures",
 )  # packages beside `workbench`
-NOTEBOOKS = "notebooks"  # the layer of those
+NOTEBOOKS = "notebooks"  # layer of the notebooks' packages
 LAYERS = ("core", "mpi", "analysis", "lab", "cli", NOTEBOOKS)  # the lowest first
-# What the author of a scheme reads, and what there is besides to look up.
+# Files that the author of a scheme reads, and files to look up.
 FOR_SCHEMES = (
     "contract/scheme.py",
     "contract/plan.py",
@@ -185,7 +185,7 @@ def _arrow(a: str, b: str, places: Mapping[str, tuple[int, int]], x: float) -> s
 
 
 def printed(found: Mapping[str, Package], order: list[str]) -> str:
-    """Return the listing: sizes and imports of every package, and of the files that a scheme's author reads."""
+    """Return the listing: sizes and imports of every package, and of the files for authors of schemes."""
     lines = [f"{'package':30s} modules  lines  imports"]
     for name in order:
         package = found[name]
@@ -203,7 +203,7 @@ def printed(found: Mapping[str, Package], order: list[str]) -> str:
 
 
 def main(draw: bool) -> None:
-    """Print, and draw if asked to."""
+    """Print the listing, and draw with --draw."""
     found, text = packages(), purposes()
     if set(found) != set(text):
         sys.exit(

@@ -29,16 +29,15 @@ def run(*command, **options):
 def one_at_a_time():
     """Wait for another `make env` here.
 
-    Emptied under the other, .venv would be no environment for a while, and what it installs would go
-    into the Python behind it.
+    The other one would be left with a removed .venv, and would install into the Python behind it.
     """
     os.environ["PIP_REQUIRE_VIRTUALENV"] = "1"
-    lock = os.open(ROOT, os.O_RDONLY)  # the system lets go of it when this process ends
+    lock = os.open(ROOT, os.O_RDONLY)  # released by the system when this process ends
     fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def uv_environment():
-    """Give uv pip's index and certificates: it does not read pip's configuration. What is set for uv wins."""
+    """Give uv the index and certificates of pip, whose configuration it does not read; settings of uv prevail."""
     listing = subprocess.check_output([PYTHON, "-m", "pip", "config", "list"], text=True)
     settings = dict(line.split("=", 1) for line in listing.splitlines() if "=" in line)
     environment = {"UV_PYTHON_DOWNLOADS": "never"}
@@ -54,7 +53,7 @@ def install_with_uv():
     only_uv = VENV / "uv.txt"
     only_uv.write_text(entry.group() + "\n")
     run(PYTHON, "-m", "pip", "install", "-q", "--require-hashes", "-r", only_uv)
-    # Else every process compiles all that it imports, where PYTHONDONTWRITEBYTECODE is set, as in many containers.
+    # Otherwise every process compiles all that it imports, if PYTHONDONTWRITEBYTECODE is set, as in many containers.
     install = [UV, "pip", "install", "-q", "--compile-bytecode", "--python", PYTHON]
     run(*install, "--require-hashes", "-r", LOCK, env=uv_environment())
     run(*install, *PROJECT, env=uv_environment())

@@ -35,14 +35,14 @@ from workbench.core.base.files import write_json  # noqa: E402
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 1280
 PAD = 12  # px left around a part
-MARGIN = 168 - 2 * PAD  # what JupyterLab takes beside an output
+MARGIN = 168 - 2 * PAD  # px that JupyterLab takes beside an output
 EVERY = 1.0  # seconds between two frames of the run
 SHOWN = 0.25  # seconds that a frame is shown
 LAST = 4.0  # seconds that the last frame stays
-FRAMES = 60  # at most
-COLOURS = 255  # of a picture; one more is see-through
+FRAMES = 60  # frames at most
+COLOURS = 255  # colours of a picture; one more is transparent
 
-Pixels = NDArray[np.uint32]  # one number a pixel
+Pixels = NDArray[np.uint32]  # one number per pixel
 
 HASHES = IMAGES / "pictures.json"  # name of a picture -> hash of what it is drawn from
 WIDGETS = ("workbench/lab/widgets", "workbench/lab/figures", "notebooks/02-explore.ipynb")
@@ -50,7 +50,7 @@ LECTURE = ("notebooks/lecture/workbench_lectures", "notebooks/lecture/3-why-a-tr
 DRAWN_FROM = {"explorer": WIDGETS, "live": WIDGETS, "lecture": LECTURE}
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
 
-# Chromium reads its own pictures, so that no library for pictures is needed.
+# Chromium decodes its own pictures, so that no library for pictures is needed.
 DECODE = """async (png) => {
   const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + png)).blob());
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height), context = canvas.getContext("2d");
@@ -63,11 +63,11 @@ FINISHED = "() => document.querySelectorAll('.wb-status .wb-finished').length"
 
 
 def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
-    """The upper `height` pixels of a part of a page; `reader` is an empty page that decodes the picture."""
+    """Return the upper `height` pixels of a part of a page; `reader` is an empty page that decodes the picture."""
     box = part.bounding_box()
     assert box is not None
     left = min(PAD, box["x"])
-    width = min(WIDTH, left + box["width"] + PAD)  # no bar beside it
+    width = min(WIDTH, left + box["width"] + PAD)  # without the scroll bar beside it
     clip = {"x": box["x"] - left, "y": max(box["y"], 0), "width": width, "height": height}
     png = page.screenshot(clip=clip)  # type: ignore[arg-type]
     wide, high, text = reader.evaluate(DECODE, base64.b64encode(png).decode())
@@ -75,7 +75,7 @@ def shot(page: Page, reader: Page, part: Locator, height: int) -> Pixels:
 
 
 def palette(frames: Iterable[Pixels]) -> NDArray[np.uint32]:
-    """The colours that most pixels have."""
+    """Return the most frequent colours."""
     counts: dict[int, int] = {}
     for frame in frames:
         for colour, count in zip(*np.unique(frame, return_counts=True), strict=True):
@@ -84,7 +84,7 @@ def palette(frames: Iterable[Pixels]) -> NDArray[np.uint32]:
 
 
 def indexed(frame: Pixels, colours: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Each pixel's nearest colour."""
+    """Return each pixel's nearest colour."""
     own, place = np.unique(frame, return_inverse=True)
     channels = [(c.view(np.uint8).reshape(-1, 4)[:, :3]).astype(int) for c in (own, colours)]
     apart = ((channels[0][:, None] - channels[1][None]) ** 2).sum(axis=2)
@@ -92,17 +92,17 @@ def indexed(frame: Pixels, colours: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    """A piece of a PNG file."""
+    """Return a chunk of a PNG file."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def packed(rows: NDArray[np.uint8]) -> bytes:
-    """Rows of a PNG file, without filters: they do not help pictures of few colours."""
+    """Return rows of a PNG file, without filters: they do not help pictures of few colours."""
     return zlib.compress(np.insert(rows, 0, 0, axis=1).tobytes(), 9)
 
 
 def changes(frames: Sequence[NDArray[np.uint8]]) -> list[tuple[int, int, NDArray[np.uint8]]]:
-    """Top, left and pixels of what each frame changes; a pixel that stays is see-through."""
+    """Return top, left and pixels of what each frame changes; unchanged pixels are transparent."""
     found = [(0, 0, frames[0])]
     for before, after in pairwise(frames):
         ys, xs = np.nonzero(before != after)
@@ -114,7 +114,7 @@ def changes(frames: Sequence[NDArray[np.uint8]]) -> list[tuple[int, int, NDArray
 
 
 def picture(shots: Sequence[Pixels]) -> bytes:
-    """A PNG, which moves if there are several shots (APNG): each stays for `SHOWN` seconds, the last for `LAST`."""
+    """Return a PNG, animated if there are several shots (APNG): shown for `SHOWN` seconds each, the last for `LAST`."""
     colours = palette(shots)
     frames = [indexed(each, colours) for each in shots]
     frames = [frames[0], *(after for before, after in pairwise(frames) if (before != after).any())]
@@ -144,7 +144,7 @@ def picture(shots: Sequence[Pixels]) -> bytes:
 
 
 def opened(page: Page, server: Server, dark: bool) -> Locator:
-    """The explorer in its notebook, drawn."""
+    """Return the explorer in its notebook, drawn."""
     lab = Lab(page, server, "02-explore.ipynb")
     lab.dark(dark)
     lab.run_all()
@@ -167,14 +167,14 @@ def to_top(page: Page) -> None:
 
 
 def explorer(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """Forms, and what they would do."""
+    """Take the explorer's forms and forecasts."""
     part = opened(page, server, dark)
     settled(page)
     return [shot(page, reader, part, 600)]
 
 
 def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """Five schemes as real processes, watched until the last is over."""
+    """Take five schemes as real processes, from the start to the end of the last."""
     part = opened(page, server, dark)
     page.get_by_text("Rounds, seed, faults", exact=True).click()
     for name, value in (("children", "3"), ("layers", "2"), ("rounds", "40")):
@@ -197,7 +197,7 @@ def live(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
 
 
 def lecture(page: Page, reader: Page, server: Server, dark: bool) -> list[Pixels]:
-    """A page without code."""
+    """Take a lecture's page without code."""
     theme = "dark" if dark else "light"
     page.goto(server.address(f"voila/render/lecture/3-why-a-tree.ipynb?theme={theme}"))
     page.locator(".wb-score").wait_for(state="attached")
@@ -236,7 +236,7 @@ TAKERS = {"explorer": explorer, "live": live, "lecture": lecture}
 
 
 def served(folder: Path) -> Path:
-    """The notebooks in a folder that may be written to."""
+    """Copy the notebooks to a writable folder."""
     root = folder / "notebooks"
     root.mkdir()
     for path in (ROOT / "notebooks").glob("*.ipynb"):
@@ -246,7 +246,7 @@ def served(folder: Path) -> Path:
 
 
 def main(names: Sequence[str]) -> None:
-    """Take the pictures that are named, or all."""
+    """Take the named pictures, or all."""
     with tempfile.TemporaryDirectory() as name:
         root = served(Path(name))
         with jupyter(root, Path(name) / "home") as server:

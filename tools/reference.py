@@ -1,4 +1,4 @@
-"""The public names, section by section: what the reference shows and tests/test_site.py looks at."""
+"""Public names by section, for the reference and tests/test_site.py."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import workbench as wb
 from workbench.core.contract.delays import delay_models
 
-BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")  # on the pages of their contracts
+# documented on the pages of their contracts
+BASES = ("DelayModel", "Optimiser", "Problem", "ProblemArgs", "Scheme")
 
 
 @dataclass(frozen=True)
 class Section:
-    """One page of the reference: public names, each as `module:attribute`; begins with what a module says of itself."""
+    """Page of the reference: public names, each as `module:attribute`; it begins with a module's docstring."""
 
     file: str
     title: str
@@ -24,14 +25,14 @@ class Section:
     module: str = ""
 
     def things(self) -> Iterator[tuple[str, Any]]:
-        """Every name, with dots, and what it stands for."""
+        """Return the objects by their dotted names."""
         for name in self.names:
             module, _, attribute = name.partition(":")
             yield f"{module}.{attribute}", getattr(import_module(module), attribute)
 
 
 def sections() -> list[Section]:
-    """Every page of the reference, in the order of its contents."""
+    """Return every page of the reference, in the order of its contents."""
     theory, figures, batch = "workbench.core.theory", "workbench.lab.figures", "workbench.lab.batch"
     return [
         Section("workbench", "wb: experiments and runs", _package(), "workbench"),
@@ -59,7 +60,7 @@ def sections() -> list[Section]:
 
 
 def everything() -> Iterator[tuple[str, Any]]:
-    """Every public name with what it stands for; modules are pages of their own."""
+    """Return the objects of all public names; modules have their own pages."""
     for section in sections():
         yield from section.things()
 
@@ -87,9 +88,8 @@ def _straight_line() -> tuple[str, ...]:
 
 
 def _problems() -> tuple[str, ...]:
-    own = _names(
-        "workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError")
-    )  # it is in wb
+    # documented in wb
+    own = _names("workbench.core.problems", *(name for name in wb.problems.__all__ if name != "DataError"))
     return own + _of(*(wb.problems.get(name) for name in wb.problems.names()))
 
 

@@ -37,7 +37,7 @@ from workbench.mpi.launch.site import Pool, RunOwner, Site
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# What each delay model of the package models, and which workers differ from the others.
+# Effect of each delay model of the package, and which workers differ.
 DELAYS = {
     "constant": ("no randomness: each sample takes the same time", "none"),
     "exponential": ("a whole answer takes an exponential time, whatever its load", "by chance, each round"),
@@ -61,7 +61,7 @@ DELAYS = {
         "one worker or all, from a round on",
     ),
 }
-# For each thing that can be added: a class of the package, and whether it is a plug-in's only class.
+# For each kind of plug-in: a class of the package, and whether it is a plug-in's only class.
 CONTRACTS: dict[str, tuple[type, ...]] = {
     "scheme": (Scheme,),
     "delay-model": (DelayModel,),
@@ -70,7 +70,7 @@ CONTRACTS: dict[str, tuple[type, ...]] = {
     "optimiser": (Optimiser,),
     "cluster": (Cluster, Site, Pool, RunOwner, FolderPool),
 }
-# Columns of `trace.rounds` that the labels of figures do not name; the last ones only on real processes.
+# Columns of `trace.rounds` without a label in figures; the last ones only on real processes.
 COLUMNS = {
     "round": "number of the round, from 0",
     "time": "time of the commit since the start of the run [s]",
@@ -82,7 +82,7 @@ MPI_COLUMNS = {
     "rejected": "messages that were rejected as damaged, not finite or repeated (real runs)",
     "abandoned": "computations that were given up for a newer model (real runs)",
 }
-# Largest sizes: what is limited, where the constant is, and what a larger one causes.
+# Maximum sizes: what is limited, where the constant is, and the effect of larger ones.
 LIMITS = (
     ("workers of an experiment", experiment, "MAX_WORKERS"),
     ("rounds of an experiment", experiment, "MAX_ROUNDS"),
@@ -94,7 +94,7 @@ LIMITS = (
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Markdown of a table; a bar within a cell is escaped."""
+    """Return a Markdown table; a bar within a cell is escaped."""
     lines = [
         [str(cell).replace("|", "\\|").replace("\n", " ").strip() for cell in row] for row in (head, *rows)
     ]
@@ -103,12 +103,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def first_line(thing: Any) -> str:
-    """First paragraph of a docstring, as one line."""
+    """Return the first paragraph of a docstring, as one line."""
     return " ".join(inspect.cleandoc(thing.__doc__ or "").split("\n\n")[0].split())
 
 
 def fields(cls: type[Settings], leave_out: Iterable[str] = ()) -> str:
-    """Table of the fields of a settings class: name, meaning with unit, range and default."""
+    """Return the table of the fields of a settings class: name, meaning with unit, range and default."""
     hidden = {"kind", "name", *leave_out}
     rows = [(f"`{each['name']}`", described(each)) for each in cls.fields() if each["name"] not in hidden]
     return table(("field", "meaning [unit, range] (default)"), rows) if rows else "No parameters.\n"
@@ -118,7 +118,7 @@ def fields(cls: type[Settings], leave_out: Iterable[str] = ()) -> str:
 
 
 def schemes() -> str:
-    """One row a scheme, in the order of `wb.schemes.names()`."""
+    """Return one row per scheme, in the order of `wb.schemes.names()`."""
     return table(("name", "scheme", "source", "exact", "forecast"), map(_scheme_row, wb.schemes.names()))
 
 
@@ -129,12 +129,12 @@ def _scheme_row(name: str) -> tuple[str, ...]:
 
 
 def scheme_parameters() -> str:
-    """The parameters of each scheme."""
+    """Return the parameters of each scheme."""
     return _sections((name, wb.schemes.get(name)) for name in wb.schemes.names())
 
 
 def delays() -> str:
-    """One row for each delay model: what it models, which workers differ, fields and units."""
+    """Return one row per delay model: its effect, which workers differ, fields and units."""
     rows = [
         (f"`{kind}`", *DELAYS[kind], ", ".join(map(_with_unit, _own_fields(cls))))
         for kind, cls in delay_models().items()
@@ -152,21 +152,21 @@ def _with_unit(field: dict[str, Any]) -> str:
 
 
 def delay_fields() -> str:
-    """The fields of each delay model."""
+    """Return the fields of each delay model."""
     models = delay_models().items()
     ours = ((kind, cls) for kind, cls in models if cls.__module__.startswith("workbench."))
     return _sections(ours)
 
 
 def problems() -> str:
-    """The fields of each problem that not all problems on data have."""
+    """Return the fields of each problem that not all problems on data have."""
     shared = {field["name"] for field in OnData.fields()}
     found = ((name, wb.problems.get(name)) for name in wb.problems.names())
     return _sections(found, leave_out=shared)
 
 
 def optimisers() -> str:
-    """The fields of each optimiser."""
+    """Return the fields of each optimiser."""
     return _sections(Optimiser.catalogue.items())
 
 
@@ -179,31 +179,31 @@ def _sections(classes: Iterable[tuple[str, type[Settings]]], leave_out: Iterable
 
 
 def metrics() -> str:
-    """The columns of `trace.rounds`."""
+    """Return the columns of `trace.rounds`."""
     found = COLUMNS | labels.METRICS | MPI_COLUMNS
     return table(("column", "meaning [unit]"), ((f"`{name}`", text) for name, text in found.items()))
 
 
 def results() -> str:
-    """The results in the table of runs."""
+    """Return the results in the table of runs."""
     rows = ((f"`{name}`", beside) for name, (_, beside) in labels.RESULTS.items())
     return table(("column", "meaning"), rows)
 
 
 def figures() -> str:
-    """The figures, each with what it draws."""
+    """Return the figures, each with what it draws."""
     rows = ((f"`wb.figures.{name}`", first_line(getattr(wb.figures, name))) for name in wb.figures.names())
     return table(("figure", "what it draws"), rows)
 
 
 def clusters() -> str:
-    """The fields of each kind of cluster file."""
+    """Return the fields of each kind of cluster file."""
     ours = ((kind, cls) for kind, cls in Cluster.catalogue.items() if cls.__module__.startswith("workbench."))
     return _sections(ours)
 
 
 def limits() -> str:
-    """The largest sizes that are accepted."""
+    """Return the maximum sizes that are accepted."""
     rows = ((what, f"{getattr(module, name):,}") for what, module, name in LIMITS)
     return table(("what", "at most"), rows)
 
@@ -212,7 +212,7 @@ def limits() -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments, options and defaults."""
+    """Return every command with its arguments, options and defaults."""
     parts = []
     for name, command, parent in _every(cli, "workbench"):
         context = click.Context(command, info_name=name, parent=parent)
@@ -245,7 +245,7 @@ def _every(
 
 
 def contract(what: str) -> str:
-    """For each class of a contract: the methods that are mandatory, and those that may be overridden."""
+    """Return, for each class of a contract, the mandatory methods and those that may be overridden."""
     return "\n".join(
         f"**`{cls.__name__}`** (`{cls.__module__}`)\n\n{_methods(cls)}" for cls in CONTRACTS[what]
     )
@@ -266,7 +266,7 @@ def _methods(cls: type) -> str:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """The documented methods and properties that a class defines itself."""
+    """Return the documented methods and properties that a class defines itself."""
     for name, member in vars(cls).items():
         plain = member.__func__ if isinstance(member, classmethod) else member
         if (
@@ -313,12 +313,12 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> list[Path]:
-    """Pages that have a table from the code."""
+    """Return the pages that have a generated table."""
     return [page for page in sorted(DOCS.rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
 
 
 def renewed(text: str) -> str:
-    """Return a page with its tables as they should be."""
+    """Return a page with its tables renewed."""
     return BLOCK.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", text)
 
 

@@ -1,4 +1,4 @@
-"""What a wheel carries besides the packages: notebooks, example clusters and sweeps (hatchling calls this)."""
+"""Files of a wheel besides the packages: notebooks, example clusters and sweeps (called by hatchling)."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ PATTERNS = ("notebooks/**/*.ipynb", "clusters/**/*", "examples/*")
 
 
 class WheelFiles(BuildHookInterface):
-    """Put them where `workbench.lab.notebooks.shipped` looks. An editable installation has the clone itself."""
+    """Add the files where `workbench.lab.notebooks.shipped` searches. An editable installation has the clone itself."""
 
     def initialize(self, version, build_data):
         if version == "standard":
@@ -16,7 +16,7 @@ class WheelFiles(BuildHookInterface):
 
 
 def carried(root):
-    """Path in the clone -> path in the wheel."""
+    """Return path in the clone -> path in the wheel."""
     files = [file for pattern in PATTERNS for file in sorted(root.glob(pattern))]
     names = [file.relative_to(root) for file in files if file.is_file()]
     shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; tools/build_site.py puts the sources together and calls it."""
+"""Configuration of Sphinx; tools/build_site.py collects the sources and calls it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ html_theme_options = {"navigation_with_keys": True}
 def fields_as_parameters(
     app: Any, kind: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Settings say what their fields are in the fields' own metadata: make a section of it."""
+    """Make a section of parameters from the metadata of the fields of settings."""
     if kind != "class" or not (inspect.isclass(thing) and issubclass(thing, BaseModel)):
         return
     if any(line.strip() == "Parameters" for line in lines):
@@ -97,7 +97,7 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 def short_signature(
     app: Any, kind: str, name: str, thing: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None] | None:
-    """The fields of settings stand below, with their units; types are as short as in the source."""
+    """Shorten signatures: the fields of settings are listed below, and types are as short as in the source."""
     if kind == "class" and inspect.isclass(thing) and issubclass(thing, BaseModel):
         return "(**settings)", None
     return _shortened(signature), _shortened(returns)
@@ -119,21 +119,21 @@ _TYPES = {
 def script_where_figures_are(
     app: Any, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """5 MB of plotly.js only where something is drawn."""
+    """Load plotly.js, 5 MB, only on pages with figures."""
     if "Plotly.newPlot" in context.get("body", ""):
         script = context["pathto"]("_static/plotly.min.js", resource=True)
         context["body"] = f'<script src="{script}"></script>{context["body"]}'
 
 
 def _heads(toc: Any) -> Any:
-    """Of a page's contents its title only, unless other pages hang on it."""
+    """Return only the title of a page's contents, unless the page has subpages."""
     if not len(toc) or any(toc.findall(toctree)):
         return toc
     return nodes.bullet_list("", nodes.list_item("", toc[0][0].deepcopy()))
 
 
 def titles_only(app: Any, page: str, *_: Any) -> None:
-    """The list of all pages is copied for each of them: a third of the build, where headings and names are in it."""
+    """Reduce the tables of contents to titles: Sphinx copies all of them for each page, a third of the build."""
     app.env.whole_tocs = app.env.tocs
     if not hasattr(app.env, "heads"):
         app.env.heads = {name: _heads(toc) for name, toc in app.env.tocs.items()}
@@ -141,12 +141,12 @@ def titles_only(app: Any, page: str, *_: Any) -> None:
 
 
 def whole(app: Any, *_: Any) -> None:
-    """As it was."""
+    """Restore the tables of contents."""
     app.env.tocs = app.env.whole_tocs
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
+    """Connect these functions to Sphinx, which calls this one."""
     app.connect("autodoc-process-docstring", fields_as_parameters, priority=100)  # before napoleon
     app.connect("autodoc-process-signature", short_signature)
     app.connect("html-page-context", script_where_figures_are)

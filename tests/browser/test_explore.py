@@ -39,7 +39,7 @@ AT_CLICK = f"() => {{ document.querySelector('.wb-starts').click(); return ({MOV
 def user(page: Page, server: Server, root: Path) -> tuple[Lab, User]:
     notebook = nbformat.read(NOTEBOOKS / NOTEBOOK, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(PACED))
-    # Anew for each test: a notebook that was saved asks for the widgets of a kernel that has ended.
+    # One per test: a notebook that was saved asks for the widgets of a kernel that has ended.
     nbformat.write(notebook, root / "paced.ipynb")
     lab = Lab(page, server, "paced.ipynb")
     lab.run_all()

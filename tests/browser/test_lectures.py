@@ -73,7 +73,7 @@ def test_lecture_is_a_page_without_code(
 
 
 # The notebook around them is the same for all.
-@sampled_test("loaded anew", 1, 2)
+@sampled_test("reloaded", 1, 2)
 @pytest.mark.parametrize(
     "name", [NAMES[4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != NAMES[4])]
 )

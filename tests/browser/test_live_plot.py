@@ -72,7 +72,7 @@ def stop(page: Page) -> None:
     ).to_be_disabled()  # the page may be notified a moment later
 
 
-@sampled_test("loaded anew", 0, 2)
+@sampled_test("reloaded", 0, 2)
 def test_live_plot_watches_and_stops_a_run_and_survives_a_reload(
     page: Page,
     noise: Noise,

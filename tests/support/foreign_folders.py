@@ -152,7 +152,7 @@ def put(spec: dict[str, Any], place: str, name: str) -> dict[str, Any]:
 
 
 def forged(folder: Path) -> None:
-    """Write the hashes of a run folder's files as they are now, as whoever changed them would."""
+    """Write the hashes of a run folder's files as they are now, as the author of the changes would."""
     write_sums(folder, [*WRITTEN, *(path.name for path in folder.glob("own-*.py"))])
 
 
@@ -230,7 +230,7 @@ def clusters() -> list[Any]:
 def swept(root: Path, spec: dict[str, Any], cluster: str) -> Path:
     """Make the folder of a sweep with a run that failed before it had a folder, and a finished one.
 
-    Whatever is drawn, its plan names code: one that does not is gone on with.
+    Whatever is drawn, its plan names code: one that does not is resumed.
     """
     spec = dict(spec)
     folder = root / "sweep"

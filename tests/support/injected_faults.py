@@ -42,8 +42,8 @@ class Injected(DelayModel):
     message: float = setting(0.0, "least time of a message on its way", "s", ge=0)
     spread: float = setting(0.1, "mean of the exponential part, in least times", ge=0)
     victims: tuple[int, ...] = setting((), "workers, from 0, whose tasks or messages take longer")
-    task_factor: float = setting(1.0, "their tasks take so many times as long", gt=0)
-    message_factor: float = setting(1.0, "their messages take so many times as long", gt=0)
+    task_factor: float = setting(1.0, "factor by which their tasks take longer", gt=0)
+    message_factor: float = setting(1.0, "factor by which their messages take longer", gt=0)
 
     def draw(self, keyed: CounterRNG, round: int, workers: int, slot: int, before: Array | None) -> Array:
         """Draw minimal times and exponential parts of a task and a message, (2, workers)."""

@@ -23,7 +23,7 @@ def event(name: str, start: float, took: float, category: str = "user_annotation
 
 
 def events(computing: Sequence[float], first: int = 0, at: float = 1.7e15) -> list[Event]:
-    """Steps of one second, each with so many seconds of computing before an all-reduce."""
+    """Steps of one second, each with some seconds of computing before an all-reduce."""
     found = []
     for place, seconds in enumerate(computing):
         start, own = at + PERIOD * (first + place), round(seconds * SECOND)

@@ -1,6 +1,7 @@
-"""Where the notebooks are, copies of them to work in, and one executed in a kernel that listens on no network port.
+"""Location of the notebooks, working copies of them, and execution without a network port.
 
-What notebooks need imports a grammar of addresses, which takes a second: that is put off until it is needed.
+Several dependencies of notebooks import a grammar of addresses, which takes a second to build. Here that is deferred
+until it is used.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from workbench.core.base.text import read_json
 if TYPE_CHECKING:
     import nbformat
 
-MAX_SOCKET_PATH_BYTES = 103  # bytes that the path of a socket may have: 107 on Linux, fewer on macOS
-SOCKET_NAME_BYTES = 24  # of them for the sockets' own names
+MAX_SOCKET_PATH_BYTES = 103  # bytes in the path of a socket: 107 on Linux, fewer on macOS
+SOCKET_NAME_BYTES = 24  # bytes reserved for the names of the sockets
 
-OUTPUT_TIMEOUT_S = 600  # for a cell's output that is still being read when the cell has ended
+OUTPUT_TIMEOUT_S = 600  # seconds to read the rest of a cell's output after the cell has ended
 
 PACKAGE = Path(__file__).resolve().parents[1]
 RECORD_FILE = ".workbench.json"  # in a folder of copies: the hash of every file as it was copied
 
 
 def shipped(name: str) -> Path:
-    """Path of what comes with the package: `notebooks`, `notebooks/run.ipynb`, `clusters`, `examples`.
+    """Return the path of a file of the package: `notebooks`, `notebooks/run.ipynb`, `clusters`, `examples`.
 
-    An installed wheel carries these within the package; in a clone they lie beside it.
+    An installed wheel contains these within the package. In a clone they are beside it.
 
     >>> shipped("notebooks/run.ipynb").is_file()
     True
@@ -47,9 +48,10 @@ def shipped(name: str) -> Path:
 
 
 def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
-    """Copy the notebooks, and the example clusters and sweeps, to a folder; what the user changed there stays.
+    """Copy notebooks, example clusters and sweeps to a folder; files that the user changed there are kept.
 
-    Returns the names of the files written, and of those that were kept because they are not as they were copied.
+    Returns the names of the files written, and of those kept because the user changed them. Raises `SettingError`
+    where there is nothing to copy, and `OSError` where nothing can be written.
 
     Raises `SettingError` where there is nothing to copy, and `OSError` where nothing can be written.
     """
@@ -74,7 +76,7 @@ def copy_notebooks(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _sources() -> dict[str, Path]:
-    """Name in a folder of copies -> what is copied there."""
+    """Return what is copied: name in the folder of copies -> source."""
     notebooks = shipped("notebooks")
     if not notebooks.is_dir():
         wanted = "install the whole wheel, or run this from a clone of the repository"
@@ -87,7 +89,7 @@ def _sources() -> dict[str, Path]:
 
 
 def socket_folder(prefix: str) -> Path:
-    """Make a folder for sockets that only we may enter: where temporary files go, if that path is short enough.
+    """Make a folder for sockets that only its owner may enter, in the temporary folder if that path is short enough.
 
     Raises `SettingError` where nothing short can be written.
     """
@@ -108,7 +110,7 @@ def socket_folder(prefix: str) -> Path:
 def execute(
     notebook: Path, output: Path, parameters: Mapping[str, Any], cwd: Path, progress: bool = False
 ) -> nbformat.NotebookNode:
-    """Run a notebook top to bottom; what came of it stands in `output`.
+    """Execute a notebook top to bottom, and write the executed notebook to `output`.
 
     Raises papermill's `PapermillExecutionError` where a cell fails.
     """
@@ -116,7 +118,7 @@ def execute(
         import papermill
 
     folder, variables = socket_folder("kernel-"), {}
-    if os.name == "posix":  # sockets are its own files: in Jupyter's default place, two take each other's
+    if os.name == "posix":  # own socket files: two kernels would share those in Jupyter's default folder
         variables["KernelManager"] = {"transport": "ipc", "ip": f"{folder}/socket"}
     options = {"parameters": dict(parameters), "cwd": str(cwd), "log_output": False, "progress_bar": progress}
     kernel_options = {"extra_arguments": [run_first(keep_output)], "iopub_timeout": OUTPUT_TIMEOUT_S}
@@ -129,15 +131,15 @@ def execute(
 
 
 def run_first(function: Callable[..., Any], *arguments: Any) -> str:
-    """Return the argument with which a kernel calls a function before any cell, and leaves no name of it behind."""
+    """Return the argument that makes a kernel call a function before any cell, without a name in its namespace."""
     call = f"__import__({function.__module__!r}, fromlist=['']).{function.__name__}"
     return f"--IPKernelApp.exec_lines={call}({', '.join(map(repr, arguments))})"
 
 
 def keep_output() -> None:
-    """Make the kernel that calls this wait where its output is read more slowly than it is printed.
+    """Make the calling kernel wait where its output is read more slowly than it is printed.
 
-    By default its socket drops messages once 1000 of them wait.
+    By default its socket drops messages when 1000 of them are queued.
     """
     import zmq
     from ipykernel.kernelapp import IPKernelApp
@@ -150,7 +152,7 @@ _GRAMMAR = "rfc3987_syntax"
 
 
 class _Later(ModuleType):
-    """Stands in for the grammar of internationalised addresses."""
+    """Replacement for the grammar of internationalised addresses until it is used."""
 
     @staticmethod
     def is_valid_syntax(rule: str, text: str) -> bool:
@@ -162,9 +164,9 @@ class _Later(ModuleType):
 
 @contextmanager
 def grammar_put_off() -> Iterator[None]:
-    """Import nbformat, papermill or jsonschema in here: they import a grammar of addresses, which notebooks never need.
+    """Import nbformat, papermill or jsonschema within this block: it defers a grammar that notebooks never need.
 
-    It takes a second to build, once per process. Whoever asks jsonschema to check an address later waits for it then.
+    The grammar takes a second to build, once per process. The first check of an address by jsonschema builds it.
     """
     if _GRAMMAR in sys.modules or find_spec(_GRAMMAR) is None:
         yield

@@ -1,8 +1,8 @@
-"""Lectures: sliders, figures that follow them, runs to watch on the virtual clock, exercises that check themselves.
+"""Lectures: sliders with figures, animated runs on the virtual clock, and self-checking exercises.
 
-A lecture is one module in here whose `lecture` is a `Script`: its sliders (`Knobs`), a function from sliders to a
-figure for each figure, the experiments that are run, and three exercises whose answers the package computes. The
-notebook that it names, in `notebooks/lecture/`, holds the prose, and nothing else.
+A lecture is a module whose `lecture` is a `Script`. It has sliders (`Knobs`), a function for each figure, the
+experiments to run, and three exercises whose answers the package computes. Its notebook in `notebooks/lecture/` holds
+the prose, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["scripts"]
 
 
 def scripts() -> dict[str, Script[Any]]:
-    """All lectures by their notebooks' names, in their order.
+    """Return all lectures by their notebooks' names, in their order.
 
     >>> list(scripts())[:2]
     ['1-stragglers', '2-by-hand']

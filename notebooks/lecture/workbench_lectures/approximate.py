@@ -1,4 +1,4 @@
-"""Lecture 5: not waiting. Approximate gradient codes, and why workers should change places."""
+"""Lecture 5: not waiting. Approximate gradient codes, and why to shuffle parts between workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
-TIME = 1e-3  # s that a worker takes for one part unless it straggles
-FACTOR = 10.0  # a straggler takes so many times longer
-EACH = 6  # samples of a part in the run; the model has half as many parameters again as there are samples
+TIME = 1e-3  # s that a worker takes for one part without straggling
+FACTOR = 10.0  # by which a straggler is slower
+EACH = 6  # samples of a part in the run; the model has 1.5 times as many parameters as there are samples
 ITERATIONS = 200
 
 
@@ -49,7 +49,7 @@ class Approximate(Knobs):
     code: Literal["FRC", "CRC"] = setting("FRC", "how the parts are spread over the workers")
 
     def fit(self) -> Approximate:
-        """FRC needs groups of s workers."""
+        """Make s divide the number of workers, as FRC needs."""
         fits = [s for s in range(1, self.workers // 2 + 1) if self.workers % s == 0]
         return self.replace(copies=min(fits, key=lambda s: abs(s - self.copies)))
 
@@ -60,7 +60,7 @@ class Approximate(Knobs):
 
     @property
     def delays(self) -> Heterogeneous:
-        """The delay model of the run."""
+        """Delay model of the run."""
         return Heterogeneous(
             shift=TIME / EACH,
             slow=self.slow,
@@ -71,16 +71,16 @@ class Approximate(Knobs):
 
     @property
     def slow_ones(self) -> NDArray[np.bool_]:
-        """Who is slow in the run, (n,): the delay model's own draw."""
+        """Slow workers in the run, (n,): the delay model's own draw."""
         return DelayStream(self.delays, self.draw, self.workers).draw(0)[1] > 0
 
     def experiment(self, shuffle: str, **more: Any) -> Experiment:
-        """An approximate scheme that waits as long as a worker needs that does not straggle."""
+        """Return an approximate scheme that waits as long as a worker without straggling takes."""
         args = {"replication": self.copies, "shuffle": shuffle, "deadline": 2 * self.copies * TIME}
         return self.run(self.code, scheme_args=args, **more)
 
     def run(self, scheme: str, **more: Any) -> Experiment:
-        """Any scheme on these workers."""
+        """Return any scheme on these workers."""
         common: dict[str, Any] = {
             "workers": self.workers,
             "rounds": ITERATIONS,
@@ -96,7 +96,7 @@ class Approximate(Knobs):
 
 
 def error(knobs: Approximate, theme: Theme) -> go.Figure:
-    """Expected decoding error against the number of workers per part."""
+    """Draw the expected decoding error against the number of workers per part."""
     n, q = knobs.workers, theory.straggler_probability(*knobs.chances)
     copies = list(range(1, n // 2 + 1))
     divisors = [s for s in copies if n % s == 0]
@@ -123,7 +123,7 @@ def error(knobs: Approximate, theme: Theme) -> go.Figure:
 
 
 def holders(knobs: Approximate) -> NDArray[np.bool_]:
-    """Who holds which part: (workers, parts)."""
+    """Return which worker stores which part: (workers, parts)."""
     plan = knobs.experiment("none").plan
     held = np.zeros((plan.workers, plan.parts), dtype=bool)
     for worker in range(plan.workers):
@@ -132,7 +132,7 @@ def holders(knobs: Approximate) -> NDArray[np.bool_]:
 
 
 def missed(knobs: Approximate) -> tuple[Array, float]:
-    """P(a part is missed in a round): of every part without shuffling, of any with it."""
+    """Return the probability that a part is missed in a round: of every part without shuffling, of any with it."""
     slow, held = knobs.slow_ones, holders(knobs)
     p_ss, p_as = knobs.slow_straggles, knobs.active_straggles
     fixed = [theory.missed_unshuffled(knobs.copies, int(slow[column].sum()), p_ss, p_as) for column in held.T]
@@ -141,7 +141,7 @@ def missed(knobs: Approximate) -> tuple[Array, float]:
 
 
 def parts(knobs: Approximate, theme: Theme) -> go.Figure:
-    """Which parts are missed how often, for the workers that are slow in this draw."""
+    """Draw how often each part is missed, for the slow workers of this draw."""
     fixed, shuffled = missed(knobs)
     slow = np.flatnonzero(knobs.slow_ones) + 1
     who = f"slow: workers {', '.join(map(str, slow))}" if len(slow) else "nobody is slow in this draw"
@@ -173,7 +173,7 @@ def parts(knobs: Approximate, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Approximate) -> list[Experiment]:
-    """Wait for all; do not wait, with and without shuffling: on the same stragglers."""
+    """Return schemes that wait for all, and that do not, with and without shuffling, on the same stragglers."""
     return [knobs.run("UMW"), knobs.experiment("none"), knobs.experiment("random")]
 
 
@@ -253,7 +253,7 @@ EXERCISES: tuple[Exercise[Approximate], ...] = (
             "It is used unless all of its workers straggle at once, each with the slow ones’ probability."
         ),
         slips=(
-            (lambda k: ITERATIONS - _used(k), "In so many rounds it is missed."),
+            (lambda k: ITERATIONS - _used(k), "That is the number of rounds in which it is missed."),
             (
                 lambda k: ITERATIONS * (1 - _q(k) ** k.copies),
                 "That is with shuffling, where its workers are not always slow ones.",

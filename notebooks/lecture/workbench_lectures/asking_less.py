@@ -1,4 +1,4 @@
-"""Lecture 6: asking less. CADA keeps old gradients as long as they cannot be far off; G-CADA asks groups."""
+"""Lecture 6: asking less. CADA uses old gradients while they cannot be far off; G-CADA asks groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMES = ("D-Adam", "CADA", "G-CADA")
 
 
 class AskingLess(Knobs):
-    """Workers, groups, and the rule's two numbers."""
+    """Workers, groups, and the rule's two parameters."""
 
     labels: ClassVar = {
         "workers": "workers M",
@@ -52,12 +52,12 @@ class AskingLess(Knobs):
     scheme: Literal["CADA", "G-CADA"] = setting("CADA", "whose rounds are shown")
 
     def fit(self) -> AskingLess:
-        """Groups divide the workers."""
+        """Make the number of groups divide the workers."""
         fits = [g for g in range(1, self.workers + 1) if self.workers % g == 0]
         return self.replace(groups=min(fits, key=lambda g: abs(g - self.groups)))
 
     def experiment(self, scheme: str, rounds: int) -> Experiment:
-        """One of the schemes."""
+        """Return one of the schemes."""
         rule = {"c": self.c, "max_age": self.max_age}
         args: dict[str, dict[str, Any]] = {
             "D-Adam": {},
@@ -77,15 +77,15 @@ class AskingLess(Knobs):
         )
 
 
-@lru_cache(maxsize=256)  # all places of a page without a server, whose two figures share them
+@lru_cache(maxsize=256)  # all positions of a page without a server, whose two figures share them
 def traced(workers: int, groups: int, c: float, max_age: int, scheme: str) -> Trace:
-    """A short run, for the figures."""
+    """Return a short run, for the figures."""
     knobs = AskingLess(workers=workers, groups=groups, c=c, max_age=max_age)
     return run(knobs.experiment(scheme, ROUNDS))
 
 
 def trace(knobs: AskingLess, scheme: str) -> Trace:
-    """The same, of the sliders; what does not change a scheme makes no new run."""
+    """Return the run of the current sliders, without knobs that do not affect the scheme."""
     groups = knobs.groups if scheme == "G-CADA" else 1
     c, age = (knobs.c, knobs.max_age) if scheme != "D-Adam" else (1.0, 1)
     return traced(knobs.workers, groups, c, age, scheme)
@@ -95,7 +95,7 @@ def trace(knobs: AskingLess, scheme: str) -> Trace:
 
 
 def asked_of(found: Trace) -> Array:
-    """Who was asked when, (workers, rounds), 0 or 1: whoever was sent the model."""
+    """Return who was asked when, (workers, rounds), 0 or 1: the workers to which the model was sent."""
     events = found.events[(found.events["rank"] == MASTER) & (found.events["bytes"] > 0)]
     table = np.zeros((found.experiment.workers, len(found.rounds)))
     table[events["to"].to_numpy() - 1, events["round"].to_numpy()] = 1.0
@@ -103,7 +103,7 @@ def asked_of(found: Trace) -> Array:
 
 
 def asked(knobs: AskingLess, theme: Theme) -> go.Figure:
-    """Which workers are asked in which round."""
+    """Draw which workers are asked in which round."""
     found = asked_of(trace(knobs, knobs.scheme))
     share = f"{100 * found.mean():.0f} % of all possible requests · 100 % would be D-Adam"
     figure = new_figure(theme, f"{knobs.scheme}: who is asked for a new gradient?", share, HEIGHT - 40)
@@ -128,7 +128,7 @@ def asked(knobs: AskingLess, theme: Theme) -> go.Figure:
 
 
 def costs(knobs: AskingLess) -> dict[str, Array]:
-    """Time, communication and computation of a mean round, over D-Adam's; (3,) by scheme."""
+    """Return time, communication and computation of a mean round, over D-Adam's; (3,) by scheme."""
     found = {}
     for name in SCHEMES:
         rows = trace(knobs, name).rounds
@@ -138,7 +138,7 @@ def costs(knobs: AskingLess) -> dict[str, Array]:
 
 
 def cost(knobs: AskingLess, theme: Theme) -> go.Figure:
-    """What a round costs."""
+    """Draw the cost of a round."""
     size = knobs.workers // knobs.groups
     about = f"over D-Adam’s, mean of {ROUNDS} rounds · G-CADA: {knobs.groups} groups of {size}"
     figure = new_figure(theme, "What a round costs", about, HEIGHT - 40)
@@ -162,7 +162,7 @@ def cost(knobs: AskingLess, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: AskingLess) -> list[Experiment]:
-    """Ask all, ask less, ask groups."""
+    """Return schemes that ask all, ask less, and ask groups."""
     return [knobs.experiment(name, RACE) for name in SCHEMES]
 
 
@@ -170,13 +170,13 @@ def entries(knobs: AskingLess) -> list[Experiment]:
 
 
 def implied() -> int:
-    """Group size that the published costs imply."""
+    """Return the group size that the published costs imply."""
     wanted = PUBLISHED[0] / PUBLISHED[1]
     return next(size for size in range(1, 13) if isclose(theory.communication_ratio(size), wanted))
 
 
 def gap(knobs: AskingLess) -> float:
-    """Least number of rounds from one request to the next, for a worker of that smoothness."""
+    """Return the least number of rounds between two requests, for a worker of that smoothness."""
     return round(1 / theory.cada_selected([SMOOTHNESS], knobs.c, knobs.max_age), 9)
 
 
@@ -256,7 +256,7 @@ lecture: Script[AskingLess] = Script(
     ALL,
     EXERCISES,
     places={
-        "workers": (6, 12),  # every place is a run
+        "workers": (6, 12),  # every position is a run
         "c": (0.1, 1, 5, 20, 100),
         "max_age": (1, 5, 10, 30),
     },

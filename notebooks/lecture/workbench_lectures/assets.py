@@ -1,4 +1,4 @@
-"""The lectures' JavaScript and CSS, joined to what all widgets share."""
+"""The lectures' JavaScript and CSS, joined with the common parts of all widgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """A widget's module, joined of files of ours.
+    """Return a widget's module, joined from our files.
 
     >>> "export default" in script("question")
     True
@@ -21,5 +21,5 @@ def script(*names: str) -> str:
 
 
 def style() -> str:
-    """Style of forms, questions and pages."""
+    """Return the style of forms, questions and pages."""
     return assets.style("form") + (FOLDER / "lecture.css").read_text(encoding="utf-8")

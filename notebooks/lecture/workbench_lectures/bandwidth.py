@@ -1,4 +1,4 @@
-"""Lecture 3: why a tree. A receiver takes one message at a time, and a star's master has to take them all."""
+"""Lecture 3: why a tree? A receiver takes one message at a time, and a star's master receives them all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN = ("UMW", "GC", "RAR", "CR")
 
 
 class Bandwidth(Knobs):
-    """A regular tree, and what messages cost."""
+    """Regular tree, and the time of messages."""
 
     labels: ClassVar = {
         "children": "children n",
@@ -52,16 +52,16 @@ class Bandwidth(Knobs):
     scheme: Literal["CR", "GC", "UMW"] = setting("GC", "whose round is shown")
 
     def fit(self) -> Bandwidth:
-        """A parent needs one child that answers."""
+        """Ensure that a parent has one child that answers."""
         return self.replace(stragglers=min(self.stragglers, self.children - 1))
 
     @property
     def workers(self) -> int:
-        """N."""
+        """N, number of workers."""
         return theory.cr_workers(self.children, self.layers)
 
     def experiments(self, rounds: int, **more: object) -> dict[str, Experiment]:
-        """All five schemes, by name."""
+        """Return all five schemes, by name."""
         link = {"latency": 1e-3 * self.latency, "bandwidth": 8 * FLOATS / (1e-3 * self.message)}
         args = (self.children, self.layers, self.stragglers)
         return {e.scheme: e for e in baselines(*args, rounds=rounds, link=link, **{**DIGITS, **more})}
@@ -72,7 +72,7 @@ class Bandwidth(Knobs):
 
 @lru_cache(maxsize=64)
 def means(children: int, layers: int, stragglers: int, latency: float) -> dict[str, Array]:
-    """Mean round time of each scheme at each of `MESSAGES`, s."""
+    """Return the mean round time of each scheme at each of `MESSAGES`, s."""
     found: dict[str, list[float]] = {name: [] for name in SHOWN}
     for message in MESSAGES.tolist():
         knobs = Bandwidth(
@@ -85,7 +85,7 @@ def means(children: int, layers: int, stragglers: int, latency: float) -> dict[s
 
 
 def times(knobs: Bandwidth, theme: Theme) -> go.Figure:
-    """Mean round time as messages get larger."""
+    """Draw the mean round time over the size of messages."""
     text = f"{knobs.workers} workers, any {knobs.stragglers} of {knobs.children} late (UMW, RAR: nobody may be late)"
     figure = new_figure(theme, "Time of a round", text, HEIGHT)
     found = means(knobs.children, knobs.layers, knobs.stragglers, knobs.latency)
@@ -101,15 +101,15 @@ def times(knobs: Bandwidth, theme: Theme) -> go.Figure:
 
 
 def tree(knobs: Bandwidth, theme: Theme) -> go.Figure:
-    """The tree, and who holds what."""
+    """Draw the tree with its allocation."""
     return low(tree_figure(knobs.experiments(1)["CR"], theme), 560)
 
 
 def one_round(knobs: Bandwidth, theme: Theme) -> go.Figure:
-    """One round, row by row."""
+    """Draw one round, row by row."""
     e = knobs.experiments(1, problem="unit", problem_args={"samples": 1797})[knobs.scheme]
     link = {**e.link.model_dump(), "bandwidth": 8 * e.shape()[1] / (1e-3 * knobs.message)}
-    # What is shown is when messages come: a code that loses digits will do.
+    # Only arrival times are shown, so a code that loses digits is good enough.
     args = {**e.scheme_args, "least_digits": 0} if knobs.scheme == "GC" else e.scheme_args
     e = e.replace(link=link, scheme_args=args)
     return low(gantt(run(e), 0, theme=theme), 620)
@@ -119,7 +119,7 @@ def one_round(knobs: Bandwidth, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Bandwidth) -> list[Experiment]:
-    """The tree and its rivals, on the same stragglers."""
+    """Return the tree and its baselines, on the same stragglers."""
     return list(knobs.experiments(150).values())
 
 
@@ -131,7 +131,7 @@ def _load(knobs: Bandwidth) -> float:
 
 
 def fastest(knobs: Bandwidth) -> str:
-    """Whose mean round is the shortest at the sliders as they stand."""
+    """Return the scheme with the shortest mean round at the current sliders."""
     experiments = knobs.experiments(DRAWN)
     return min(SHOWN, key=lambda name: forecast(experiments[name]).mean)
 

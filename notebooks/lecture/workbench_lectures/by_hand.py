@@ -38,7 +38,7 @@ LATE = {
 
 
 class ByHand(Knobs):
-    """Three gradients of one coordinate each, a code, and who is late."""
+    """Three gradients of one coordinate each, a code, and the late worker."""
 
     labels: ClassVar = {
         **{f"g{i}": f"gradient g{chr(0x2080 + i)}" for i in (1, 2, 3)},
@@ -56,28 +56,28 @@ class ByHand(Knobs):
 
     @property
     def code(self) -> GradientCode:
-        """The code of the draw."""
+        """Code of the draw."""
         return code_of(self.draw)
 
     @property
     def gradients(self) -> Array:
-        """One number a part, (3,)."""
+        """One number per part, (3,)."""
         return np.array([self.g1, self.g2, self.g3])
 
     @property
     def messages(self) -> Array:
-        """What each worker sends, (3,); added from the left, as a page without a server adds, not by BLAS."""
+        """Messages of the workers, (3,); added from the left, as a page without a server adds, not by BLAS."""
         return np.asarray((self.code.matrix * self.gradients).sum(axis=1))
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """Rows whose messages come, from 0."""
+        """Rows whose messages arrive, from 0."""
         return tuple(i for i in range(WORKERS) if str(i + 1) not in self.late)
 
 
 @lru_cache(maxsize=16)
 def code_of(draw: int) -> GradientCode:
-    """The paper's matrix, or a random one by Tandon's algorithm 2."""
+    """Return the paper's matrix, or a random one by Tandon's algorithm 2."""
     matrix = np.array(PAPER) if draw == 0 else textbook(WORKERS, STRAGGLERS, draw)
     return GradientCode(matrix, STRAGGLERS)
 
@@ -86,7 +86,7 @@ def code_of(draw: int) -> GradientCode:
 
 
 def experiment(knobs: ByHand, scheme: str, **more: object) -> Experiment:
-    """One of the schemes on three workers."""
+    """Return one of the schemes on three workers."""
     args: dict[str, dict[str, object]] = {
         "UMW": {},
         "SGD": {"stragglers": STRAGGLERS},
@@ -103,15 +103,15 @@ def experiment(knobs: ByHand, scheme: str, **more: object) -> Experiment:
 
 
 def matrix(knobs: ByHand, theme: Theme) -> go.Figure:
-    """Who holds what, with which coefficient."""
+    """Draw the allocation with its coefficients."""
     figure = code_figure(experiment(knobs, "GC"), theme)
-    figure.update_traces(x=[1, 2, 3])  # as the text counts them
+    figure.update_traces(x=[1, 2, 3])  # numbered from 1, as in the text
     text = "the CodedReduce paper’s example" if knobs.draw == 0 else f"random, draw {knobs.draw}"
     return figure.update_layout(title_text="The code B", title_subtitle_text=text)
 
 
 def decoding(knobs: ByHand, theme: Theme) -> go.Figure:
-    """What comes, how it is weighted, and what is left of every part."""
+    """Draw the messages that arrive, their weights, and the resulting weight of every part."""
     code, g = knobs.code, knobs.gradients
     weights, residual = code.decode(knobs.answered)
     messages = knobs.messages
@@ -145,7 +145,7 @@ def _round(value: float) -> str:
 
 
 def times(tail: float) -> tuple[float, float]:
-    """Mean round time of UMW and of GC, s."""
+    """Return the mean round time of UMW and of GC, s."""
     rate = 1 / (tail * MIN_S_PER_SAMPLE)
     return (
         theory.umw_time(WORKERS, SAMPLES, MIN_S_PER_SAMPLE, rate),
@@ -154,7 +154,7 @@ def times(tail: float) -> tuple[float, float]:
 
 
 def price(knobs: ByHand, theme: Theme) -> go.Figure:
-    """When twice the work pays."""
+    """Draw when twice the work is worth it."""
     figure = new_figure(
         theme, "Does twice the work pay?", "mean round time of three workers, in units of the least", HEIGHT
     )
@@ -175,7 +175,7 @@ def price(knobs: ByHand, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: ByHand) -> list[Experiment]:
-    """Wait for all, code, or leave out: three workers."""
+    """Return schemes on three workers that wait for all, code, or leave workers out."""
     sgd = {"optimiser": "inverse_time"}
     return [
         experiment(knobs, "UMW", rounds=200),
@@ -188,12 +188,12 @@ def entries(knobs: ByHand) -> list[Experiment]:
 
 
 def _late(knobs: ByHand) -> int:
-    """Who is late in the exercise, from 0: the first who is so in the figure, else worker 1."""
+    """Return the late worker of the exercise, from 0: the first late one in the figure, else worker 1."""
     return next((i for i in range(WORKERS) if i not in knobs.answered), 0)
 
 
 def _first(knobs: ByHand) -> int:
-    """First of the two others."""
+    """Return the first of the two others."""
     return next(i for i in range(WORKERS) if i != _late(knobs))
 
 
@@ -203,7 +203,7 @@ def _weights(knobs: ByHand) -> Array:
 
 
 def break_even() -> float:
-    """Tail from which on GC's mean round is the shorter one; both means are linear in the tail."""
+    """Return the tail from which on GC's mean round is shorter; both means are linear in the tail."""
     (umw0, gc0), (umw1, gc1) = times(1.0), times(2.0)
     at_one, slope = gc0 - umw0, (gc1 - umw1) - (gc0 - umw0)
     return 1.0 - at_one / slope
@@ -283,7 +283,7 @@ EXERCISES: tuple[Exercise[ByHand], ...] = (
 
 
 def _only(knobs: ByHand) -> int:
-    """The part that the first of the two others holds alone of them."""
+    """Return the part that only the first of the two others stores."""
     first, last = (i for i in range(WORKERS) if i != _late(knobs))
     held = knobs.code.matrix[[first, last]] != 0
     return int(np.flatnonzero(held[0] & ~held[1])[0])

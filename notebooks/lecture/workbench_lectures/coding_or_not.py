@@ -46,10 +46,10 @@ from workbench_lectures.exercises import Exercise
 from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 
-PURPLE = "#5D3A9B"  # faded unlike all others
+PURPLE = "#5D3A9B"  # pale colours of it differ from all others
 COLOURS = dict(zip(FAMILIES, (GREY, BLUE, GREEN, ORANGE, VERMILLION, PINK, PURPLE), strict=True))
 ACROSS = {
-    "bursts": "a worker that is held up takes so many times longer",
+    "bursts": "factor by which a worker in a burst takes longer",
     "tail": "mean of what is added at random to a share",
     "recorded": "whose workers were recorded",
 }
@@ -58,13 +58,13 @@ RACE = 40  # commits of the run to watch, or as many answers
 
 
 class CodingOrNot(Knobs):
-    """A cell of the map: which law, how severe, how dear a message is."""
+    """Cell of the map: delay model, severity, cost of a message."""
 
     labels: ClassVar = {"law": "stragglers", "level": "severity", "cost": "message", "view": "map shows"}
     choice_labels: ClassVar = {
         "law": {
             "bursts": "bursts: slow for a while",
-            "tail": "tail: random, anew each time",
+            "tail": "tail: random, new each time",
             "recorded": "recorded",
         },
         "view": {"winner": "who is first", "coding": "best code against the rest"},
@@ -72,16 +72,16 @@ class CodingOrNot(Knobs):
 
     law: Literal["bursts", "tail", "recorded"] = setting("bursts", "how workers are held up")
     level: int = setting(3, "column of the map, from the left: mild to severe", ge=1, le=len(RECORDED))
-    cost: int = setting(2, "row of the map, from below: messages free to dear", ge=1, le=len(COSTS))
+    cost: int = setting(2, "row of the map, from below: messages from free to expensive", ge=1, le=len(COSTS))
     view: Literal["winner", "coding"] = setting("winner", "who is first, or what coding is worth")
 
     def fit(self) -> CodingOrNot:
-        """There are as many columns as there are levels, or recordings."""
+        """Limit the column to the existing levels, or recordings."""
         return self.replace(level=min(self.level, len(columns(self.law))))
 
     @property
     def column(self) -> str:
-        """The map's column."""
+        """Column of the map."""
         return columns(self.law)[self.level - 1]
 
     @property
@@ -91,30 +91,30 @@ class CodingOrNot(Knobs):
 
     @property
     def factor(self) -> float:
-        """How many times longer a worker takes that is held up in bursts."""
+        """Factor by which a worker is slower during a burst."""
         return LEVELS["bursts"][self.level - 1]
 
 
 def columns(law: str) -> list[str]:
-    """Of the map, from the left."""
+    """Return the columns of the map, from the left."""
     return [f"{level:g}" for level in LEVELS[law]] if law in LEVELS else list(RECORDED)
 
 
 @lru_cache(maxsize=1)
 def table() -> pd.DataFrame:
-    """The contest's numbers, of schemes that there are."""
+    """Return the contest's results, of schemes that exist."""
     found = read()
     return found[found["scheme"].isin(schemes.names())]
 
 
 @lru_cache(maxsize=128)
 def cell(law: str, column: str, cost: float) -> pd.DataFrame:
-    """The schemes of one cell that come to the loss, the quickest first."""
+    """Return the schemes of one cell that reach the loss, the fastest first."""
     return ranked(_tried(law, column, cost))
 
 
 def absent(law: str, column: str, cost: float) -> list[str]:
-    """The others: under some seed none of their settings comes there in time."""
+    """Return the others: under some seed none of their settings reaches the loss in time."""
     there = set(cell(law, column, cost)["scheme"])
     return [str(name) for name in _tried(law, column, cost)["scheme"].unique() if name not in there]
 
@@ -128,12 +128,12 @@ def _tried(law: str, column: str, cost: float) -> pd.DataFrame:
 
 
 def called(row: pd.Series[Any]) -> str:
-    """What a scheme is called in the map."""
+    """Return the name of a scheme in the map."""
     return "tree" if (row["family"], row["scheme"]) == ("wait for all", "CR") else str(row["scheme"])
 
 
 def winner(found: pd.DataFrame) -> tuple[str, str]:
-    """Family of the first, and words for the cell: its name, those that are not told apart, its lead on waiting."""
+    """Return the fastest scheme's family and the text of its cell: name, ties, lead over waiting."""
     first = found.iloc[0]
     waits = float(found.loc[found["scheme"] == "UMW", "mean"].iloc[0])
     ties = [called(row) for _, row in found[found["tie"]].iloc[1:].iterrows()]
@@ -143,9 +143,9 @@ def winner(found: pd.DataFrame) -> tuple[str, str]:
 
 
 def worth(found: pd.DataFrame) -> tuple[float, str]:
-    """Log2 of how many times quicker the best code is than the best without, and words; 0 where that is a tie.
+    """Return log2 of the speedup of the best code over the best scheme without a code, and text; 0 for a tie.
 
-    Of those with plain gradient steps.
+    Only schemes with plain gradient steps count.
     """
     coded = found[found["family"].isin(CODES)].iloc[0]
     other = found[~found["family"].isin((*CODES, OWN))].iloc[0]
@@ -160,7 +160,7 @@ Drawn = tuple[list[list[float]], list[list[str]], dict[str, Any]]  # values, wor
 
 
 def _winners(cells: Cells) -> Drawn:
-    """A colour per family."""
+    """Return a colour per family."""
     told = [[winner(found) for found in row] for row in cells]
     names = list(FAMILIES)
     ends = [
@@ -171,7 +171,7 @@ def _winners(cells: Cells) -> Drawn:
 
 
 def _worths(cells: Cells) -> Drawn:
-    """Blue where a code is first, vermillion where it is not."""
+    """Return blue where a code is fastest, vermillion where it is not."""
     told = [[worth(found) for found in row] for row in cells]
     scale = [[0.0, fade(VERMILLION, 0.6)], [0.5, fade(GREY, 0.15)], [1.0, fade(BLUE, 0.6)]]
     return (
@@ -186,7 +186,7 @@ def _words(message: Sequence[Sequence[tuple[Any, str]]]) -> list[list[str]]:
 
 
 def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
-    """Who is first where, or what coding is worth."""
+    """Draw the fastest scheme of each cell, or the gain of coding."""
     across = columns(knobs.law)
     cells = [[cell(knobs.law, column, cost) for column in across] for cost in COSTS]
     if knobs.view == "winner":
@@ -222,7 +222,7 @@ def chart(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 
 def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
-    """Times of all schemes in one cell."""
+    """Draw the times of all schemes in one cell."""
     found = cell(knobs.law, knobs.column, knobs.message).iloc[::-1]
     about = f"{knobs.law}, {knobs.column} · a message takes {knobs.message:g} · 1 = an uncoded share · 95 %"
     figure = new_figure(theme, "Time to the loss", about, HEIGHT + 60)
@@ -253,7 +253,10 @@ def bars(knobs: CodingOrNot, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: CodingOrNot) -> list[Experiment]:
-    """The best of every family in the cell. Recorded times are not passed on: workers slow for good stand in."""
+    """Return the best of every family in the cell.
+
+    Recorded times may not be redistributed: permanently slow workers replace them.
+    """
     best = cell(knobs.law, knobs.column, knobs.message).drop_duplicates("family")
     delays = STAND_IN if knobs.law == "recorded" else synthetic(knobs.law, float(knobs.column))
     base = experiment(delays, knobs.message)
@@ -279,23 +282,23 @@ def _entry(base: Experiment, row: pd.Series[Any]) -> Experiment:
 
 
 def slow(knobs: CodingOrNot) -> float:
-    """How many times slower the slow worker of exercise 1 is."""
+    """Return by what factor the slow worker of exercise 1 is slower."""
     return 2.0 * knobs.level + 1
 
 
 def gain(knobs: CodingOrNot) -> float:
-    """Answers of asynchronous workers over those of workers that are all waited for."""
+    """Return the answers of asynchronous workers over those of workers that are all waited for."""
     pace = [1.0] * (WORKERS - 1) + [slow(knobs)]
     return theory.async_rate(pace) / (WORKERS / max(pace))
 
 
 def buffer(knobs: CodingOrNot) -> int:
-    """K of exercise 2."""
+    """Return K of exercise 2."""
     return knobs.level + knobs.cost
 
 
 def even(knobs: CodingOrNot) -> float:
-    """Factor from which on a code for s stragglers is quicker than waiting for s of them."""
+    """Return the factor from which on a code for s stragglers is faster than waiting for s of them."""
     s, n, message = knobs.level, WORKERS, knobs.message
     return s + 1 + (n - 2 * s) * message
 

@@ -47,7 +47,7 @@ TEMPLATES = Path(__file__).parent / "voila"
 def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | None) -> None:
     """Serve the lectures to browsers on this machine: figures, runs and exercises, no code.
 
-    Without a token, whoever else is logged in on this machine can open them too.
+    Without a token, other users of this machine can open them too.
     """
     folder = shipped("notebooks/lecture")
     if not folder.is_dir():
@@ -64,14 +64,14 @@ def lectures(port: int, browser: bool, token: bool, dark: bool, static: Path | N
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now; Voila would print 0 for one that it chose itself."""
+    """Return a port that is free now; Voila would print 0 for a port that it chose itself."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
 @contextmanager
 def templates(folder: Path) -> Iterator[str]:
-    """What JUPYTER_PATH has to be so that Voila's pages are ours: their list has titles, and none asks the internet."""
+    """Return the JUPYTER_PATH for our page templates: lists have titles, and no page uses the internet."""
     with TemporaryDirectory() as shared:
         ours = Path(shared) / "voila" / "templates" / "lectures"
         shutil.copytree(TEMPLATES, ours)
@@ -84,16 +84,16 @@ def templates(folder: Path) -> Iterator[str]:
 
 
 def command(folder: Path, port: int, browser: bool, token: bool, dark: bool) -> list[str]:
-    """What starts Voila for a folder of notebooks, with `templates` on its JUPYTER_PATH.
+    """Return the command that starts Voila for a folder of notebooks, with `templates` on its JUPYTER_PATH.
 
-    Every page has a kernel of its own, which ends with the page; one whose browser went away without a word ends
-    after five minutes.
+    Every page has its own kernel, which ends with the page. A kernel whose browser disappeared ends after five
+    minutes.
     """
     return [
         sys.executable, "-m", "voila", str(folder), "--Voila.ip=127.0.0.1", f"--port={port}",
         f"--theme={'dark' if dark else 'light'}", "--template=lectures",
-        "--VoilaConfiguration.classic_tree=True",  # a list of links; the other one needs kernels
-        "--VoilaConfiguration.file_denylist=.*",  # pages, and no files beside them
+        "--VoilaConfiguration.classic_tree=True",  # a list of links; the other view needs kernels
+        "--VoilaConfiguration.file_denylist=.*",  # pages, without the files beside them
         "--VoilaConfiguration.extension_denylist=ipyparallel-labextension",  # it needs JupyterLab
         "--MappingKernelManager.cull_idle_timeout=300", "--MappingKernelManager.cull_interval=60",
         *(["--token"] if token else []), *([] if browser else ["--no-browser"]),

@@ -23,7 +23,7 @@ FREE = 1e6  # rate of messages that take no time, 1/s
 
 
 class Communication(Knobs):
-    """Workers, what computing a part and sending a gradient take, and a code."""
+    """Workers, times to compute a part and to send a gradient, and a code."""
 
     labels: ClassVar = {
         "workers": "workers n",
@@ -44,18 +44,18 @@ class Communication(Knobs):
     send_tail: float = setting(10.0, "mean of its random part (1/λ₂)", "s", ge=0.05, le=30)
 
     def fit(self) -> Communication:
-        """No worker holds more parts than there are, and d >= s + m."""
+        """Limit the parts per worker, and keep d >= s + m."""
         load = min(self.load, self.workers)
         return self.replace(load=load, reduction=min(self.reduction, load))
 
     @property
     def stragglers(self) -> int:
-        """As many as the code allows: s = d - m."""
+        """Stragglers that the code tolerates: s = d - m."""
         return self.load - self.reduction
 
     @property
     def rates(self) -> dict[str, float]:
-        """The model's constants, as the theory takes them."""
+        """Constants of the model for `core.theory`."""
         return {
             "lambda1": 1 / self.compute_tail,
             "lambda2": 1 / self.send_tail,
@@ -69,18 +69,18 @@ class Communication(Knobs):
         return _table(self.workers, *self.rates.values())
 
     def time(self, d: int, m: int) -> float:
-        """Expected round time of one code, s."""
+        """Return the expected round time of one code, s."""
         return float(self.table[m - 1, d - 1])
 
     @property
     def best(self) -> tuple[int, int]:
-        """Load and reduction of the shortest mean round."""
+        """Load and reduction with the shortest mean round."""
         row, column = np.unravel_index(np.nanargmin(self.table), self.table.shape)
         return int(column) + 1, int(row) + 1
 
     @property
     def best_long(self) -> int:
-        """The best d among codes with whole messages, m = 1."""
+        """Best d among codes with whole messages, m = 1."""
         return int(np.argmin(self.table[0])) + 1
 
 
@@ -93,7 +93,7 @@ def _table(n: int, lambda1: float, lambda2: float, t1: float, t2: float) -> Arra
 
 
 def table(knobs: Communication, theme: Theme) -> go.Figure:
-    """Expected round time of every code."""
+    """Draw the expected round time of every code."""
     n, (d, m) = knobs.workers, knobs.best
     figure = new_figure(
         theme,
@@ -136,7 +136,7 @@ def _mark(d: int, m: int, symbol: str, name: str, theme: Theme) -> go.Scatter:
 
 
 def codes(knobs: Communication) -> dict[str, tuple[int, int]]:
-    """The codes that are compared, by what they are called."""
+    """Return the codes that are compared, by label."""
     (d, m), long = knobs.best, knobs.best_long
     return {
         "uncoded (d = 1, m = 1)": (1, 1),
@@ -147,7 +147,7 @@ def codes(knobs: Communication) -> dict[str, tuple[int, int]]:
 
 
 def split(knobs: Communication, theme: Theme) -> go.Figure:
-    """What a worker's mean time is made of, and how long the round takes that waits for n - s of them."""
+    """Draw the composition of a worker's mean time, and the time of a round that waits for n - s of them."""
     found = codes(knobs)
     figure = new_figure(
         theme,
@@ -196,7 +196,7 @@ def split(knobs: Communication, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Communication) -> list[Experiment]:
-    """The codes that are compared; every one computes the full gradient."""
+    """Return the codes that are compared; each computes the full gradient."""
     part = DIGITS_SAMPLES / knobs.workers  # samples
     delays = {
         "kind": "two_part",
@@ -217,18 +217,18 @@ def entries(knobs: Communication) -> list[Experiment]:
 
 
 def longest(knobs: Communication) -> int:
-    """Largest reduction at the sliders' load if one straggler is to be tolerated; 0 where none is."""
+    """Return the largest reduction at the sliders' load that tolerates one straggler; 0 where none does."""
     n, d = knobs.workers, knobs.load
     return max((m for m in range(1, d + 1) if theory.cegc_achievable(n, d, 1, m)), default=0)
 
 
 def saved(knobs: Communication) -> float:
-    """Share of the uncoded mean round time that the best code saves."""
+    """Return the share of the uncoded mean round time that the best code saves."""
     return 1 - knobs.time(*knobs.best) / knobs.time(1, 1)
 
 
 def free(knobs: Communication) -> int:
-    """Best reduction if messages took no time."""
+    """Return the best reduction if messages took no time."""
     rates = {**knobs.rates, "lambda2": FREE, "t2": 0.0}
     return theory.cegc_best(knobs.workers, **rates)[1]
 

@@ -1,18 +1,17 @@
-"""Coding or not? Seconds of every scheme to one loss, over severity of straggling and cost of communication.
+"""Coding or not? Seconds of every scheme to one loss, over severity of straggling and cost of messages.
 
-All on the virtual clock, on the same data, the same stragglers and the same link. Every scheme runs at its own tuned
-step and setting: both are chosen anew for every law, severity and cost, on `TUNED` seeds, and timed on others. Most
-take plain gradient steps. Those that bring an optimiser of their own (`OWN`) keep it, and are a family apart: what
-AdamW or momentum win, any code may win too.
+All runs are on the virtual clock, on the same data, stragglers and link. Every scheme runs at its own tuned step and
+parameters. Both are tuned for every delay model, severity and cost, on `TUNED` seeds, and timed on others. Most
+schemes take plain gradient steps. Those with their own optimiser (`OWN`) keep it, and form a family of their own:
+what AdamW or momentum gain, any code may gain too.
 
-Times are in units of what a worker needs for an uncoded share of the data when nothing holds it up. Remake the numbers
-that the lecture shows, `coding_or_not.csv`, with
+The unit of time is what a worker needs for an uncoded share of the data without straggling. Remake the table that the
+lecture shows, `coding_or_not.csv`, with
 
     python -m workbench_lectures.contest bursts tail
     python -m workbench_lectures.contest recorded FOLDER
 
-where FOLDER holds the recorded traces; a law that is not named keeps its numbers, and where schemes are named, too, so
-do all others.
+where FOLDER holds the recorded traces. Rows of delay models and schemes that are not named are kept.
 """
 
 from __future__ import annotations
@@ -49,28 +48,25 @@ from workbench.core.forecasting import forecast, settled
 from workbench.core.schemes.local_steps import LocalSteps
 
 NUMBERS = Path(__file__).with_name("coding_or_not.csv")
-WORKERS, ROUNDS, TOLERANCE = (
-    12,
-    60,
-    0.01,
-)  # the target: what 60 exact rounds leave of the loss, and 1 % of the way
+# the target: the loss after 60 exact rounds, and 1 % of the decrease
+WORKERS, ROUNDS, TOLERANCE = (12, 60, 0.01)
 SAMPLES = 569
 SHARE = SAMPLES / WORKERS
 COSTS = (0.0, 0.02, 0.1, 0.5)  # time of one message, in units
 LEVELS: dict[str, tuple[float, ...]] = {
-    "bursts": (1.0, 2.0, 5.0, 15.0),  # how many times slower a worker is that is held up
-    "tail": (0.2, 1.0, 5.0, 20.0),  # mean of what is added to every share at random
+    "bursts": (1.0, 2.0, 5.0, 15.0),  # factor by which a delayed worker is slower
+    "tail": (0.2, 1.0, 5.0, 20.0),  # mean of the random time that is added to every share
 }
 RECORDED = ("Alibaba 1", "Alibaba 2", "Alibaba 3", "ByteDance AR", "ByteDance ST", "EC2")
 TUNED, TIMED = 2, 6  # seeds
 EACH = 3  # settings of an inexact scheme that are tried
-AROUND = (0.5, 1.0, 2.0, 4.0)  # steps of local SGD, over the best of gradient descent
+AROUND = (0.5, 1.0, 2.0, 4.0)  # steps of local SGD, relative to the best of gradient descent
 INNER, OUTER = (
     (0.001, 0.003, 0.01, 0.03, 0.1),
     (0.35, 0.7),
 )  # DiLoCo's rates, and outer steps: the paper's is 0.7
-MOMENTUM = 0.9  # of its outer optimiser
-FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the package has it
+MOMENTUM = 0.9  # of DiLoCo's outer optimiser
+FAMILIES: dict[str, tuple[str, ...]] = {  # schemes of the contest, where the package has them
     "wait for all": ("UMW", "RAR", "CR"),  # a tree without a code
     "exact code": ("GC", "CR", "CEGC", "GC-MMC", "SR-SGC", "M-SGC"),
     "inexact code": ("FRC", "CRC", "BGC", "ErasureHead", "SGC", "IS-GC", "PGC", "GGC"),
@@ -81,12 +77,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {  # who is in the contest, where the pac
 }
 OWN = "own optimiser"
 CODES = ("exact code", "inexact code")
-MORE = 1.05  # times the data that the workers of a code hold together, at least
+MORE = 1.05  # least copies of the data that the workers of a code store together
 Contender = tuple[str, str]  # family, scheme
 
 
 def experiment(delays: dict[str, Any], cost: float, **fields: Any) -> Experiment:
-    """The common setting; `cost`: time of one message."""
+    """Return the common setting; `cost`: time of one message."""
     common: dict[str, Any] = {
         "scheme": "UMW",
         "workers": WORKERS,
@@ -101,7 +97,7 @@ def experiment(delays: dict[str, Any], cost: float, **fields: Any) -> Experiment
 
 
 def synthetic(law: str, level: float) -> dict[str, Any]:
-    """Delays of a cell; a share takes 1 where nothing holds a worker up."""
+    """Return the delays of a cell; without straggling a share takes 1."""
     each = 1.0 / SHARE
     if law == "bursts":
         return {"kind": "markov", "shift": each, "p_slow": 0.05, "p_recover": 0.2, "factor": level}
@@ -109,7 +105,7 @@ def synthetic(law: str, level: float) -> dict[str, Any]:
 
 
 def contenders(only: Sequence[str] = ()) -> list[Contender]:
-    """Families and schemes of the contest, as far as there are such schemes; `only`: of these."""
+    """Return families and schemes of the contest, if such schemes exist; `only`: restrict to these."""
     found = [
         (family, name) for family, names in FAMILIES.items() for name in names if name in schemes.names()
     ]
@@ -121,7 +117,7 @@ def contenders(only: Sequence[str] = ()) -> list[Contender]:
 
 @dataclass(frozen=True)
 class Result:
-    """A scheme in one cell, at its best setting: seconds to the loss under every seed, NaN where it misses it."""
+    """Scheme in one cell, at its best setting: seconds to the loss under every seed, NaN where it misses it."""
 
     family: str
     scheme: str
@@ -131,7 +127,7 @@ class Result:
 
     @property
     def reached(self) -> bool:
-        """Does it get there, whatever the seed?"""
+        """Whether it reaches the loss under every seed."""
         return bool(np.isfinite(self.seconds).all())
 
 
@@ -139,17 +135,21 @@ Timed = Callable[[Sequence[int]], Array]  # seeds -> seconds
 
 
 class SchemeGrid:
-    """One setting's schemes, at the same loss; what does not depend on the delays is learnt once for all cells."""
+    """Schemes of one setting, at the same loss; what does not depend on the delays is computed once for all cells."""
 
     def __init__(self, base: Experiment) -> None:
         self.aim: Target = reference(base, ROUNDS, None, TOLERANCE, MAX_NUMBERS)
-        self.local: dict[str, tuple[Experiment, float]] = {}  # local steps -> at its best rates, rounds
+        self.local: dict[
+            str, tuple[Experiment, float]
+        ] = {}  # local steps -> experiment at its best rates, rounds
         self.centres: dict[str, float | None] = {}  # optimiser -> step around which others are tried
-        self.tried: dict[str, tuple[list[float], Array]] = {}  # by all that who is in time depends on
-        self.needs: dict[str, RoundsNeeded] = {}  # the same, with the step and the seeds
+        self.tried: dict[
+            str, tuple[list[float], Array]
+        ] = {}  # results by everything that affects which workers are in time
+        self.needs: dict[str, RoundsNeeded] = {}  # the same, by step and seeds as well
 
     def results(self, base: Experiment, chosen: Sequence[Contender]) -> Iterator[Result]:
-        """Every scheme at its best setting."""
+        """Return every scheme at its best setting."""
         tuned = range(TUNED)
         for family, name in chosen:
             optimiser = schemes.get(name).optimiser if family == OWN else base.optimiser
@@ -162,7 +162,7 @@ class SchemeGrid:
             yield Result(family, name, args, step, seconds(range(TUNED, TUNED + TIMED)))
 
     def _settings(self, family: str, e: Experiment) -> Iterator[tuple[dict[str, Any], float, Timed]]:
-        """Arguments, step, and what times them."""
+        """Return the parameters and steps to try, and how each is timed."""
         cls = schemes.get(e.scheme)
         fitting = [each for each in _fitting(e, cls.candidates(e.workers)) if _belongs(family, each)]
         if cls.exact and not cls.numeric:
@@ -181,7 +181,7 @@ class SchemeGrid:
                 yield self._simulated(each)
 
     def _local(self, e: Experiment) -> tuple[Experiment, float]:
-        """Best steps and rounds of local steps, whose models do not depend on who is late, as all are waited for."""
+        """Return best steps and rounds of local steps; their models do not depend on delays, as all are waited for."""
         key = repr((e.scheme, {**e.scheme_args, "rate": None}))
         if key not in self.local:
             found = []
@@ -194,14 +194,14 @@ class SchemeGrid:
         return self.local[key]
 
     def _rates(self, scheme: str) -> list[tuple[float, dict[str, float]]]:
-        """Workers' steps that are tried, with the outer optimiser's numbers: local SGD averages models as they are."""
+        """Return workers' steps to try, and the outer optimiser's parameters: local SGD averages plain models."""
         if scheme == "DiLoCo":
             return [(rate, {"step": step, "momentum": MOMENTUM}) for rate in INNER for step in OUTER]
         assert self.aim.times is not None
         return [(step := k * self.aim.times / self.aim.smoothness, {"step": step}) for k in AROUND]
 
     def _simulated(self, e: Experiment) -> tuple[dict[str, Any], float, Timed]:
-        """One that is followed under every seed, at the step that is best on the first few."""
+        """Return a scheme that is simulated under every seed, at the step that is best on the first few."""
         times = self._step(e)
         need = self._need(e, range(TUNED), times)
         assert need.times is not None
@@ -217,10 +217,11 @@ class SchemeGrid:
         return e.scheme_args, float(numbers.get("step") or numbers["rate"]), timed
 
     def _step(self, e: Experiment) -> float | None:
-        """The step, over the automatic one, with the least seconds at this very link; None: to be chosen on the clock.
+        """Return the step, relative to the automatic one, with the least seconds at this link.
 
-        The port keeps the order of arrival: where rounds begin together, and numbers decide nothing, who is in time is
-        the same at any bandwidth, and so are the rounds that every step takes; not what a round costs.
+        None: to be chosen by simulation. The port keeps the order of arrival. Where rounds begin together and no
+        values decide, the workers in time are the same at any bandwidth, and so are the rounds that every step takes.
+        Only the time of a round changes.
         """
         if _linked(e):
             return None
@@ -244,7 +245,7 @@ class SchemeGrid:
         return Trials(stretched(self.aim, e), around * portion(e))
 
     def _need(self, e: Experiment, seeds: Sequence[int], times: float | None) -> RoundsNeeded:
-        """Rounds to the loss, learnt once where the bandwidth does not matter; None: with the step chosen here."""
+        """Return the rounds to the loss, computed once if the bandwidth does not matter; None: by this step."""
         key = repr((e if _linked(e) else e.replace(link={}), seeds, times))
         if key not in self.needs:
             self.needs[key] = self._trials(e).need([e.replace(seed=seed) for seed in seeds], times)
@@ -252,7 +253,7 @@ class SchemeGrid:
 
 
 def _linked(e: Experiment) -> bool:
-    """Does it depend on the bandwidth who is in time?"""
+    """Return whether the bandwidth affects which workers are in time."""
     return e.plan.versions > 1 or e.built_scheme.numeric
 
 
@@ -265,14 +266,14 @@ def _fitting(e: Experiment, candidates: Iterable[dict[str, Any]]) -> Iterator[Ex
 
 
 def _belongs(family: str, e: Experiment) -> bool:
-    """A code holds parts of the data more than once; who waits for all does not."""
+    """Return whether a scheme is in its family: a code stores parts more than once, waiting for all does not."""
     if family in CODES:
         return _held(e) > MORE and e.scheme_args.get("replication") != 1
     return family != "wait for all" or _held(e) <= MORE
 
 
 def _held(e: Experiment) -> float:
-    """How many times the workers hold the data together: who takes other parts from round to round holds them all."""
+    """Return how many copies of the data the workers store; parts of all rounds count for schemes that shuffle."""
     scheme, plan, pairs = e.built_scheme, e.plan, set[tuple[int, int]]()
     for r in range(plan.workers):
         held = scheme.round_plan(plan, r)
@@ -283,7 +284,7 @@ def _held(e: Experiment) -> float:
 
 
 def _spread(found: Sequence[Experiment]) -> list[Experiment]:
-    """A few of them, from the quickest rounds to the slowest."""
+    """Choose a few of them, from the shortest rounds to the longest."""
     ordered = sorted(found, key=lambda e: forecast(e, 2 * ROUNDS).mean)
     places = np.unique(np.linspace(0, len(ordered) - 1, min(EACH, len(ordered))).round().astype(int))
     return [ordered[k] for k in places]
@@ -301,7 +302,7 @@ def _seconds(e: Experiment, seed: int, rounds: float) -> float:
 
 
 def rows(law: str, column: str, cost: float, found: Iterable[Result]) -> list[dict[str, Any]]:
-    """Lines of the table for one cell."""
+    """Return the rows of the table for one cell."""
     return [
         {
             "law": law, "column": column, "cost": cost, "family": r.family, "scheme": r.scheme,
@@ -317,26 +318,26 @@ def _told(value: Any) -> str:
 
 
 def read(path: Path = NUMBERS) -> pd.DataFrame:
-    """The table that was kept."""
+    """Read the saved table."""
     return told(pd.read_csv(path, dtype={"column": str}, keep_default_na=False))
 
 
 def told(found: pd.DataFrame | Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Lines as a table, with an array of seconds in each."""
+    """Return rows as a table, with an array of seconds in each."""
     table = pd.DataFrame(found)
     seconds: Any = [np.array(text.split(), float) for text in table["seconds"]]
     return table.assign(seconds=seconds, step=pd.to_numeric(table["step"], errors="coerce"))
 
 
 def band(seconds: Array) -> tuple[float, float, float]:
-    """Geometric mean over the seeds, and where it lies with 95 %: low, mean, high."""
+    """Return the geometric mean over the seeds with its 95 % interval: low, mean, high."""
     logs = np.log(seconds)
     half = float(student.ppf(0.975, len(logs) - 1)) * float(logs.std(ddof=1)) / np.sqrt(len(logs))
     return tuple(np.exp(logs.mean() + half * np.array([-1.0, 0.0, 1.0])).tolist())
 
 
 def ranked(cell: pd.DataFrame) -> pd.DataFrame:
-    """Schemes of one cell that come to the loss, the quickest first; `tie`: not told apart from it by these seeds.
+    """Rank the schemes of one cell that reach the loss; `tie`: not distinguishable from the fastest by these seeds.
 
     The seeds are the same for all, so differences are taken seed by seed.
     """
@@ -349,7 +350,7 @@ def ranked(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make the table anew, for the laws that are named, and the schemes if any are."""
+    """Remake the table for the named delay models, and only for the named schemes if there are any."""
     contest = SchemeGrid(experiment(synthetic("bursts", 1.0), 0.0))
     named = [name for name in (*LEVELS, "recorded") if name in arguments]
     only = [name for name in schemes.names() if name in arguments]
@@ -375,7 +376,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def recorded(traces: Path, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Delays of recorded workers, their median as the unit; what is missing is left out, with a word."""
+    """Return the delays of recorded workers, with their median as the unit; missing ones are reported and skipped."""
     for column in RECORDED:
         try:
             table = _table(traces, column)
@@ -393,12 +394,13 @@ def recorded(traces: Path, folder: Path) -> Iterator[tuple[str, str, dict[str, A
 
 
 def _table(traces: Path, column: str) -> pd.DataFrame:
-    """Columns worker, iteration, seconds."""
+    """Read columns worker, iteration, seconds."""
     if column == "EC2":
         table = pd.read_csv(traces / "ec2_traces.csv")
         return table[table["experiment"] == table["experiment"].iloc[0]].drop(columns="experiment")
     source, _, which = column.partition(" ")
-    if source == "ByteDance":  # four stages of a pipeline differ by design: each rank over its stage's median
+    # four pipeline stages differ by design: each rank relative to its stage's median
+    if source == "ByteDance":
         table = pd.read_parquet(traces / "traces" / f"bytedance_{which}.parquet")
         table = table[table["optype"].isin(["forward-compute", "backward-compute"])]
         steps = table.groupby(["stage", "rank", "step"])["duration"].sum().reset_index()

@@ -1,4 +1,4 @@
-"""What the lectures' figures have in common: curves in a scheme's look, points, a line where the slider stands."""
+"""Common parts of the lectures' figures: curves in a scheme's style, points, a line at the slider's value."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from workbench.core.base.types import Array
 from workbench.lab.figures.style import Style, log_ticks, palette
 
-HEIGHT = 520  # px: figure and sliders are seen together on a page of 720 px
+HEIGHT = 520  # px: figure and sliders fit together on a page of 720 px
 
 
 def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", **more: Any) -> go.Scatter:
-    """A line in a scheme's colour and dash."""
+    """Draw a line in a scheme's colour and dash."""
     line = {"color": style.color, "dash": style.dash, "width": 3}
     about = f"<b>{name}</b><br>{hover}<extra></extra>"
     return go.Scatter(x=x, y=y, name=name, mode="lines", line=line, hovertemplate=about, **more)
@@ -24,7 +24,7 @@ def curve(x: Array, y: Array, name: str, style: Style, hover: str = "%{y:.4g}", 
 def points(
     x: Sequence[float], y: Sequence[float], name: str, style: Style, hover: str = "%{y:.4g}"
 ) -> go.Scatter:
-    """Markers of a scheme's shape, which belong to its curve."""
+    """Draw markers of a scheme's shape, which belong to its curve."""
     marker = {"color": style.color, "symbol": style.symbol, "size": 13}
     about = f"<b>{name}</b><br>{hover}<extra></extra>"
     return go.Scatter(
@@ -33,10 +33,10 @@ def points(
 
 
 def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
-    """A line where a slider stands."""
+    """Draw a line at a slider's value."""
     muted = palette(theme).muted
     figure.add_vline(x=x, line={"color": muted, "width": 2, "dash": "dot"})
-    place = log10(x) if figure.layout.xaxis.type == "log" else x  # annotations count in powers
+    place = log10(x) if figure.layout.xaxis.type == "log" else x  # annotations use exponents
     figure.add_annotation(
         x=place, y=1.0, yref="paper", text=text, showarrow=False, xanchor="left", yanchor="top",
         xshift=6, font={"size": 15, "color": muted},
@@ -44,5 +44,5 @@ def here(figure: go.Figure, x: float, text: str, theme: str) -> None:
 
 
 def log_axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis over a span, with few ticks and plain numbers."""
+    """Return a logarithmic axis over a span, with few ticks and plain numbers."""
     return {"type": "log", "range": [log10(low), log10(high)], "tickformat": "~g", **log_ticks(low, high)}

@@ -1,4 +1,4 @@
-"""Exercises whose answers are computed, never typed in: a question about the sliders as they stand, and its judge."""
+"""Exercises with computed answers: a question about the current sliders, and its check."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Generic, Literal, NamedTuple
 from workbench_lectures.knobs import K
 
 Verdict = Literal["", "right", "wrong", "unclear"]
-Slip = tuple[Callable[[K], float | str], str]  # a wrong answer that suggests itself, and what to say to it
+Slip = tuple[Callable[[K], float | str], str]  # a likely wrong answer, and its feedback
 
 NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)(?:/([0-9]+))?(%?)", re.IGNORECASE)
-BLANK = re.compile("[ \t\n\u00a0\u2009\u202f]")  # also narrow ones, as between digits or before %
-SHOWN_LETTERS = 20  # of an answer that is not a number
+BLANK = re.compile("[ \t\n\u00a0\u2009\u202f]")  # also narrow spaces, as between digits or before %
+SHOWN_LETTERS = 20  # characters of an answer that is not a number
 
 
 class Judgement(NamedTuple):
-    """What the student is told."""
+    """Feedback for the student."""
 
     verdict: Verdict
     words: str
@@ -28,7 +28,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Exercise(Generic[K]):
-    """A question with one answer: a number or a choice.
+    """Question with one answer: a number or a choice.
 
     Numbers count as equal within `tolerance` (relative) or `absolute`; whole ones exactly.
 
@@ -44,11 +44,11 @@ class Exercise(Generic[K]):
     whole: bool = False
     tolerance: float = 0.01
     absolute: float = 1e-9
-    choices: Callable[[K], Mapping[str, str]] | None = None  # value -> words
+    choices: Callable[[K], Mapping[str, str]] | None = None  # value -> label
     slips: tuple[Slip[K], ...] = ()
 
     def judge(self, knobs: K, given: str) -> Judgement:
-        """Compare what was typed or chosen with the answer for these knobs."""
+        """Compare a typed or chosen answer with the right one for these knobs."""
         if not given.strip():
             return Judgement("unclear", "choose one first" if self.choices else "type a number first")
         if self.choices is not None:
@@ -74,9 +74,10 @@ class Exercise(Generic[K]):
 
 
 def read_number(text: str) -> float | None:
-    """Read a finite number as students write it: decimal point or comma, a fraction, a percentage; None: it is not one.
+    """Read a finite number as students write it; None where it is not one.
 
-    `readNumber` in offline/js/desk.js reads the same, on pages without a kernel.
+    Accepts decimal point or comma, fractions and percentages. `readNumber` in offline/js/desk.js does the same, on
+    pages without a kernel.
 
     >>> read_number("0,25"), read_number("4/16"), read_number("25 %"), read_number("a quarter")
     (0.25, 0.25, 0.25, None)

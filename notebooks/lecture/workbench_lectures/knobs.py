@@ -1,4 +1,4 @@
-"""A lecture's sliders: numbers with their metadata, and the desk that tells whoever depends on them."""
+"""Sliders of a lecture: numbers with their metadata, and the host that notifies whatever depends on them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from workbench_lectures.assets import style
 
 
 class Knobs(Settings):
-    """What a lecture's sliders say. A lecture has a subclass; forms are made from its fields' metadata."""
+    """Values of a lecture's sliders. A lecture has a subclass; forms are made from its fields' metadata."""
 
     labels: ClassVar[Mapping[str, str]] = {}  # field -> label; default: its name
     logs: ClassVar[frozenset[str]] = frozenset()  # fields whose slider is logarithmic
-    choice_labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> what it is called
+    choice_labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # field -> choice -> its label
 
     def fit(self) -> Self:
-        """The nearest setting that works: one slider may limit another."""
+        """Return the nearest valid setting: one slider may limit another."""
         return self
 
     @classmethod
     def entries(cls) -> list[Field]:
-        """Lines of a form, in order."""
+        """Return the lines of a form, in order."""
         return [cls._entry(entry) for entry in fields_of(cls)]
 
     @classmethod
@@ -45,7 +45,7 @@ K = TypeVar("K", bound=Knobs)
 
 
 class Panel(Form):
-    """Some of a desk's knobs, as sliders."""
+    """Some of a host's knobs, as sliders."""
 
     _css = t.Unicode(style()).tag(sync=True)
 
@@ -64,14 +64,14 @@ class Panel(Form):
         self.blame(wrong)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Show values; what the user is typing stays as it is where it says the same."""
+        """Show values; what the user is typing is kept where it has the same value."""
         mine = {line.name: values[line.name] for line in self.entries}
         self.fill({name: show(v) for name, v in mine.items() if number(self.values[name]) != v})
         self.blame({})
 
 
 class SliderHost(Generic[K]):
-    """The knobs of a lecture as they stand, and whoever wants to know when they move.
+    """Current knobs of a lecture, and the callbacks for their changes.
 
     >>> class Two(Knobs):
     ...     a: int = 1
@@ -90,7 +90,7 @@ class SliderHost(Generic[K]):
         self._listeners: list[tuple[bool, frozenset[str], Callable[[], None]]] = []
 
     def panel(self, names: Iterable[str]) -> Panel:
-        """Sliders for some of the knobs, in the order of the fields."""
+        """Return sliders for some of the knobs, in the order of the fields."""
         chosen = set(names)
         panel = Panel([line for line in self.knobs.entries() if line.name in chosen], self._typed)
         panel.take(self.knobs.model_dump())
@@ -98,12 +98,12 @@ class SliderHost(Generic[K]):
         return panel
 
     def on_move(self, names: Iterable[str], call: Callable[[], None], later: bool = False) -> None:
-        """Call back when one of these knobs has moved; `later`: once all figures are drawn, on which eyes are."""
+        """Call back when one of these knobs has moved; `later`: once all figures are drawn, which are seen first."""
         self._listeners.append((later, frozenset(names), call))
         self._listeners.sort(key=lambda listener: listener[0])
 
     def move(self, **values: Any) -> None:
-        """Move knobs; raises `SettingError` where a value cannot be used."""
+        """Move knobs; raises `SettingError` where a value is not valid."""
         before = self.knobs.model_dump()
         self.knobs = type(self.knobs)(**{**before, **values}).fit()
         after = self.knobs.model_dump()

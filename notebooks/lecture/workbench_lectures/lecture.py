@@ -1,4 +1,4 @@
-"""A lecture: sliders, figures that follow them, a run to watch, exercises."""
+"""Lecture: sliders, figures that follow them, a run to watch, exercises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench_lectures.view import Drawing, View
 
 @dataclass(frozen=True)
 class Part(Generic[K]):
-    """A figure of a lecture: which knobs it depends on (and shows), and how it is drawn from them."""
+    """Figure of a lecture: its drawing function, and the knobs that it depends on and shows."""
 
     names: Sequence[str]
     draw: Drawing[K]
@@ -26,10 +26,10 @@ class Part(Generic[K]):
 
 @dataclass(frozen=True)
 class Script(Generic[K]):
-    """What a lecture is made of; `entries`: the experiments that are run, `race_names`: the knobs shown with them.
+    """Contents of a lecture; `entries`: the experiments that are run, `race_names`: the knobs shown with them.
 
-    `places`: where some sliders may stand on a page without a server, whose figures are then made beforehand, as a
-    browser cannot make them; see `workbench_lectures.offline`.
+    `places`: positions of sliders on a page without a server, for figures that a browser cannot compute. These are
+    made in advance; see `workbench_lectures.offline`.
     """
 
     notebook: str  # its name, which begins with the lecture's number
@@ -38,16 +38,16 @@ class Script(Generic[K]):
     entries: Entries[K]
     race_names: Sequence[str]
     exercises: Sequence[Exercise[K]]
-    axes: tuple[str, str] = ("time", "loss")  # of the run: across, up
+    axes: tuple[str, str] = ("time", "loss")  # axes of the run: horizontal, vertical
     places: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __call__(self, **values: Any) -> Lecture[K]:
-        """Open the lecture, its sliders at these values; raises `SettingError` where one cannot be used."""
+        """Open the lecture, its sliders at these values; raises `SettingError` where one is not valid."""
         return Lecture(self, **values)
 
 
 class Lecture(w.VBox, Generic[K]):
-    """A lecture at work; shown itself, it is what lets a page be loaded anew, and is not seen.
+    """Running lecture; its own display is invisible, and restores a reloaded page.
 
     `show(name)` is a figure with its sliders, `race` the run to watch, `quiz` the exercises.
     """
@@ -63,22 +63,22 @@ class Lecture(w.VBox, Generic[K]):
         super().__init__([self.memory])
 
     def show(self, name: str) -> View:
-        """The figure of that name, with its sliders."""
+        """Return the figure of a name, with its sliders."""
         if name not in self.views:
             part = self.script.parts[name]
             self.views[name] = View(self.desk, part.names, part.draw)
         return self.views[name]
 
     def keep(self) -> None:
-        """Give the page what it needs to be loaded anew."""
+        """Send the page what it needs to be restored after a reload."""
         knobs = self.desk.knobs.model_dump(mode="json")
         self.memory.keep({"knobs": knobs, "race": self.race.kept(), "quiz": self.quiz.kept()})
 
     def recall(self, state: Mapping[str, Any]) -> None:
-        """Stand as another page stood; raises `SettingError` or `KeyError` where that was another lecture."""
+        """Restore the state of an earlier page; raises `SettingError` or `KeyError` for a page of another lecture."""
         now = self.desk.knobs.model_dump()
         asked = {name: value for name, value in state["knobs"].items() if name in now}
-        # An address does not tell the text "1" from the number.
+        # An address does not distinguish the text "1" from the number.
         self.desk.move(**{name: str(v) if isinstance(now[name], str) else v for name, v in asked.items()})
         self.quiz.recall(state["quiz"])
         self.race.recall(state["race"])

@@ -1,8 +1,8 @@
-"""What survives that a page is loaded anew.
+"""State that survives a reload of the page.
 
-In JupyterLab the kernel outlives the page. Voila gives every page a kernel of its own and ends it with the page, so
-there the browser's tab keeps where the sliders stood, what was answered, and when which runs began; the next kernel
-makes the same runs again, bit by bit, and goes on showing them where the clock is by then.
+In JupyterLab the kernel outlives the page. Voila gives every page its own kernel and ends it with the page. There the
+browser's tab stores slider positions, answers, and start times of runs. The next kernel repeats the same runs, bit by
+bit, and continues to show them where the clock is by then.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from workbench_lectures.assets import script
 
 
 class Memory(anywidget.AnyWidget):
-    """Shows what helps to project the page. `kept` goes to the page, `recalled` is what it kept, or a link carried."""
+    """Invisible widget: `kept` is sent to the page, `recalled` is what the page stored, or what a link contains."""
 
     _esm = t.Unicode(script("present", "memory")).tag(sync=True)
-    kept = t.Unicode().tag(sync=True)  # JSON; empty: nothing has been done yet
+    kept = t.Unicode().tag(sync=True)  # JSON; empty: no action yet
     recalled = t.Unicode().tag(sync=True)
 
     def __init__(self, recall: Callable[[dict[str, Any]], None]) -> None:
@@ -31,11 +31,11 @@ class Memory(anywidget.AnyWidget):
         self.observe(lambda change: self._take(change["new"]), "recalled")
 
     def keep(self, state: dict[str, Any]) -> None:
-        """Remember this; older states are forgotten."""
+        """Store this state in the page; it replaces older ones."""
         self.kept = json.dumps(state)
 
     def _take(self, text: str) -> None:
-        """Stand as the page before; what cannot be read (of an older version, say) is left alone."""
+        """Restore the state of an earlier page; unreadable states (of an older version, for example) are ignored."""
         try:
             self._recall(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -1,9 +1,8 @@
-"""A run on the virtual clock, shown like a film: rounds appear when the clock gets to them, for all schemes at once.
+"""Animated run on the virtual clock: rounds appear when the clock reaches them, for all schemes at once.
 
-Simulating is quicker than the time that it simulates, so the curves of a run would be there all at once. A film shows
-them at a pace that eyes can follow. What it shows depends on the experiments, their seed and the moment at which it
-began, and on nothing else: whoever knows these can make the same runs again (they have the same bits) and go on
-showing where another left off.
+A simulation is faster than the time that it simulates, so its curves would appear at once. The animation shows them
+at a visible pace. It depends only on the experiments, their seed and its start time. Another process can therefore
+repeat the same runs (bit by bit) and continue the animation.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from workbench.core.running.start import start_all
 from workbench.core.trace.trace import Trace
 
 Clock = Callable[[], float]
-FORECAST_ROUNDS = 40  # rounds of a forecast that says how long the film will be
+FORECAST_ROUNDS = 40  # rounds of a forecast of the animation's length
 
 
 class Playback:
-    """When it began (s, as the clock counts), its pace in virtual seconds a second, and where it was stopped, if so."""
+    """Start of the animation (s on the clock), its pace in virtual seconds per second, and where it was stopped."""
 
     def __init__(
         self, pace: float, began: float, stopped: float | None = None, clock: Clock = time.time
@@ -42,22 +41,22 @@ class Playback:
         return self.pace * max(0.0, self.clock() - self.began)
 
     def stop(self) -> None:
-        """Stay where it is."""
+        """Stop at the present time."""
         self.stopped = self.now
 
 
 class PlaybackRun(Run):
-    """A run of which only those rounds are shown that the film has got to."""
+    """Run of which only the rounds up to the animation's time are shown."""
 
     def __init__(self, run: Run, playback: Playback, limit: int | None = None) -> None:
         super().__init__(run.experiment, run.engine)
         self.run, self.playback = run, playback
         self.limit = limit  # rounds that were shown when it was stopped
-        self._known: Array = np.zeros(0)  # when the rounds end that are known so far
+        self._known: Array = np.zeros(0)  # end times of the known rounds
 
     @property
     def state(self) -> State:
-        """Running until the film has shown the last round, or the one at which it was stopped."""
+        """Running until the animation has shown the last round, or the one at which it was stopped."""
         inner, shown = self.run.state, self._shown()
         if self.limit is not None and inner != "failed":
             return "stopped" if shown == self.limit or inner in ("finished", "stopped") else inner
@@ -67,7 +66,7 @@ class PlaybackRun(Run):
 
     @property
     def note(self) -> str:
-        """What the table under the curves says."""
+        """Text of the table under the curves."""
         shown = self._shown()
         if not shown:
             return self.run.note if self.run.state in ("waiting", "failed") else "in its first round"
@@ -76,7 +75,7 @@ class PlaybackRun(Run):
 
     @note.setter
     def note(self, text: str) -> None:
-        """It is made from what is shown."""
+        """Ignore a new text: it is made from what is shown."""
 
     @override
     def rows(self, first: int = 0) -> Rows:
@@ -85,7 +84,7 @@ class PlaybackRun(Run):
         return {name: column[:count] for name, column in rows.items()}
 
     def _count(self, times: Array, first: int) -> int:
-        """How many of the rounds from `first` on are shown."""
+        """Count the shown rounds from `first` on."""
         count = int(np.searchsorted(times, self.playback.now, side="right"))
         return count if self.limit is None else min(count, max(0, self.limit - first))
 
@@ -98,7 +97,7 @@ class PlaybackRun(Run):
         return self._count(self._times(), 0)
 
     def stop(self) -> None:
-        """Stop the film, for all of its runs; what was shown stays."""
+        """Stop the animation, for all of its runs; shown rounds stay."""
         if self.playback.stopped is None:
             self.playback.stop()
         if self.limit is None:
@@ -106,23 +105,23 @@ class PlaybackRun(Run):
         self.run.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the run behind the film is over."""
+        """Wait until the underlying run is over."""
         return self.run.wait(timeout)
 
     def result(self) -> Trace:
-        """Trace of all rounds, those that are not shown yet too."""
+        """Return the trace of all rounds, including those not shown yet."""
         return self.run.result()
 
 
 def length(experiments: Sequence[Experiment]) -> float:
-    """Virtual seconds that the slowest of some experiments is expected to take."""
-    living = [e.replace(faults=()) if e.faults else e for e in experiments]  # a forecast knows no deaths
+    """Return the expected virtual seconds of the slowest of some experiments."""
+    living = [e.replace(faults=()) if e.faults else e for e in experiments]  # forecasts do not support deaths
     return max(forecast(e, rounds=min(e.rounds, FORECAST_ROUNDS)).mean * e.rounds for e in living)
 
 
 def play(
     experiments: Sequence[Experiment], playback: Playback, limits: Sequence[int | None] = ()
 ) -> list[PlaybackRun]:
-    """Start runs on the virtual clock, to be shown as the film says; `limits`: of those that were stopped."""
+    """Start runs on the virtual clock, shown by the animation; `limits`: rounds of those that were stopped."""
     runs = start_all(experiments)
     return [PlaybackRun(run, playback, limit) for run, limit in zip_longest(runs, limits[: len(runs)])]

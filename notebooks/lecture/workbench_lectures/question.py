@@ -1,4 +1,4 @@
-"""Exercises on a page: a field, Check, what is said to the answer, and the solution on demand."""
+"""Exercises on a page: a field, Check, feedback, and the solution on demand."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from workbench_lectures.knobs import K, SliderHost
 
 
 class Question(anywidget.AnyWidget):
-    """One exercise. The page sends what was given; `verdict` and `words` are what it shows then."""
+    """One exercise. The page sends the answer; `verdict` and `words` are the feedback."""
 
     _esm = t.Unicode(script("question")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
     title = t.Unicode().tag(sync=True)
     text = t.Unicode().tag(sync=True)  # HTML, as are words and why
     unit = t.Unicode().tag(sync=True)
-    choices = t.List(t.List(t.Unicode())).tag(sync=True)  # [value, words]; empty: a number is asked for
+    choices = t.List(t.List(t.Unicode())).tag(sync=True)  # [value, label]; empty: the answer is a number
     given = t.Unicode().tag(sync=True)
     verdict = t.Unicode().tag(sync=True)
     words = t.Unicode().tag(sync=True)
-    why = t.Unicode().tag(sync=True)  # empty: not asked for yet
+    why = t.Unicode().tag(sync=True)  # empty: not requested yet
 
     def __init__(self, asked: Callable[[dict[str, Any]], None], **traits: Any) -> None:
         super().__init__(**traits)
@@ -35,7 +35,7 @@ class Question(anywidget.AnyWidget):
 
 
 class Quiz(Pane):
-    """The exercises at the end of a lecture, about the sliders as they stand; `changed` hears of every answer."""
+    """Exercises at the end of a lecture, about the current sliders; `changed` is called for every answer."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Quiz(Pane):
 
     @guarded
     def _moved(self) -> None:
-        """Ask anew where a slider changes the question or its answer."""
+        """Ask again where a slider changes the question or its answer."""
         for question, exercise in zip(self.questions, self.exercises, strict=True):
             knobs = self.desk.knobs
             choices = exercise.choices(knobs) if exercise.choices else {}
@@ -81,7 +81,7 @@ class Quiz(Pane):
         self._changed()
 
     def check(self, i: int, given: str) -> None:
-        """Judge an answer to the i-th exercise."""
+        """Check an answer to the i-th exercise."""
         question, judgement = self.questions[i], self.exercises[i].judge(self.desk.knobs, given)
         with question.hold_sync():
             question.given, question.verdict, question.words = given, judgement.verdict, judgement.words
@@ -93,11 +93,11 @@ class Quiz(Pane):
         self.score.value = f'<div class="wb wb-score">{text}</div>'
 
     def kept(self) -> list[dict[str, Any]]:
-        """What a page that is loaded anew needs."""
+        """Return what a reloaded page needs."""
         return [{"given": q.given, "checked": bool(q.verdict), "why": bool(q.why)} for q in self.questions]
 
     def recall(self, kept: Sequence[dict[str, Any]]) -> None:
-        """Stand as another page stood."""
+        """Restore the state of another page."""
         for i, state in enumerate(kept[: len(self.questions)]):
             self.questions[i].given = str(state.get("given", ""))
             if state.get("checked"):

@@ -1,4 +1,4 @@
-"""The live part of a lecture: Run, how long it is to last, curves that grow, and who was how many times faster."""
+"""Live part of a lecture: Run, its duration, growing curves, and speedups."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Entries = Callable[[K], Sequence[Experiment]]
 
 
 class Race(Pane):
-    """Runs of a lecture's experiments at the sliders as they stand, all on the same stragglers.
+    """Runs of a lecture's experiments with the current sliders, all on the same stragglers.
 
-    `changed` hears of what a page that is loaded anew must know.
+    `changed` is called with what a reloaded page needs.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Race(Pane):
 
     @guarded
     def start(self) -> None:
-        """Run all from the start."""
+        """Start all from the beginning."""
         experiments = self.entries(self.desk.knobs)
         pace = length(experiments) / float(self.lasts.values["lasts"])
         self._show(self.desk.knobs.model_dump(), Playback(pace, self.clock(), clock=self.clock))
 
     def run(self, timeout: float | None = None) -> list[Trace]:
-        """Press Run and wait for the results, not for the film; for notebooks that nobody looks at."""
+        """Start all and wait for the results, but not for the animation; for notebooks without a viewer."""
         self.start()
         return [run.result() for run in self.runs if run.wait(timeout)]
 
@@ -85,7 +85,7 @@ class Race(Pane):
     def _over(self) -> None:
         failed = [f"{run.label}: {run.note}" for run in self.runs if run.state == "failed"]
         self.report("; ".join(dict.fromkeys(failed)))
-        self.changed()  # it may have been stopped
+        self.changed()  # the animation may have been stopped
         traces = self.traces
         if len(traces) == len(self.runs) and self.plot.target is None and self.plot.y == "loss":
             self.plot.target = a_target(traces)
@@ -99,10 +99,10 @@ class Race(Pane):
         target = float(self.plot.target)
         self.table.value = speeds(speedups(traces, target, self.plot.y), target)
 
-    # ---------------------------------------------------------------- a page that is loaded anew
+    # ---------------------------------------------------------------- a reloaded page
 
     def kept(self) -> dict[str, Any]:
-        """What the next page needs to go on."""
+        """Return what the next page needs to continue."""
         view = {"lasts": self.lasts.values["lasts"], "x": self.plot.x, "y": self.plot.y}
         if self.playback is None:
             return view
@@ -110,7 +110,7 @@ class Race(Pane):
         return {**view, "knobs": self.values, "film": film, "limits": [run.limit for run in self.runs]}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
-        """Make the same runs again, and go on showing them where the clock is now."""
+        """Repeat the same runs, and continue to show them where the clock is now."""
         self.lasts.fill({"lasts": str(kept.get("lasts", "10"))})
         self.plot.x, self.plot.y = kept.get("x", self.plot.x), kept.get("y", self.plot.y)
         if "film" in kept:
@@ -118,7 +118,7 @@ class Race(Pane):
 
 
 def a_target(traces: Sequence[Trace]) -> float:
-    """A loss that all reach on the way: four fifths of the way down, in ratios, to what all reach in the end.
+    """Return a loss that all reach: four fifths of the way, in ratios, to the loss that all reach at the end.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(workers=12, rounds=20))

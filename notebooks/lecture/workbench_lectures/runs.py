@@ -1,4 +1,4 @@
-"""Problems that the lectures' runs learn: small, bundled, the same in several lectures."""
+"""Problems of the lectures' runs: small, bundled, the same in several lectures."""
 
 from __future__ import annotations
 

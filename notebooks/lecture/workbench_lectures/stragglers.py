@@ -24,14 +24,14 @@ from workbench_lectures.runs import DIGITS
 
 SAMPLES = 1200  # d of the figures
 MIN_S_PER_SAMPLE = 5e-5  # a, s/sample
-ROUNDS = 20  # of the run whose rounds can be looked at
+ROUNDS = 20  # of the run whose rounds are shown
 GRID = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128])  # numbers of workers
-DROPPING_SCHEME = "SGD"  # the scheme that goes on without the latest
+DROPPING_SCHEME = "SGD"  # the scheme that does not wait for the latest
 WAIT = "UMW"
 
 
 class Stragglers(Knobs):
-    """How many workers, how many of them are not waited for, and how late they are."""
+    """Number of workers, number not waited for, and their delays."""
 
     labels: ClassVar = {"workers": "workers N", "stragglers": "stragglers s", "tail": "tail 1/(aμ)"}
     logs: ClassVar = frozenset({"tail"})
@@ -46,12 +46,12 @@ class Stragglers(Knobs):
     round: int = setting(0, "round of the run below", ge=0, le=ROUNDS - 1)
 
     def fit(self) -> Stragglers:
-        """Somebody must answer."""
+        """Ensure that at least one worker answers."""
         return self.replace(stragglers=min(self.stragglers, self.workers - 1))
 
     @property
     def delays(self) -> dict[str, object]:
-        """The delay model: both kinds have the same mean."""
+        """Delay model: both kinds have the same mean."""
         if self.distribution == "pareto":
             return {"kind": "pareto", "shift": MIN_S_PER_SAMPLE, "shape": 1 + 1 / self.tail}
         return {
@@ -61,14 +61,14 @@ class Stragglers(Knobs):
         }
 
     def late(self, t: Array, workers: int) -> Array:
-        """P(a worker with 1/`workers` of the samples needs longer than t), shape of t."""
+        """Return P(a worker with 1/`workers` of the samples needs longer than t), shape of t."""
         least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "pareto":
             return np.asarray((np.maximum(t, least) / least) ** -(1 + 1 / self.tail))
         return np.asarray(np.exp(-np.maximum(t - least, 0.0) / (self.tail * least)))
 
     def mean(self, k: int, workers: int) -> float:
-        """Expected time until the k-th of so many workers has answered, s."""
+        """Return the expected time until the k-th of a number of workers has answered, s."""
         least = MIN_S_PER_SAMPLE * SAMPLES / workers
         if self.distribution == "exponential":
             return theory.exponential_order_mean(k, workers, self.tail * least, least)
@@ -82,7 +82,7 @@ class Stragglers(Knobs):
 
 
 def tail(knobs: Stragglers, theme: Theme) -> go.Figure:
-    """How likely it is that one, all, or enough workers are not done by a time."""
+    """Draw the probability that one, all, or enough workers are not done by a time."""
     n, s = knobs.workers, knobs.stragglers
     figure = new_figure(theme, "Who is still computing?", "marks: means", HEIGHT)
     least = MIN_S_PER_SAMPLE * SAMPLES / n
@@ -105,7 +105,7 @@ def tail(knobs: Stragglers, theme: Theme) -> go.Figure:
 
 
 def growth(knobs: Stragglers, theme: Theme) -> go.Figure:
-    """Mean round time as workers are added."""
+    """Draw the mean round time over the number of workers."""
     n, s = knobs.workers, knobs.stragglers
     figure = new_figure(
         theme, "Mean round time as workers are added", f"each has 1/N of {SAMPLES} samples", HEIGHT
@@ -135,7 +135,7 @@ def growth(knobs: Stragglers, theme: Theme) -> go.Figure:
 
 
 def one_round(knobs: Stragglers, theme: Theme) -> go.Figure:
-    """One round of the run: who is late this time?"""
+    """Draw one round of the run, with its late workers."""
     e = Experiment(
         scheme=DROPPING_SCHEME,
         scheme_args={"stragglers": knobs.stragglers},
@@ -152,7 +152,7 @@ def one_round(knobs: Stragglers, theme: Theme) -> go.Figure:
 
 
 def entries(knobs: Stragglers) -> list[Experiment]:
-    """Wait for all, leave the latest out, or code: on the same stragglers."""
+    """Return schemes that wait for all, leave the latest out, or code, on the same stragglers."""
     s = {"scheme_args": {"stragglers": knobs.stragglers}}
     common = {"workers": knobs.workers, "rounds": 200, "delays": knobs.delays, **DIGITS}
     return [
@@ -171,7 +171,7 @@ def _round_ms(knobs: Stragglers, s: int) -> float:
 
 
 def _half(knobs: Stragglers) -> int:
-    """Fewest stragglers to leave out so that the mean wait for random parts is at most half."""
+    """Return the fewest stragglers to leave out so that the mean wait for random parts is at most half."""
     n = knobs.workers
     full = theory.exponential_order_mean(n, n)
     return next(s for s in range(n) if theory.exponential_order_mean(n - s, n) <= full / 2)

@@ -1,4 +1,4 @@
-"""What a list of lectures says of each: its title, and how long it takes."""
+"""Title and duration of each lecture, for lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.lab.notebooks import grammar_put_off
 with grammar_put_off():
     import nbformat
 
-PACE = 130  # words a minute, aloud
+PACE = 130  # words per minute, read aloud
 EACH = {"lecture.show(": 1.0, "lecture.race": 2.0, "lecture.quiz": 3.0}  # minutes
 
 
@@ -23,7 +23,7 @@ class Told(NamedTuple):
 
 
 def told(notebook: Path) -> Told:
-    """Title and minutes of a lecture's notebook: its words aloud, its figures, its run, its exercises."""
+    """Return title and minutes of a lecture's notebook, from its words, figures, run and exercises."""
     cells = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4).cells  # type: ignore[no-untyped-call]
     prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", prose, re.M)

@@ -1,4 +1,4 @@
-"""A figure under the sliders that move it."""
+"""Figure above the sliders that it depends on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Drawing = Callable[[K, Theme], "go.Figure"]
 
 
 class View(Pane):
-    """A figure and its sliders, which stand where they stand in every other view of the desk."""
+    """Figure with its sliders, which are synchronised with those of all other views."""
 
     def __init__(self, desk: SliderHost[K], names: Sequence[str], draw: Drawing[K]) -> None:
         self.panel, self.plot = desk.panel(names), Plot()
@@ -28,6 +28,6 @@ class View(Pane):
 
     @guarded
     def redraw(self) -> None:
-        """Draw the figure for the knobs as they stand."""
+        """Draw the figure for the current knobs."""
         self.report("")
         self.plot.redraw()

@@ -1,4 +1,4 @@
-"""Lecture 8: who is late, and why? Steps that look alike, what hides in them, and what each late worker costs."""
+"""Lecture 8: who is late, and why? Steps with equal times, their hidden differences, and the cost of late workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = 60
 
 
 class WhoIsLate(Knobs):
-    """A job of some workers, of whom some are late."""
+    """Job of some workers, of which some are late."""
 
     labels: ClassVar = {"late": "late workers", "factor": "how slow", "often": "how often", "view": "look at"}
     choice_labels: ClassVar = {
@@ -42,7 +42,7 @@ class WhoIsLate(Knobs):
 
 @lru_cache(maxsize=64)
 def recording(workers: int, late: int, factor: float, often: float) -> Recording:
-    """A job: everybody a little uneven, some late; every other worker from the second on."""
+    """Simulate a job: all workers vary a little, some are late, beginning with the second one."""
     rng = np.random.default_rng(0)
     times = 1 + 0.05 * rng.exponential(size=(STEPS, workers))
     slow = np.isin(np.arange(workers), 1 + np.arange(late) * 2 % (workers - 1))
@@ -53,13 +53,13 @@ def recording(workers: int, late: int, factor: float, often: float) -> Recording
 
 
 def job(knobs: WhoIsLate) -> Recording:
-    """The job at the sliders as they stand."""
+    """Return the job of the current sliders."""
     return recording(knobs.workers, knobs.late, knobs.factor, knobs.often)
 
 
 @lru_cache(maxsize=64)
 def answer(workers: int, late: int, factor: float, often: float) -> Diagnosis:
-    """What the diagnosis says of it."""
+    """Return the result of the diagnosis."""
     return diagnose(recording(workers, late, factor, often))
 
 
@@ -67,7 +67,7 @@ def answer(workers: int, late: int, factor: float, often: float) -> Diagnosis:
 
 
 def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
-    """Mean seconds of a step, of every worker: as a whole, or apart."""
+    """Draw the mean seconds of a step of every worker: as a whole, or by phase."""
     table = job(knobs).table()
     computing, whole = table.mean().to_numpy(), float(table.max(axis=1).mean())
     text = (
@@ -88,7 +88,7 @@ def seen(knobs: WhoIsLate, theme: Theme = "light") -> go.Figure:
 
 
 def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
-    """Everybody is waited for, or a code does without some."""
+    """Return experiments that wait for all, and that use a code for some."""
     delay_model = {
         "kind": "heterogeneous",
         "slow": knobs.late / knobs.workers,
@@ -104,18 +104,21 @@ def entries(knobs: WhoIsLate) -> Sequence[Experiment]:
 
 
 def alone(knobs: WhoIsLate) -> float:
-    """Share of the time that one worker costs that is always late."""
+    """Return the share of the time that one permanently late worker costs."""
     return 1 - 1 / knobs.factor
 
 
 def first(knobs: WhoIsLate) -> float:
-    """What the slower of two costs: a third one takes 1, the one `factor`, the other half as much more."""
+    """Return what the slower of two late workers costs, when a third one takes 1.
+
+    One takes `factor`, the other half as much more.
+    """
     over = knobs.factor - 1
     return over / 2 + over / 4
 
 
 def leave(knobs: WhoIsLate) -> str:
-    """Is a worker that is always late better left out, if the others share its work?"""
+    """Return whether leaving out a permanently late worker is better, if the others share its work."""
     return "out" if knobs.factor > knobs.workers / (knobs.workers - 1) else "in"
 
 
@@ -134,19 +137,19 @@ EXERCISES: tuple[Exercise[WhoIsLate], ...] = (
     Exercise(
         title="2. Two are late: who costs what?",
         text=lambda k: (
-            f"Most workers take one unit, one takes {(1 + k.factor) / 2:.5g}, another {k.factor:g}. Mending the quicker"
+            f"Most workers take one unit, one takes {(1 + k.factor) / 2:.5g}, another {k.factor:g}. Fixing the quicker"
             " of these two alone gains nothing. What is the slower one’s cost a step in units, as a Shapley value: the"
-            " mean of its gain if it is mended first, and if it is mended second?"
+            " mean of its gain if it is fixed first, and if it is fixed second?"
         ),
         answer=first,
         hint=lambda _: (
-            "Mended first, a step still lasts as long as the other. Mended second, all that is left goes."
+            "Fixed first, a step still lasts as long as the other. Fixed second, all that is left goes."
         ),
         slips=(
             (lambda k: k.factor - 1, "That is what both together cost."),
             (
                 lambda k: (k.factor - 1) / 2,
-                "That is the gain if it is mended first. What is it if it comes second?",
+                "That is the gain if it is fixed first. What is it if it comes second?",
             ),
         ),
         why=lambda k: (
@@ -182,7 +185,7 @@ lecture: Script[WhoIsLate] = Script(
     entries,
     ("late", "factor", "often"),
     EXERCISES,
-    places={  # every place is a job that is looked at
+    places={  # every position is a job that is diagnosed
         "workers": (4, 8, 12),
         "factor": (1.05, 1.2, 1.6, 3.0),
         "often": (0.05, 0.5, 1.0),

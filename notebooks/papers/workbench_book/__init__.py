@@ -1,4 +1,4 @@
-"""The reproduction book: every figure and table of the five papers, the paper's numbers beside ours.
+"""Reproduction book: every figure and table of the five papers, the paper's numbers beside ours.
 
 `workbench reproduce all` on the command line; here, entries by name:
 

@@ -1,4 +1,4 @@
-"""Paper 4: the two expected decoding errors, and what does not fit together."""
+"""Paper 4: the two expected decoding errors, and inconsistencies."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from workbench_book.values import Line, Misprint, Picture, Result
 N, S = 8, 2
 P_SLOW, P_SS, P_AS = 0.3, 0.8, 0.01
 PUBLISHED = {"FRC": 1.976, "CRC": 0.5173}
-SPED_UP, REAL_RUNS = 10.0, 4  # real processes: a deadline of 0.2 s in place of 2; seeds per scheme
+SPED_UP, REAL_RUNS = 10.0, 4  # on real processes: a deadline of 0.2 s instead of 2 s; seeds per scheme
 CALL = f"({N}, {S}, {P_SLOW}, {P_SS}, {P_AS})"
 
 
 def experiment(scheme: str, rounds: int, seed: int, **fields: Any) -> Experiment:
-    """Eight workers, two per part; one is done after 1 s or, straggling, after 10; the master goes on at 2.
+    """Return eight workers, two per part, with a deadline of 2 s.
 
-    On the Unit problem `residual` is the decoding error.
+    A worker takes 1 s, or 10 s if it straggles. On the Unit problem `residual` is the decoding error.
     """
     common: dict[str, Any] = {
         "scheme_args": {"replication": S, "shuffle": "random", "deadline": 2.0},
@@ -47,7 +47,7 @@ def experiment(scheme: str, rounds: int, seed: int, **fields: Any) -> Experiment
 
 
 def simulated(scheme: str, runs: int, rounds: int, seed: int) -> tuple[float, float]:
-    """Mean decoding error over runs (who is slow is drawn once a run), and its standard error."""
+    """Return the mean decoding error over runs (slow workers are drawn once per run), and its standard error."""
     means = []
     for run in range(runs):
         e = experiment(scheme, rounds, seed + run)
@@ -56,7 +56,7 @@ def simulated(scheme: str, runs: int, rounds: int, seed: int) -> tuple[float, fl
 
 
 def find_errors(setting: Setting) -> Result:
-    """By the theorems, over all sets of survivors, by simulation, and on real processes."""
+    """Compute the errors by the theorems, over all sets of survivors, by simulation, and on real processes."""
     runs, rounds = setting.pick((150, 40), (1500, 60))
     real = _measured(setting)
     exact = {
@@ -95,7 +95,7 @@ def find_errors(setting: Setting) -> Result:
 
 
 def _measured(setting: Setting) -> Measured:
-    """Eight real processes, in the full form: a few seeds, so what is compared is the same draws simulated."""
+    """Measure eight real processes, in the full form; with a few seeds, the same draws are simulated."""
     if setting.quick:
         return Measured(NOT_QUICK)
     data = {"problem": "least_squares", "problem_args": {"data": "synthetic", "samples": N, "features": 4}}
@@ -108,7 +108,7 @@ def _measured(setting: Setting) -> Measured:
 
 
 def _mean(real: Measured, scheme: str) -> dict[str, float]:
-    """Mean decoding error over the real runs of a scheme, and over the same ones on the virtual clock."""
+    """Return the mean decoding error over the real runs of a scheme, and over the same ones on the virtual clock."""
     runs = [real.values(f"{scheme} {run}", _error) for run in range(REAL_RUNS)]
     return {column: float(np.mean([each[column] for each in runs])) for column in runs[0]}
 
@@ -118,7 +118,7 @@ def _error(trace: Trace) -> float:
 
 
 def random_coefficients(draws: int, seed: int) -> Array:
-    """Expected errors of CRC with random coefficients (exact from any n - s + 1 answers), one per draw."""
+    """Return expected errors of CRC with random coefficients (exact from any n - s + 1 answers), one per draw."""
     codes = (circulant(N, S, "random", seed + i).matrix for i in range(draws))
     return np.array([theory.crc_error(N, S, P_SLOW, P_SS, P_AS, code) for code in codes])
 
@@ -138,7 +138,7 @@ def _picture(lines: list[Line]) -> Picture:
 
 
 def find_misprints(setting: Setting) -> Result:
-    """Compute every one of them."""
+    """Compute all of them."""
     return Result(misprints=[_frc(), _crc(setting), _ahead(), _terms(), _theorem_2()], seed=setting.seed)
 
 
@@ -177,7 +177,7 @@ def _ahead() -> Misprint:
 
 
 def _terms() -> Misprint:
-    """The printed P_r takes min(i, m) for i and so counts impossible terms."""
+    """Check that the printed P_r counts impossible terms, by min(i, m) for i."""
     from math import comb
 
     m = 0
@@ -200,7 +200,7 @@ def _terms() -> Misprint:
 
 
 def _theorem_2() -> Misprint:
-    """|A A+ - 1| has no meaning as printed (a matrix less a vector), and where s does not divide n, r must go on."""
+    """Check that |A A+ - 1| is undefined as printed (a matrix less a vector), and that r must grow if n mod s > 0."""
     n, s = 8, 3
     errors = theory.crc_errors(n, s)
     chances = sum(
@@ -222,7 +222,7 @@ def _binomial(n: int, p: float) -> Array:
     return np.asarray(binom.pmf(np.arange(n + 1), n, p))
 
 
-PLACE = (4, 2)  # paper, and place in its chapter of the book
+PLACE = (4, 2)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "agc-errors",

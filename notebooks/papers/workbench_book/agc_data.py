@@ -1,4 +1,4 @@
-"""Data and stragglers of paper 4's figure 2: real ones where they can be had, else a named stand-in."""
+"""Data and stragglers of paper 4's figure 2: real ones where available, else a named stand-in."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from workbench_book.real_data import at_hand
 from workbench_book.setting import TRACES, Setting
 
 BOSTON = "openml:boston"
-EC2_WORKERS, LATEST = 20, 1.5  # the deadline is so many times the median recorded time
+EC2_WORKERS, LATEST = 20, 1.5  # workers; deadline over the median recorded time
 
 
 def ec2(setting: Setting) -> tuple[dict[str, Any], float, str, str]:
-    """Delays, deadline, where they come from, and why they leave little to gain."""
+    """Return delays, deadline, their origin, and why their possible gain is small."""
     if setting.traces is None:
         factor = {"slow": P_SLOW, "slow_straggles": P_SS, "active_straggles": P_AS, "factor": 10.0}
         model = {"kind": "heterogeneous", "shift": 1 / 16, **factor}
         reason = "with a stand-in for the recorded times"
         return model, LATEST, f"Stragglers: the paper's heterogeneous model as a stand-in; {ABSENT}.", reason
     times, _ = recorded(str(setting.traces))
-    whole = 150 / EC2_WORKERS * S  # samples that a worker holds: the recorded task stands for all of them
+    whole = 150 / EC2_WORKERS * S  # samples of a worker: the recorded task represents all of them
     model = {"kind": "replay", "path": str(setting.traces), "samples": whole}
     deadline = LATEST * float(np.nanmedian(times))
     late = 100 * float(np.mean(times[~np.isnan(times)] > deadline))
@@ -40,7 +40,7 @@ def ec2(setting: Setting) -> tuple[dict[str, Any], float, str, str]:
 
 
 def boston(setting: Setting) -> tuple[str, dict[str, Any], str, str]:
-    """Problem and its arguments, a sentence about the data of figure 2a, and their name for captions."""
+    """Return problem and arguments, a sentence about the data of figure 2a, and their name for captions."""
     if not setting.quick and at_hand(BOSTON, setting):
         real = "Boston house prices (real)"
         return "least_squares", {"data": BOSTON, "intercept": True}, f"{real}.", real
@@ -49,6 +49,6 @@ def boston(setting: Setting) -> tuple[str, dict[str, Any], str, str]:
 
 
 def diabetes() -> tuple[str, dict[str, Any], str, str]:
-    """The same for figure 2b."""
+    """Return the same for figure 2b."""
     text, short = standins.DIABETES, "scikit-learn's diabetes set, two classes (real)"
     return "logistic", {"data": standins.diabetes_halves(), "intercept": True}, f"Real: {text}.", short

@@ -1,4 +1,4 @@
-"""All schemes on the stragglers that were recorded on EC2: who finishes a round soonest, and who learns soonest."""
+"""All schemes on the stragglers that were recorded on EC2: fastest rounds, and fastest training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench_book.setting import TRACES, Setting
 from workbench_book.values import Line, Picture, Result
 
 WORKERS = 20
-SETTINGS: dict[str, dict[str, Any]] = {  # at 20 workers; schemes that are not named here take their defaults
+SETTINGS: dict[str, dict[str, Any]] = {  # parameters at 20 workers; other schemes take their defaults
     "SGD": {"stragglers": 2},
     "GC": {"stragglers": 4, "code": "fractional"},
     "CR": {"children": 4, "layers": 2, "stragglers": 1},
@@ -42,13 +42,13 @@ SETTINGS: dict[str, dict[str, Any]] = {  # at 20 workers; schemes that are not n
     "SR-SGC": {"burst": 1, "window": 2, "stragglers": 4, "tolerance": 0.2},
     "M-SGC": {"burst": 2, "window": 3, "stragglers": 4, "tolerance": 0.2},
 }
-TOLERANT = ("GC", "CR", "CEGC", "UC-MMC", "GC-MMC", "LCC")  # exact, and not waiting for everybody
+TOLERANT = ("GC", "CR", "CEGC", "UC-MMC", "GC-MMC", "LCC")  # exact schemes that do not wait for all
 REAL_ROUND = 0.1  # s that a round of UMW takes on real processes
-EACH = 40  # rounds of a draw of which workers are taken
+EACH = 40  # rounds per draw of workers
 
 
 def find(setting: Setting) -> Result:
-    """Linear regression with every scheme that there is, 20 workers that take the recorded times."""
+    """Train linear regression by every scheme, with 20 workers that take the recorded times."""
     if setting.traces is None:
         return Result(text=[ABSENT], data=["None: this comparison needs the recorded times."], seed=None)
     times, _ = recorded(str(setting.traces))
@@ -89,7 +89,7 @@ def find(setting: Setting) -> Result:
 
 
 def per_round(e: Experiment, setting: Setting) -> Array:
-    """Mean time per round, s, one for each of some draws of workers."""
+    """Return the mean time per round, s, for each draw of workers."""
     draws = range(setting.seed, setting.seed + setting.pick(20, 200))
     return np.array([forecast(e, EACH, seed).mean for seed in draws])
 
@@ -110,7 +110,7 @@ def _rounds(rounds: dict[str, Array]) -> list[Line]:
 
 
 def _measured(setting: Setting) -> Measured:
-    """Some of the rounds of the first draw of workers, on real processes; full form only."""
+    """Measure some of the rounds of the first draw of workers, on real processes; full form only."""
     if setting.quick:
         return Measured(NOT_QUICK)
     chosen = {name: experiment(name, setting).replace(rounds=ROUNDS) for name in schemes.names()}
@@ -144,7 +144,7 @@ def _words(means: dict[str, float], ends: dict[str, float]) -> str:
 
 
 def experiment(name: str, setting: Setting) -> Experiment:
-    """One scheme in this comparison."""
+    """Return one scheme in this comparison."""
     lazy = schemes.get(name).numeric and name not in ("LCC", "D-SGD")
     adam = {"optimiser": "amsgrad", "optimiser_args": {"rate": 1.0}}
     return Experiment(
@@ -179,7 +179,7 @@ def _learning(traces: dict[str, Trace]) -> Picture:
     )  # fmt: skip
 
 
-PLACE = (4, 4)  # paper, and place in its chapter of the book
+PLACE = (4, 4)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry("agc-replay", "All schemes on the recorded EC2 stragglers", find, measured=True, weight=5.0),
 )

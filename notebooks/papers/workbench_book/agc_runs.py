@@ -23,13 +23,13 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 DEADLINE, REAL_ROUNDS = 0.2, 40  # of the real runs: s, rounds
-CHANCE = 2.0  # standard errors: a smaller difference is none
-SAME = 0.02  # curves that are nowhere further apart look like one
+CHANCE = 2.0  # standard errors: smaller differences are not significant
+SAME = 0.02  # maximum distance of curves that look like one
 SHUFFLES = ("none", "random")
 
 
 class Words(NamedTuple):
-    """What an entry says: its data, at length and in a caption; its setting; why statements do not hold."""
+    """Texts of an entry: its data, in full and in a caption; its setting; why statements do not hold."""
 
     data: str
     caption: str
@@ -38,14 +38,14 @@ class Words(NamedTuple):
 
 
 def find_simulated(panel: str, setting: Setting) -> Result:
-    """Both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
+    """Simulate both codes, shuffled and not, n = 8, s = 2, the paper's probabilities."""
     problem, args, data, caption = boston(setting) if panel == "a" else diabetes()
     rounds = setting.pick(150, 400)
 
     def make(scheme: str, shuffle: str, seed: int) -> Experiment:
         scheme_args = {"replication": S, "shuffle": shuffle, "deadline": 2.0}
         e = experiment(scheme, rounds, seed, problem=problem, problem_args=args, scheme_args=scheme_args)
-        share = e.problem_spec.count() / N  # samples of a part: a worker without a straggle is done after 1 s
+        share = e.problem_spec.count() / N  # samples of a part: a worker without straggling is done after 1 s
         return e.replace(delays={**e.delays.model_dump(), "shift": 1 / (S * (share + 1))})
 
     study = studied(make, ("FRC", "CRC"), setting)
@@ -56,7 +56,7 @@ def find_simulated(panel: str, setting: Setting) -> Result:
 
 
 def find_recorded(scheme: str, setting: Setting) -> Result:
-    """One code on iris, 20 workers, the recorded times (or, where they are absent, the heterogeneous model)."""
+    """Simulate one code on iris, 20 workers, with recorded times (if absent, with the heterogeneous model)."""
     delays, deadline, note, reason = ec2(setting)
     rounds = setting.pick(150, 300)
 
@@ -85,7 +85,7 @@ Make = Callable[[str, str, int], Experiment]
 
 @dataclass(frozen=True)
 class Study:
-    """What a panel shows. losses: training loss above the least that there is, (seeds, rounds + 1), by pair."""
+    """Data of a panel. losses: training loss above the minimum, (seeds, rounds + 1), by pair."""
 
     make: Make
     losses: Losses
@@ -94,9 +94,9 @@ class Study:
 
 
 def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
-    """Every scheme, shuffled and not, over some seeds; the first one's beginning on real processes too.
+    """Run every scheme, shuffled and not, over some seeds; the first seed's beginning on real processes too.
 
-    Who is slow is drawn once for each seed; the least loss is what full gradients reach in 20 times as many rounds.
+    Slow workers are drawn once per seed. The minimum is the loss of full gradients after 20 times as many rounds.
     """
     pairs = [(scheme, shuffle) for scheme in schemes for shuffle in SHUFFLES]
     seeds = setting.pick(8, 40)
@@ -115,7 +115,7 @@ def studied(make: Make, schemes: Sequence[str], setting: Setting) -> Study:
 
 
 def measured(make: Make, pairs: Sequence[Pair], setting: Setting) -> Measured:
-    """The first seed's runs on real processes, fewer rounds of them, with a deadline of `DEADLINE`; full form only."""
+    """Run the first seed on real processes, with fewer rounds and a deadline of `DEADLINE`; full form only."""
     if setting.quick:
         return Measured(NOT_QUICK)
     chosen = {_label(pair): make(*pair, setting.seed).replace(rounds=REAL_ROUNDS) for pair in pairs}
@@ -124,7 +124,7 @@ def measured(make: Make, pairs: Sequence[Pair], setting: Setting) -> Measured:
 
 
 def _final(losses: Losses, pair: Pair) -> Array:
-    """Loss of each seed over the last tenth of the rounds."""
+    """Return the loss of each seed over the last tenth of the rounds."""
     return _last_tenth(losses[pair])
 
 
@@ -133,9 +133,9 @@ def _last_tenth(curves: Array) -> Array:
 
 
 def _below(text: str, low: Array, high: Array) -> Claim:
-    """Is a mean over runs below another? The runs are paired: the same seeds, the same stragglers.
+    """Return whether a mean over runs is below another, for paired runs: the same seeds, the same stragglers.
 
-    Differences of less than `CHANCE` standard errors do not decide.
+    None: the difference is less than `CHANCE` standard errors.
     """
     gain = high - low
     error = gain.std(ddof=1) / np.sqrt(len(gain))
@@ -185,7 +185,7 @@ def _line(losses: Losses, pair: Pair) -> Line:
 
 
 def _real_lines(study: Study, setting: Setting) -> list[Line]:
-    """Who answers in time decides about the loss; the same seed has the same stragglers on both clocks."""
+    """Which workers answer in time determines the loss; the same seed has the same stragglers on both clocks."""
 
     def end(trace: Trace) -> float:
         return float(_last_tenth(np.asarray(trace.columns["loss"]))) - study.least
@@ -213,7 +213,7 @@ def _picture(losses: Losses, seeds: int, data: str) -> Picture:
 
 
 def _alike(losses: Losses) -> str:
-    """Name the codes whose two curves cannot be told apart."""
+    """Name the codes whose two curves cannot be distinguished."""
     means = {pair: curves.mean(axis=0) for pair, curves in losses.items()}
     apart = {
         scheme: float(np.max(np.abs(means[scheme, "random"] / means[scheme, "none"] - 1)))
@@ -225,7 +225,7 @@ def _alike(losses: Losses) -> str:
     )
 
 
-PLACE = (4, 3)  # paper, and place in its chapter of the book
+PLACE = (4, 3)  # paper, and position in its chapter of the book
 _TITLES = {
     "Figure 2a: linear regression, simulated stragglers": partial(find_simulated, "a"),
     "Figure 2b: logistic regression, simulated stragglers": partial(find_simulated, "b"),

@@ -1,4 +1,4 @@
-"""Paper 3, the experiment of figure 2: its runs, its data, and what a run has cost until a training loss."""
+"""Paper 3, the experiment of figure 2: its runs, its data, and the costs of a run until a training loss."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PUBLISHED = {  # at a training loss of 0.1: s, messages, mini-batches
 }
 COSTS = {"time": "s", "communication": "messages", "computation": "mini-batches"}
 MNIST = "openml:mnist"
-UNIT = 0.1  # the paper's c belongs to smoothness constants that it does not state: in the curves it is times this L^2
+UNIT = 0.1  # unit of the paper's c, times L^2: its smoothness constants are not stated
 
 
 class Run(NamedTuple):
-    """A scheme of the figure: how many workers, which numbers; `c` in the paper's units."""
+    """Scheme of the figure: number of workers and parameters; `c` in the paper's units."""
 
     label: str
     workers: int
@@ -42,19 +42,20 @@ RUNS = (
     Run("G-CADA, G = 4, M_G = 3", 12, "G-CADA", {"groups": 4}, 0.3),
     Run("G-CADA, 9 workers, G = 3, M_G = 3", 9, "G-CADA", {"groups": 3}, 0.3),
 )
-STATED, MEANT = RUNS[3].label, RUNS[4].label  # the setting in the text, and the one with the numbers' ratio
+# the text's setting, and the one that matches the ratio of the numbers
+STATED, MEANT = (RUNS[3].label, RUNS[4].label)
 
 
 def experiments(setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:
-    """Every run of the figure by label; D-SGD with the automatic step (its 2.6 belongs to another scale of data).
+    """Return every run of the figure by label; D-SGD has the automatic step.
 
-    `unit`: what the paper's c is counted in, times L^2.
+    The paper's 2.6 belongs to another scale of data. `unit`: unit of the paper's c, times L^2.
     """
     return on(data_of(setting)[0], setting, unit)
 
 
 def on(data: dict[str, Any], setting: Setting, unit: float = UNIT) -> Iterator[tuple[str, Experiment]]:
-    """The same on given data."""
+    """Return the same experiments on given data."""
     smoothness = _experiment(RUNS[1], data, setting).build_problem().smoothness()
     for each in RUNS:
         scaled = each.args if each.c is None else {**each.args, "c": each.c * unit * smoothness**2}
@@ -77,7 +78,7 @@ def _experiment(each: Run, data: dict[str, Any], setting: Setting) -> Experiment
 
 
 def data_of(setting: Setting) -> tuple[dict[str, Any], str, str]:
-    """Data, a sentence about them, and their name for captions."""
+    """Return the data, a sentence about them, and their name for captions."""
     if not setting.quick and at_hand(MNIST, setting):
         note = "MNIST (real), 12000 samples, targets its digits' numbers."
         return {"data": MNIST, "samples": 12000}, note, "MNIST (real)"
@@ -85,7 +86,7 @@ def data_of(setting: Setting) -> tuple[dict[str, Any], str, str]:
 
 
 def stand_in(setting: Setting) -> tuple[dict[str, Any], str, str]:
-    """The stand-in for MNIST, a sentence about it, and its name for captions."""
+    """Return the stand-in for MNIST, a sentence about it, and its name for captions."""
     samples = setting.pick(600, 2000)
     note = f"{standins.DIGITS_28}; {samples} samples, noiseless targets y = X theta, theta standard normal."
     data = {"data": standins.regression_on_digits(samples), "scale": False}
@@ -93,7 +94,7 @@ def stand_in(setting: Setting) -> tuple[dict[str, Any], str, str]:
 
 
 def costs(trace: Trace, target: float) -> dict[str, float]:
-    """Seconds, messages and mini-batches until the loss (without the 1/2) is at the target; NaN: never."""
+    """Return seconds, messages and mini-batches until the loss (without the 1/2) is at the target; NaN: never."""
     reached = np.flatnonzero(2 * np.asarray(trace.columns["loss"]) <= target)
     if not len(reached):
         return dict.fromkeys(COSTS, float("nan"))
@@ -101,7 +102,7 @@ def costs(trace: Trace, target: float) -> dict[str, float]:
 
 
 def running(trace: Trace) -> dict[str, Any]:
-    """The three costs so far, after each round."""
+    """Return the three cumulative costs after each round."""
     c, batch = trace.columns, trace.experiment.scheme_args["worker_batch"]
     return {
         "time": np.asarray(c["time"]),

@@ -1,4 +1,4 @@
-"""Paper 3: what does not fit together in it, each with the computation that shows it."""
+"""Paper 3: its inconsistencies, each with the computation that shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUPED = {name: int(value) for name, value in PUBLISHED["G-CADA"].items() if na
 
 
 def find(setting: Setting) -> Result:
-    """Compute every one of them."""
+    """Compute all of them."""
     return Result(misprints=[_groups(), _class_zero(), _age()], seed=None)
 
 
@@ -25,7 +25,7 @@ def _groups() -> Misprint:
         f"communication {GROUPED['communication']}, computation {GROUPED['computation']}",
         f"their ratio is {ratio:.6g} = (M_G + 1)/M_G for M_G = {', '.join(map(str, fits))}; M_G = 4 would give"
         f" {theory.communication_ratio(4):g}. A selected group makes M_G + 1 messages: {uploads[4]:g} selections with"
-        f" M_G = 4 are no whole number, {uploads[3]:g} with M_G = 3 are",
+        f" M_G = 4 are not a whole number, {uploads[3]:g} with M_G = 3 are",
         "wb.theory.communication_ratio(3), 12292 / 9219, 12292 / (4 + 1)",
         fits == [3] and uploads[4] % 1 != 0 and uploads[3] % 1 == 0,
     )
@@ -45,7 +45,7 @@ def _class_zero() -> Misprint:
 
 
 def _age() -> Misprint:
-    never = [1e-6]  # moves too little to break the rule: only its age counts
+    never = [1e-6]  # moves too little to break the rule: only the age of the gradient counts
     found = theory.cada_selected(never, c=2.0, max_age=10)
     return Misprint(
         "Sections III and IV, tau > D or tau >= D",
@@ -56,5 +56,5 @@ def _age() -> Misprint:
     )
 
 
-PLACE = (3, 4)  # paper, and place in its chapter of the book
+PLACE = (3, 4)  # paper, and position in its chapter of the book
 ENTRIES = (Entry("cada-misprints", "Misprints of the CADA paper", find),)

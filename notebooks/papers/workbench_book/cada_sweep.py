@@ -1,8 +1,8 @@
-"""Paper 3: CADA against G-CADA over the constant that the paper leaves open, the unit of its rule's c.
+"""Paper 3: CADA against G-CADA over the constant that the paper does not state, the unit of its rule's c.
 
 The rule of (7) and (9) compares L^2 |th_k - th_(k-tau)|^2 with c times the last steps. The paper states c = 2 and 0.3
-but not its smoothness constants L, so c may stand for anything: here it is the paper's c times a unit times L^2, L the
-measured smoothness of the whole data set, and the unit is swept. What is said holds at every unit or is open.
+but not its smoothness constants L, so c may have any unit. Here it is the paper's c times a unit times L^2, with L
+the measured smoothness of the whole data set. The unit is swept. A statement holds only if it does at every unit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sweep:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """What the entry `gcada-sweep` has kept."""
+        """Read what the entry `gcada-sweep` has saved."""
         found = {
             label: {name: np.array(table, float) for name, table in each.items()}
             for label, each in facts["costs"].items()
@@ -52,21 +52,21 @@ class Sweep:
 
     @property
     def seeds(self) -> int:
-        """How often everything was run."""
+        """Number of seeds."""
         return int(self.costs["CADA"]["time"].shape[1])
 
     def ratio(self, over: str, of: str, cost: str) -> Array:
-        """Cost of one scheme over another's, (units, seeds); NaN where neither is at the target."""
+        """Return the cost of one scheme over another's, (units, seeds); NaN where neither reaches the target."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.costs[over][cost] / self.costs[of][cost])
 
     def best(self, label: str, cost: str) -> float:
-        """A scheme's least cost: mean over the seeds at the constant that is best for it."""
+        """Return a scheme's least cost: mean over the seeds at its best constant."""
         return float(self.costs[label][cost].mean(axis=1).min())
 
 
 def find(setting: Setting) -> Result:
-    """Costs at every unit with every seed, as ratios with bands; statements judged by all of it."""
+    """Compute costs at every unit with every seed, as ratios with bands, and judge statements by all of them."""
     sweep = swept(setting)
     every = dict(experiments(setting))
     return Result(
@@ -89,7 +89,7 @@ def find(setting: Setting) -> Result:
 
 
 def swept(setting: Setting) -> Sweep:
-    """Run every scheme at every unit, over some seeds; D-Adam has no constant and is run once a seed."""
+    """Run every scheme at every unit, over some seeds; D-Adam has no constant and is run once per seed."""
     units, target = setting.pick(QUICK_UNITS, UNITS), setting.pick(QUICK_TARGET, TARGET)
     rounds, seeds = setting.pick(480, 6000), SEEDS
     base = {label: e for label, e in experiments(setting, unit=1.0) if label in SWEPT}
@@ -109,13 +109,13 @@ def swept(setting: Setting) -> Sweep:
 
 
 def at(e: Experiment, unit: float, rounds: int, seed: int) -> Experiment:
-    """An experiment whose c is in a unit of 1, in another one."""
+    """Return an experiment, whose c is in a unit of 1, in another unit."""
     rule = {"c": e.scheme_args["c"] * unit} if "c" in e.scheme_args else {}
     return e.replace(scheme_args={**e.scheme_args, **rule}, rounds=rounds, seed=seed)
 
 
 def until(e: Experiment, target: float) -> dict[str, float]:
-    """Costs until the loss is at the target, infinite where it never is; a shorter run has the same rounds."""
+    """Return costs until the loss is at the target, infinite if never; a shorter run has the same rounds."""
     for rounds in (max(1, e.rounds // FIRST), e.rounds):
         found = costs(run(e.replace(rounds=rounds), events=False), target)
         if not np.isnan(found["time"]):
@@ -123,11 +123,11 @@ def until(e: Experiment, target: float) -> dict[str, float]:
     return dict.fromkeys(COSTS, float("inf"))
 
 
-# ---------------------------------------------------------------- what is read from them
+# ---------------------------------------------------------------- evaluation
 
 
 def holding(ratios: Array) -> list[bool | None]:
-    """Is a ratio above 1, unit by unit? Only if it is with every seed; None where the seeds do not agree.
+    """Return whether a ratio is above 1, unit by unit; None where the seeds do not agree.
 
     >>> holding(np.array([[1.2, 1.3], [0.9, 1.1], [0.8, 1.0]]))
     [True, None, False]
@@ -136,7 +136,7 @@ def holding(ratios: Array) -> list[bool | None]:
 
 
 def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run") -> Claim:
-    """A statement "this ratio is above 1", over the whole sweep: True or False only if it is so at every unit."""
+    """Judge the claim "this ratio is above 1" over the whole sweep: True or False only if it is so at every unit."""
     states = holding(ratios)
     first = states[0]
     holds = first if all(state is first for state in states) else None
@@ -151,12 +151,12 @@ def claim(text: str, ratios: Array, units: tuple[float, ...], by: str = "wb.run"
 
 
 def span(ratios: Array) -> str:
-    """Least and largest number of a sweep."""
+    """Return least and largest value of a sweep."""
     return f"{np.nanmin(ratios):.3g} to {np.nanmax(ratios):.3g}".replace("inf", "∞")
 
 
 def claims_of(sweep: Sweep) -> list[Claim]:
-    """What the paper's text reads from the figure, for both readings of the groups."""
+    """Return the claims of the paper's text about the figure, for both readings of the groups."""
     text = {
         "time": "needs less time than CADA",
         "communication": "needs fewer messages than CADA",
@@ -177,7 +177,7 @@ def claims_of(sweep: Sweep) -> list[Claim]:
 
 
 def limit(label: str, cost: str) -> float:
-    """CADA's cost of a round over G-CADA's for c = 0: everybody is asked in every round, (12) to (22) with full sets.
+    """Return CADA's cost of a round over G-CADA's for c = 0: all are asked in every round, (12) to (22) with full sets.
 
     >>> round(limit(STATED, "time"), 2), limit(STATED, "communication"), limit(MEANT, "communication")
     (6.77, 1.6, 1.5)
@@ -191,11 +191,11 @@ def limit(label: str, cost: str) -> float:
     }[cost]
 
 
-# ---------------------------------------------------------------- table, pictures, words
+# ---------------------------------------------------------------- table, pictures, texts
 
 
 def _lines(sweep: Sweep) -> Iterator[Line]:
-    """Means over the seeds at every unit."""
+    """Return the means over the seeds at every unit."""
     for place, unit in enumerate(sweep.units):
         for over, of, text in _pairs():
             for cost in COSTS:
@@ -211,7 +211,7 @@ def _pairs() -> list[tuple[str, str, str]]:
 
 
 def _best(sweep: Sweep) -> Iterator[Line]:
-    """Each side at the constant that is best for it."""
+    """Return each scheme at its best constant."""
     for over, of, text in _pairs():
         for cost in COSTS:
             ratio = sweep.best(over, cost) / sweep.best(of, cost)
@@ -246,7 +246,7 @@ def _picture(sweep: Sweep, over: str, of: str, text: str, data: str) -> Picture:
 
 
 def _band(ratios: Array) -> tuple[Array, Array, Array]:
-    """Least, mean and largest over the seeds."""
+    """Return least, mean and largest over the seeds."""
     return ratios.min(axis=1), ratios.mean(axis=1), ratios.max(axis=1)
 
 
@@ -274,7 +274,7 @@ def _never(sweep: Sweep) -> str:
 
 
 def limit_words() -> str:
-    """What the ratios of a round are where nobody is lazy."""
+    """Describe the ratios of a round in which no worker skips."""
     parts = [
         f"{', '.join(f'{limit(label, cost):.3g}' for cost in COSTS)} times with {name}"
         for label, name in NAMES.items()
@@ -291,7 +291,7 @@ def _quick(sweep: Sweep) -> str:
     )
 
 
-PLACE = (3, 1)  # paper, and place in its chapter of the book
+PLACE = (3, 1)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "gcada-sweep",

@@ -1,8 +1,7 @@
-"""The entries of the book by name: one for every figure and table of the five papers, and for the misprints.
+"""Entries of the book by name: one for every figure and table of the five papers, and for the misprints.
 
-Of papers that came after, an entry is one comparison.
-
-To add some, add a module that says its `PLACE` in the book and its `ENTRIES`; nothing else needs an edit.
+For later papers, an entry is one comparison. To add some, add a module with a `PLACE` in the book and its `ENTRIES`;
+nothing else needs an edit.
 """
 
 from __future__ import annotations
@@ -29,35 +28,35 @@ PAPERS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses.
+    """Figure, table or list of misprints: `find` computes it; `needs` names entries whose facts it uses.
 
-    `weight`: about how much of the time it takes.
+    `weight`: approximate share of the time.
     """
 
     name: str
     title: str
     find: Callable[[Setting], Result]
     needs: tuple[str, ...] = ()
-    measured: bool = False  # does it have a part on real processes?
+    measured: bool = False  # whether it has a part on real processes
     paper: int = 0
     weight: float = 1.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An entry with what it found, or why it found nothing."""
+    """Entry with its result, or the reason why it has none."""
 
     entry: Entry
     result: Result | None
     error: str = ""
     seconds: float = 0.0
-    reused: bool = False  # taken over from an earlier run
+    reused: bool = False  # from the cache of an earlier run
     versions: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=1)
 def entries() -> dict[str, Entry]:
-    """All entries by name, in the order of the book: those of each module that says its place in it."""
+    """Return all entries by name, in the order of the book, from the modules that have a place in it."""
     package = import_module("workbench_book")
     modules = (import_module(f"{package.__name__}.{each.name}") for each in iter_modules(package.__path__))
     placed = sorted((m for m in modules if hasattr(m, "PLACE")), key=lambda module: module.PLACE)
@@ -65,7 +64,7 @@ def entries() -> dict[str, Entry]:
 
 
 def names() -> list[str]:
-    """Names of all entries.
+    """Return the names of all entries.
 
     >>> "fig8" in names() and "table3" in names()
     True
@@ -74,7 +73,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Entry:
-    """Entry of that name; raises `SettingError` with the nearest one."""
+    """Return the entry of a name; raises `SettingError` with the nearest name."""
     known = entries()
     if name not in known:
         raise unknown_name("name", name, ["all", *known])
@@ -82,7 +81,7 @@ def get(name: str) -> Entry:
 
 
 def chosen(name: str) -> list[Entry]:
-    """Entries that a name stands for, "all" for every one; those that they need come first."""
+    """Return the entries of a name, "all" for every one; the entries that they need come first."""
     wanted = entries().values() if name == "all" else [get(name)]
     ordered: dict[str, Entry] = {}
     for entry in wanted:
@@ -93,5 +92,5 @@ def chosen(name: str) -> list[Entry]:
 
 
 def of_paper(paper: int) -> list[str]:
-    """Names of a paper's entries."""
+    """Return the names of a paper's entries."""
     return [entry.name for entry in entries().values() if entry.paper == paper]

@@ -31,11 +31,11 @@ PUBLISHED = (  # row m - 1, from d = m on
 )
 MEASURED = ((1, 1), (8, 1), (4, 3))  # d, m: uncoded, best plain gradient code, best of all
 QUICK_MEASURED = ((1, 1), (4, 3))
-PAPER = {"uncoded": 0.41, "m = 1": 0.11}  # savings that section 5 states
+PAPER = {"uncoded": 0.41, "m = 1": 0.11}  # savings stated in section 5
 
 
 def experiment(d: int, m: int, rounds: int, seed: int = 0, **changes: Any) -> Experiment:
-    """A cell of the table: 8 workers, 8 parts of one sample, s = d - m."""
+    """Return a cell of the table: 8 workers, 8 parts of one sample, s = d - m."""
     fields: dict[str, Any] = {
         "scheme": "CEGC",
         "scheme_args": {"load": d, "stragglers": d - m, "reduction": m},
@@ -50,7 +50,7 @@ def experiment(d: int, m: int, rounds: int, seed: int = 0, **changes: Any) -> Ex
 
 
 def find(setting: Setting) -> Result:
-    """All 36 cells by quadrature and by drawn rounds; three of them on real processes."""
+    """Compute all 36 cells by quadrature and by simulation; three of them on real processes."""
     exact = theory.cegc_table(N, **MODEL)
     rounds = setting.pick(4000, 40000)
     found = _measured(setting)
@@ -89,13 +89,13 @@ def _measured(setting: Setting) -> Measured:
 
 
 def measured_like(experiments: Mapping[str, Experiment], base: str, setting: Setting) -> Measured:
-    """Experiments on real processes, times divided such that a round of `base` takes 0.1 s."""
+    """Return experiments for real processes, with times divided such that a round of `base` takes 0.1 s."""
     chosen, divided = sped_up(experiments, 0.1, base)
     return measure(chosen, setting, divided)
 
 
 def on_data(e: Experiment) -> Experiment:
-    """The same seconds on real data, 25 samples for each of the parts' one."""
+    """Return an experiment with the same seconds on real data, 25 samples for each one of the parts."""
     args = {"data": "synthetic", "samples": 25 * e.workers, "features": 24}
     delays = e.delays.model_dump()
     delays |= {"t1": delays["t1"] / 25, "lambda1": 25 * delays["lambda1"]}
@@ -103,7 +103,7 @@ def on_data(e: Experiment) -> Experiment:
 
 
 def label(d: int, m: int) -> str:
-    """Name of a cell."""
+    """Return the name of a cell."""
     return f"d = {d}, m = {m}"
 
 
@@ -136,7 +136,7 @@ def _heat(exact: Array, best: tuple[int, int]) -> Picture:
     )
 
 
-PLACE = (2, 1)  # paper, and place in its chapter of the book
+PLACE = (2, 1)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "table3",

@@ -1,6 +1,6 @@
 """Paper 2, figure 2: five workers, three parts each, once for two stragglers and once for messages half as long.
 
-The text that we have of the figure has lost its minus signs, so absolute values are compared with it.
+Our text of the figure has lost its minus signs, so absolute values are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workbench_book.values import Claim, Line, Picture, Result
 
 N, D = 5, 3
 NODES = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # of the example; section 4 takes others
-# What each worker sends, absolute values as printed: of g1(0), ..., g5(0), then of g1(1), ..., g5(1).
+# Messages of the workers, absolute values as printed: coefficients of g1(0), ..., g5(0), then of g1(1), ..., g5(1).
 PRINTED_A = ((1, 3, 6, 0, 0), (0, 2, 6, 3, 0), (0, 0, 1, 2, 1), (2, 0, 0, 3, 6), (3, 1, 0, 0, 6))
 PRINTED_B = (
     (1, 3, 6, 0, 0, 3, 3, 6, 0, 0),
@@ -40,7 +40,7 @@ TABLE_2 = {  # straggler W1: weights of f2, ..., f5 for both coordinates
 
 
 def find(s: int, m: int, setting: Setting) -> Result:
-    """The printed code from section 3's polynomials; decoding from every set; a run that loses no digits."""
+    """Compare the printed code with section 3's polynomials, decode from every set, and check the digits of a run."""
     code = example(m)
     printed = np.array(PRINTED_A if m == 1 else PRINTED_B, dtype=float)
     ours = _like(code, printed)
@@ -83,7 +83,7 @@ def _experiment(s: int, m: int, setting: Setting) -> Experiment:
 
 
 def example(m: int) -> Array:
-    """What workers send, (5, 5 m): coefficients of coordinate u of part i in column u * 5 + i."""
+    """Return the messages, (5, 5 m): coefficients of coordinate u of part i in column u * 5 + i."""
     columns = []
     for u in range(m):
         for part in range(N):
@@ -100,7 +100,7 @@ def _roots(nodes: list[float]) -> Array:
 
 
 def _like(code: Array, printed: Array) -> Array:
-    """Rows scaled to the printed ones, as a worker may scale what it sends: by their first printed coefficient."""
+    """Scale rows to the printed ones by their first printed coefficient, as a worker may scale its message."""
     rows = []
     for row, shown in zip(code, printed, strict=True):
         at = int(np.flatnonzero(shown)[0])
@@ -109,7 +109,7 @@ def _like(code: Array, printed: Array) -> Array:
 
 
 def _targets(m: int) -> Array:
-    """Sum of each coordinate over the parts, (m, 5 m)."""
+    """Return the sum of each coordinate over the parts, (m, 5 m)."""
     return np.asarray(np.kron(np.eye(m), np.ones(N)), dtype=float)
 
 
@@ -149,7 +149,7 @@ def _shorter(e: Experiment, m: int) -> Claim:
 
 
 def _run(e: Experiment) -> Claim:
-    """With real vectors through messages the model is that of plain gradient descent."""
+    """Check that real vectors through messages give the model of plain gradient descent."""
     coded = run(e, numeric=True, events=False)
     plain = run(e.replace(scheme="UMW", scheme_args={}), events=False)
     off = _apart(coded, plain)
@@ -166,7 +166,7 @@ def _apart(one: Trace, other: Trace) -> float:
 
 
 def _measured(e: Experiment, setting: Setting) -> Measured:
-    """Some rounds with the code, and uncoded, on five real processes; full form only."""
+    """Measure some rounds with the code, and uncoded, on five real processes; full form only."""
     if setting.quick:
         return Measured(NOT_QUICK)
     few = e.replace(rounds=ROUNDS)
@@ -175,7 +175,7 @@ def _measured(e: Experiment, setting: Setting) -> Measured:
 
 
 def _really(found: Measured) -> list[Claim]:
-    """The same comparison of models, of what came through real messages."""
+    """Compare the models again, from real messages."""
     if not found.real:
         return []
     off = _apart(found.real["CEGC"], found.real["UMW"])
@@ -196,7 +196,7 @@ def _heat(code: Array, m: int) -> Picture:
     )
 
 
-PLACE = (2, 2)  # paper, and place in its chapter of the book
+PLACE = (2, 2)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "cegc-fig2a",

@@ -1,4 +1,4 @@
-"""Paper 2, figures 3 and 4: what the code saves on 10, 15 and 20 workers, and AUC against time."""
+"""Paper 2, figures 3 and 4: savings of the code on 10, 15 and 20 workers, and AUC against time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS = (10, 15, 20)
-NAIVE, PLAIN = 0.32, 0.23  # at least so much less than uncoded, than the best with m = 1
+NAIVE, PLAIN = 0.32, 0.23  # least savings: over uncoded, and over the best with m = 1
 AMAZON = "openml:amazon"
 
 
 class Choice(NamedTuple):
-    """A load, a number of stragglers, a reduction."""
+    """Load, number of stragglers, and reduction."""
 
     load: int
     stragglers: int
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 
 def model_for(n: int) -> dict[str, float]:
-    """Table 3's constants for the same data cut into n parts: a part takes 8/n of the time.
+    """Return table 3's constants for the same data cut into n parts: a part takes 8/n of the time.
 
     >>> model_for(16)["t1"]
     0.8
@@ -44,7 +44,7 @@ def model_for(n: int) -> dict[str, float]:
 
 
 def choices(n: int) -> dict[str, Choice]:
-    """Uncoded, the best code with m = 1, the two best with m > 1: as the paper chooses them, by time."""
+    """Choose uncoded, the best code with m = 1, and the two best with m > 1, by time, as the paper does."""
     table = theory.cegc_table(n, **model_for(n))
     plain = int(np.nanargmin(table[0])) + 1
     order = [divmod(int(i), n) for i in np.argsort(table, axis=None) if not np.isnan(table.flat[int(i)])]
@@ -54,7 +54,10 @@ def choices(n: int) -> dict[str, Choice]:
 
 
 def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) -> Experiment:
-    """As many workers as parts, n, of one sample each, or other data with as many seconds per part."""
+    """Return an experiment with as many workers as parts, n.
+
+    Parts have one sample each, or other data with as many seconds per part.
+    """
     common: dict[str, Any] = {"problem": "unit", "problem_args": {"samples": n}} | fields
     samples = problems.get(common["problem"])(**common["problem_args"]).count() / n
     delays = model_for(n)
@@ -66,7 +69,7 @@ def experiment(n: int, choice: Choice, rounds: int, seed: int, **fields: Any) ->
 
 
 def find_times(setting: Setting) -> Result:
-    """Mean times of the chosen codes, with table 3's constants: the paper does not state its cluster's."""
+    """Compute mean times of the chosen codes, with table 3's constants: the paper does not state its cluster's."""
     rounds = setting.pick(2000, 20000)
     lines, bars, claims = [], {}, []
     specs: dict[str, Any] = {}
@@ -96,12 +99,12 @@ def find_times(setting: Setting) -> Result:
         text=[
             "The figure's bars have no printed numbers, and the cluster's constants are not stated: these are table"
             " 3's, for the same data cut into n parts. The paper's two statements are judged one by one; whether the"
-            " code saves 23 % over m = 1 depends on how dear sending is compared with computing."
+            " code saves 23 % over m = 1 depends on the cost of sending over that of computing."
         ],
         columns=[],
         heads={"ours": "virtual clock, table 3's constants"},
         reasons={
-            "claims": "with table 3's constants; how dear sending is on the paper's cluster is not stated"
+            "claims": "with table 3's constants; the cost of sending on the paper's cluster is not stated"
         },
         specs=specs,
         measured=joint_note(parts),
@@ -110,7 +113,7 @@ def find_times(setting: Setting) -> Result:
 
 
 def _measured(n: int, setting: Setting) -> Measured:
-    """The same codes on as many real processes, in the full form."""
+    """Measure the same codes on as many real processes, in the full form."""
     if setting.quick:
         return Measured(NOT_QUICK)
     codes = choices(n).items()
@@ -155,7 +158,7 @@ def _role(place: int, name: str) -> str:
 
 
 def find_auc(setting: Setting) -> Result:
-    """All these schemes are exact, so the models are the same and only the times differ."""
+    """Compute AUC against time: all these schemes are exact, so the models are equal and only the times differ."""
     rounds = setting.pick(40, 150)
     args, data, caption = _data(setting)
     first = experiment(10, Choice(1, 0, 1), rounds, setting.seed, **_learning(args))
@@ -196,12 +199,12 @@ def find_auc(setting: Setting) -> Result:
 
 
 def _data(setting: Setting) -> tuple[dict[str, Any], str, str]:
-    """Amazon Employee Access where it is at hand, else the stand-in, a note, and a name for captions.
+    """Return Amazon Employee Access where available, else the stand-in, with a note and a name for captions.
 
-    Dense, so with fewer columns than the paper.
+    The data are dense, so with fewer columns than the paper.
     """
     samples, columns = setting.pick((1500, 300), (13000, 2000))
-    # As many again are held out.
+    # The same number of samples is held out.
     args = {"samples": 2 * samples, "test": 0.5, "features": columns, "scale": False, "intercept": True}
     if not setting.quick and at_hand(AMAZON, setting):
         real = "Amazon Employee Access (real)"
@@ -244,7 +247,7 @@ def _auc_picture(n: int, found: dict[str, tuple[Array, Array]], data: str) -> Pi
     )
 
 
-PLACE = (2, 3)  # paper, and place in its chapter of the book
+PLACE = (2, 3)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "cegc-fig3",

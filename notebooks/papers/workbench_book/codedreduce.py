@@ -30,8 +30,8 @@ from workbench_book.setting import Setting
 from workbench_book.values import Line, Picture, Result
 
 CURVES = ("fig8", "fig9a", "fig9b", "fig9c", "fig10", "fig11a", "fig11b", "fig11c", "fig12")
-SHRINK = 8  # quick form: about so many times fewer features
-SAMPLES = 1092  # quick form: 84 and 156 divide it, and every tree's load is a whole number of them
+SHRINK = 8  # quick form: about this factor fewer features
+SAMPLES = 1092  # quick form: divisible by 84 and 156, and every tree's load is a whole number of them
 QUICK_MEASURED = ("fig8",)
 REASON = (
     "the constants of the paper's cluster are not stated, and without a latency a ring is ahead of the tree"
@@ -40,7 +40,7 @@ HEADS = {"ours": "virtual clock, figure 13's constants", "per_round": "the same,
 
 
 def find_times(setting: Setting) -> Result:
-    """Time per iteration only; no data are touched."""
+    """Compute times per iteration only, without data."""
     preset = presets["fig2"]
     expected = _forecasts(preset, setting)
     found = measured_part("fig2", preset, setting)
@@ -54,12 +54,12 @@ def find_times(setting: Setting) -> Result:
 
 
 def find_curves(name: str, setting: Setting) -> Result:
-    """Learn with all five schemes on the same stragglers; compare times to an equal error."""
+    """Train with all five schemes on the same stragglers; compare times to an equal error."""
     preset, data, caption = real_data.for_preset(presets[name], setting)
     used = small(preset) if setting.quick else preset
     used = used.replace(seed=setting.seed)
     setting.report(0, 3)
-    with warnings.catch_warnings():  # steps that are too large are tried, and show as an infinite loss
+    with warnings.catch_warnings():  # steps that are too large are tried, and give an infinite loss
         warnings.simplefilter("ignore", RuntimeWarning)
         tuned = tune(used)
     setting.report(1, 3)
@@ -82,7 +82,7 @@ def find_curves(name: str, setting: Setting) -> Result:
 
 
 def _result(lines: list[Line], run: Sequence[Experiment], found: Measured, setting: Setting) -> Result:
-    """What both kinds of figures have in common; `run`: the experiments on the virtual clock."""
+    """Build the result of both kinds of figures; `run`: the experiments on the virtual clock."""
     return Result(
         lines=lines,
         columns=["ours", "tested", "fitted", "measured"],
@@ -96,9 +96,9 @@ def _result(lines: list[Line], run: Sequence[Experiment], found: Measured, setti
 
 
 def small(preset: Preset, rounds: int = 60) -> Preset:
-    """Less data for the learning; computing and transfer times stay what they are.
+    """Return less data for the training; computing and transfer times are not changed.
 
-    Samples and parameters are cut evenly among the workers, so that no rounding of loads or of the ring's slices
+    Samples and parameters are divided evenly among the workers, so that no rounding of loads or of the ring's slices
     changes the times.
     """
     e = preset[0]
@@ -114,7 +114,7 @@ def small(preset: Preset, rounds: int = 60) -> Preset:
 
 
 def shrunk(preset: Preset) -> str:
-    """Say what the quick form learns on."""
+    """Describe the data of the quick form."""
     samples, size = preset[0].shape()
     return (
         f"Quick form: learnt on {samples} samples and {size} parameters over {preset[0].rounds} rounds, with the full"
@@ -123,7 +123,7 @@ def shrunk(preset: Preset) -> str:
 
 
 def shape(preset: Preset) -> list[str]:
-    """Say what is compared."""
+    """Describe the comparison."""
     samples, size = preset[0].shape()
     args = preset["CR"].scheme_args
     late = f"{args['stragglers']} straggler{'s' if args['stragglers'] > 1 else ''}"
@@ -141,12 +141,12 @@ def _none_stated(preset: Preset) -> str:
 
 
 def rounds_to(trace: Trace, metric: str, target: float) -> int:
-    """Rounds until a metric is at a target, which every trace here reaches."""
+    """Return the rounds until a metric is at a target, which every trace here reaches."""
     return int(np.argmax(np.asarray(trace.columns[metric]) <= target)) + 1
 
 
 def measured_part(name: str, preset: Preset, setting: Setting) -> Measured:
-    """The scaled figure on real processes."""
+    """Measure the scaled figure on real processes."""
     if setting.quick and name not in QUICK_MEASURED:
         return Measured(NOT_QUICK)
     experiments, divided = scaled(preset, setting)
@@ -155,7 +155,7 @@ def measured_part(name: str, preset: Preset, setting: Setting) -> Measured:
 
 
 def _scaled_words(found: Measured) -> str:
-    """Say what was measured: the tree, the data, and how long CR took, which everything is divided by."""
+    """Describe the measurement: the tree, the data, and CR's time, which all times are divided by."""
     e, took = found.real["CR"].experiment, found.values("CR", per_round)
     args, (samples, size) = e.scheme_args, e.shape()
     return (
@@ -178,9 +178,10 @@ def _lines(
     equal: dict[str, float],
     needed: dict[str, int],
 ) -> list[Line]:
-    """One line per rival; `equal` holds the speedups at equal error, empty for a figure of times per round.
+    """Return one line per baseline; `equal` holds the speedups at equal error, empty for times per round.
 
-    `needed`: rounds to that error. A time per round times them is a time to that error, which is what is published.
+    `needed`: rounds to that error. The published value is a time to that error: the time per round times these
+    rounds.
     """
     cluster = Constants(**setting.facts["ec2"]["crowded"])
     ec2 = ratios(preset, cluster, setting.pick(100, 400), setting.seed)
@@ -199,7 +200,7 @@ def _lines(
 
 
 def over_cr(expected: dict[str, Forecast], scheme: str) -> tuple[float, float]:
-    """A scheme's time per round over CR's, and its standard error as if the two were drawn apart."""
+    """Return a scheme's time per round over CR's, and its standard error as if the two were independent."""
     one, base = expected[scheme], expected["CR"]
     ratio = one.mean / base.mean
     return ratio, ratio * float(np.hypot(one.error / one.mean, base.error / base.mean))
@@ -239,8 +240,8 @@ def _sgd(traces: list[Trace], metric: str, target: float) -> str:
     steps = {t.label: _step(t) for t in traces}
     return (
         f"Equal error is the {metric.replace('_', ' ')} that all five reach, {target:.3g}: SGD after {needed['SGD']}"
-        f" rounds, the exact schemes after {needed['CR']}. With fitted constants, SGD's time per round is taken so many"
-        f" times. At the end SGD is at {last['SGD']:.3g},"
+        f" rounds, the exact schemes after {needed['CR']}. With fitted constants, SGD's time per round is multiplied by"
+        f" its number of rounds. At the end SGD is at {last['SGD']:.3g},"
         f" the exact schemes at {last['CR']:.3g}. Steps were tuned on the same grid for all: {steps['CR']} for the"
         f" exact schemes, {steps['SGD']} for SGD (step c1/(t + c2))."
     )
@@ -259,7 +260,7 @@ def _ring(expected: dict[str, Forecast]) -> str:
     )
 
 
-PLACE = (1, 3)  # paper, and place in its chapter of the book
+PLACE = (1, 3)  # paper, and position in its chapter of the book
 ENTRIES = [
     Entry("fig2", presets["fig2"].title + ": time per iteration", find_times, ("ec2",), measured=True),
     *(

@@ -1,4 +1,4 @@
-"""Paper 1: what does not fit together in it, each with the computation that shows it."""
+"""Paper 1: its inconsistencies, each with the computation that shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench_book.values import Misprint, Result
 
 
 def find(setting: Setting) -> Result:
-    """Compute every one of them."""
+    """Compute all of them."""
     found = [
         _tree(),
         _features(setting),
@@ -37,7 +37,7 @@ def _tree() -> Misprint:
 
 
 def _features(setting: Setting) -> Misprint:
-    """Both sizes on the cluster that was fitted to the other figures: a small vector leaves a ring only latency."""
+    """Compare both sizes on the cluster fitted to the other figures: with a small vector, only latency remains."""
     preset, cluster = presets["fig12"], Constants(**setting.facts["ec2"]["crowded"])
     published = preset.published["RAR"]
     sizes = {p: preset.replace(problem_args={**preset[0].problem_args, "features": p}) for p in (500, 5000)}
@@ -78,5 +78,5 @@ def _harmonic() -> Misprint:
     )
 
 
-PLACE = (1, 5)  # paper, and place in its chapter of the book
+PLACE = (1, 5)  # paper, and position in its chapter of the book
 ENTRIES = (Entry("cr-misprints", "Misprints and contradictions of the CodedReduce paper", find, ("ec2",)),)

@@ -25,9 +25,10 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 B = ((0.5, 1.0, 0.0), (0.0, 1.0, -1.0), (0.5, 0.0, 1.0))  # (4)
-A = {(1, 2): (1.0, 2.0), (0, 2): (1.0, 1.0), (0, 1): (2.0, -1.0)}  # (4): weights of the two that answered
+# (4): weights of the two workers that answered
+A = {(1, 2): (1.0, 2.0), (0, 2): (1.0, 1.0), (0, 1): (2.0, -1.0)}
 SAMPLES = 15  # of the example: a part has 5, and a fifth of D^T(1,1) = 1/2 D1 u D2 has 2
-FIFTHS = {  # what figure 7 shows of D^T(1,1), its five fifths one after the other
+FIFTHS = {  # figure 7's coefficients of D^T(1,1), its five fifths in order
     "(1,1)": (1.0, 1.0, 0.0, 0.0, 0.0),
     "(2,1)": (0.0, 0.0, 0.5, 1.0, 0.0),
     "(2,2)": (0.0, 0.0, 0.0, 1.0, -1.0),
@@ -55,7 +56,7 @@ GROWN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {  # two clusters o
         {"scheme_args": {"children": 16, "layers": 3}},
     ),
 }
-MANY = 12_000  # children, for which a resiliency's order shows
+MANY = 12_000  # children, at which the order of a resiliency is visible
 ORDERS = {"RAR": 1.0, "GC": 0.0, "CR, L = 2": 1 / 2, "CR, L = 3": 2 / 3}  # of table I: exponents of N
 
 
@@ -63,7 +64,7 @@ ORDERS = {"RAR": 1.0, "GC": 0.0, "CR, L = 2": 1 / 2, "CR, L = 3": 2 / 3}  # of t
 
 
 def find_table_1(setting: Setting) -> Result:
-    """Loads and resiliencies of the schemes' own plans; growth of the gain from rounds that only communicate."""
+    """Compute loads and resiliencies from plans; growth of the gain from rounds that only communicate."""
     return Result(
         lines=[*_loads(), *_resiliencies(), *_gains()],
         claims=[_seven_times(), _reached()],
@@ -89,7 +90,7 @@ def find_table_1(setting: Setting) -> Result:
 def _loads() -> Iterator[Line]:
     for n, depth, s in TREES:
         scheme, workers = CR(children=n, layers=depth, stragglers=s), theory.cr_workers(n, depth)
-        samples = exact_load(n, depth, s).denominator * n**depth  # divides at every cut
+        samples = exact_load(n, depth, s).denominator * n**depth  # divisible at every level
         load = float(scheme.loads(workers, samples).max()) / samples
         yield Line(
             f"load of CR, {_tree(n, depth, s)}", theory.cr_load(n, depth, s), {"ours": load}, "", "CR.loads"
@@ -119,7 +120,7 @@ def _resiliencies() -> Iterator[Line]:
 
 
 def ring_resiliency(workers: int) -> float:
-    """Share of workers that a ring does without: SGD without so many ends every round when it does, on the same draws.
+    """Return the share of workers that a ring tolerates: SGD without that many ends every round when the ring does.
 
     >>> ring_resiliency(6)
     0.0
@@ -142,7 +143,7 @@ def _tree(n: int, depth: int, s: int) -> str:
 def communicating(
     label: str, scheme_args: Mapping[str, int] = MappingProxyType({}), workers: int = 0
 ) -> Experiment:
-    """A round of a scheme without computing or latency: nothing but messages, one second a vector on a port."""
+    """Return a scheme without computing or latency: only messages, one second per vector on a port."""
     count = workers or theory.cr_workers(scheme_args["children"], scheme_args["layers"])
     return Experiment(
         scheme=label.split(",")[0],
@@ -157,7 +158,7 @@ def communicating(
 
 
 def gain(e: Experiment) -> float:
-    """Messages under way at the same time: seconds that they take one after the other, over the round's.
+    """Return the mean number of simultaneous messages: their serial time over the round's.
 
     >>> gain(communicating("GC", {"stragglers": 1}, 10)), gain(communicating("RAR", workers=10))
     (1.0, 10.0)
@@ -177,7 +178,7 @@ def _gains() -> Iterator[Line]:
 
 
 def _seven_times() -> Claim:
-    """Remark 2, for alpha = 1/2 of many children."""
+    """Check remark 2, for alpha = 1/2 of many children."""
     n = 10**4
     fewer = theory.cr_load(n, 1, n // 2) / theory.cr_load(n, 3, n // 2)
     text = "Remark 2: with alpha = 0.5, three layers in place of one take a seventh of the load"
@@ -186,7 +187,7 @@ def _seven_times() -> Claim:
 
 
 def _reached() -> Claim:
-    """CR tolerates the most at a load that GC has as well: all trees of the figures, GC with as many workers."""
+    """Check that CR tolerates the most at a load that GC has as well, on all trees of the figures."""
     pairs = []
     for n, depth, s in TREES:
         workers = theory.cr_workers(n, depth)
@@ -205,7 +206,7 @@ def _reached() -> Claim:
 
 
 def find_example(setting: Setting) -> Result:
-    """The allocation, the decoding and the load as printed; every pair of survivors, and a whole run."""
+    """Check allocation, decoding and load as printed; every pair of survivors, and a whole run."""
     scheme = CR(children=3, layers=2, stragglers=1, matrix=B)
     fifths = {node: shown(scheme, rank) for node, rank in RANKS.items()}
     code = scheme.code()
@@ -227,7 +228,7 @@ def find_example(setting: Setting) -> Result:
 
 
 def shown(scheme: CR, rank: int) -> Array:
-    """What a node holds of each fifth of D^T(1,1), (5,): its weight over the fifth's own; NaN if not one number.
+    """Return a node's weights of the fifths of D^T(1,1), (5,), over the fifth's own; NaN if not one number.
 
     >>> shown(CR(children=3, layers=2, stragglers=1, matrix=B), RANKS["(2,1)"]).tolist()
     [0.0, 0.0, 0.5, 1.0, 0.0]
@@ -236,7 +237,7 @@ def shown(scheme: CR, rank: int) -> Array:
     weights = np.zeros(SAMPLES)
     for first, last, weight in zip(held.start, held.stop, held.weight, strict=True):
         weights[first:last] += weight
-    own = np.repeat(B[0][:2], SAMPLES // 3)  # weights of D^T(1,1) itself
+    own = np.repeat(B[0][:2], SAMPLES // 3)  # weights within D^T(1,1)
     each = (weights[: len(own)] / own).reshape(5, -1)
     return np.where(np.ptp(each, axis=1) == 0, each[:, 0], np.nan)
 
@@ -262,7 +263,7 @@ def _load(scheme: CR) -> Line:
 
 
 def _relay(fifths: Mapping[str, Array]) -> Claim:
-    """From any two children, and its own two fifths, node (1,1) makes 1/2 g_D1 + g_D2: all fifths once."""
+    """Check that node (1,1) makes 1/2 g_D1 + g_D2 from any two children and its own two fifths."""
     code = np.array(B)
     children = np.stack([fifths[f"(2,{i})"] for i in (1, 2, 3)])
     off = []
@@ -300,7 +301,7 @@ def _run_of(scheme: CR, setting: Setting) -> Experiment:
 
 
 def _same_model(e: Experiment) -> Claim:
-    """With drawn stragglers, through messages."""
+    """Check the model with drawn stragglers, through messages."""
     coded = run(e, numeric=True, events=False)
     plain = run(e.replace(scheme="UMW", scheme_args={}), events=False)
     off = float(np.abs(coded.model - plain.model).max() / np.abs(plain.model).max())
@@ -324,8 +325,8 @@ def _heat(fifths: Mapping[str, Array]) -> Picture:
 
 
 def find_table_2(setting: Setting) -> Result:
-    """Numbers of weights of the network that figure 13 is learnt with, layer by layer."""
-    weights = [math.prod(shape) for shape in SHAPES[::2]]  # biases have no row in the table
+    """Count the weights of the network of figure 13, layer by layer."""
+    weights = [math.prod(shape) for shape in SHAPES[::2]]  # the table has no biases
     lines = [
         Line(f"{name} {' × '.join(map(str, shape))}", float(math.prod(shape)), {"ours": float(found)}, "weights",
              "workbench.core.problems.cnn.SHAPES")
@@ -344,7 +345,7 @@ def find_table_2(setting: Setting) -> Result:
     )
 
 
-PLACE = (1, 1)  # paper, and place in its chapter of the book
+PLACE = (1, 1)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry("cr-table1", "Table I: straggler resiliency and communication parallelisation gain", find_table_1),
     Entry("cr-fig7", "Figures 4 and 7: the worked allocation, (3,2) tree with one straggler", find_example),

@@ -36,7 +36,7 @@ _HOW = (
     "--measure/--no-measure", default=True, help="Make the real runs on this machine (default), or not."
 )
 @click.option("--notebooks/--no-notebooks", default=True, help="With all: execute the papers' notebooks too.")
-@click.option("--fresh", is_flag=True, help="Compute anew what is kept.")
+@click.option("--fresh", is_flag=True, help="Compute cached entries again.")
 def reproduce(
     name: str | None, quick: bool, listed: bool, output: Path, traces: Path | None, seed: int, download: bool,
     measure: bool, notebooks: bool, fresh: bool,
@@ -53,7 +53,7 @@ def reproduce(
             click.echo(_HOW, err=True)
         return
     if name != "all":
-        book.get(name)  # a wrong name is refused at once
+        book.get(name)  # rejects a wrong name at once
     check_writable(output, "output", output)
     where = book.find_traces(traces)
     setting = book.Setting(quick, seed, where, download, measure)
@@ -70,7 +70,7 @@ def reproduce(
 
 
 def _say(outcome: Outcome, alone: bool) -> None:
-    """One line an entry; its numbers too if it is the only one."""
+    """Print one line per entry; its numbers too if it is the only one."""
     click.echo(notebook.summary(outcome))
     if alone and outcome.result is not None:
         for line in notebook.numbers(outcome.result):
@@ -78,6 +78,6 @@ def _say(outcome: Outcome, alone: bool) -> None:
 
 
 def _notebooks(setting: Setting, output: Path) -> None:
-    """Execute the notebooks that are there; in an installation without a clone there are none."""
+    """Execute the notebooks that exist; in an installation without a clone there are none."""
     for path in notebook.execute_all(setting, output):
         click.echo(f"written to {path}")

@@ -31,7 +31,7 @@ from workbench.lab.figures.style import (
 )
 from workbench_book.values import COLUMNS, Kind, Line, Picture
 
-# column -> colour and marker: what is measured has a filled star, and no other column has one
+# column -> colour and marker: only measured values have a filled star
 COLUMN_STYLES = {
     "ours": (BLUE, "circle"),
     "per_round": (SKY, "circle-open"),
@@ -46,12 +46,12 @@ COLUMN_STYLES = {
     "measured": (VERMILLION, "star"),
 }
 BANDS = ((BLUE, "circle", "dash"), (VERMILLION, "square", "dot"), (GREEN, "diamond", "dashdot"))
-MOST_POINTS = 300  # of a curve: a page holds many
+MOST_POINTS = 300  # points of a curve: a page has many curves
 Curves = Mapping[str, tuple[Any, Any]]
 
 
 def picture(draw: Callable[[Theme], go.Figure], caption: str, kind: Kind = "simulated") -> Picture:
-    """Draw in both themes; what the themes share is kept once.
+    """Draw in both themes; what the themes share is stored once.
 
     >>> picture(lambda theme: new_figure(theme, "empty"), "nothing").light["title"]["text"]
     'empty'
@@ -66,7 +66,7 @@ def picture(draw: Callable[[Theme], go.Figure], caption: str, kind: Kind = "simu
 def convergence(
     traces: Sequence[Trace], metric: str, target: float | None, caption: str, x: str = "time"
 ) -> Picture:
-    """A metric against wall clock, as `wb.figures.convergence` draws it."""
+    """Draw a metric against wall clock, like `wb.figures.convergence`."""
     return picture(
         lambda theme: figures.convergence(traces, metric, x=x, target=target, theme=theme), caption
     )
@@ -80,7 +80,7 @@ def numbers(
     log: bool = True,
     heads: Mapping[str, str] = MappingProxyType({}),
 ) -> Picture:
-    """The paper's numbers and ours, line by line, on one axis; ratios are distances if it is logarithmic.
+    """Draw the paper's numbers and ours, line by line, on one axis, which may be logarithmic.
 
     `heads`: headings of columns that are not the usual ones, as in a `Result`.
     """
@@ -101,7 +101,7 @@ def numbers(
 
 
 def agreement(lines: Sequence[Line], one: str, other: str, text: str) -> str:
-    """Say how far two columns are apart at most.
+    """Describe the largest deviation of two columns.
 
     >>> agreement([Line("a", None, {"ours": 1.0, "exact": 1.02})], "ours", "exact", "Formula and simulation")
     'Formula and simulation agree within 2 %'
@@ -150,7 +150,7 @@ def curves(
     log: tuple[bool, bool] = (False, False),
     kind: Kind = "simulated",
 ) -> Picture:
-    """Lines by label; a label that starts with a scheme's name has the scheme's look."""
+    """Draw lines by label; a label that starts with a scheme's name has the scheme's style."""
     looks = styles or looks_of(list(found))
 
     def draw(theme: Theme) -> go.Figure:
@@ -166,7 +166,7 @@ def curves(
 
 
 def _ends(columns: Sequence[Any]) -> tuple[float, float]:
-    """Least and largest positive value."""
+    """Return least and largest positive value."""
     values = np.concatenate([np.asarray(column, float) for column in columns])
     values = values[np.isfinite(values) & (values > 0)]
     return (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
@@ -192,9 +192,9 @@ def banded(
     y: str,
     caption: str,
 ) -> Picture:
-    """Lines with bands (least, middle, largest) against a number, both axes logarithmic; `marks`: published values.
+    """Draw bands (least, middle, largest) against a number on logarithmic axes; `marks`: published values.
 
-    What is 0 or infinite is left out: its band ends there.
+    Values of 0 or infinity are left out: the band ends there.
     """
     finite = np.concatenate([np.ravel(each) for each in found.values()] + [np.array([*marks.values(), 1.0])])
     ends = _ends([finite])
@@ -218,7 +218,7 @@ def banded(
 def _band(
     label: str, x: Array, band: tuple[Array, Array, Array], color: str, symbol: str
 ) -> tuple[go.Scatter, go.Scatter]:
-    """A filled band and the line in it."""
+    """Draw a filled band with its line."""
     there = (np.isfinite(np.stack(band)) & (np.stack(band) > 0)).all(axis=0)
     low, middle, high = (np.asarray(each)[there] for each in band)
     x = x[there]
@@ -236,7 +236,7 @@ def _band(
 
 
 def _mark(label: str, x: Sequence[float], value: float, color: str, dash: str) -> go.Scatter:
-    """A published number as a broken line."""
+    """Draw a published number as a dashed line."""
     return go.Scatter(
         x=[min(x), max(x)], y=[value, value], mode="lines", name=label,
         line={"color": color, "dash": dash, "width": 2}, hovertemplate=f"{label}: {value:.4g}<extra></extra>",
@@ -244,7 +244,7 @@ def _mark(label: str, x: Sequence[float], value: float, color: str, dash: str) -
 
 
 def looks_of(labels: Sequence[str]) -> dict[str, Style]:
-    """A look per label; several of one scheme differ in dash and marker."""
+    """Return a style per label; several of one scheme differ in dash and marker."""
     seen: dict[str, int] = {}
     found = {}
     for label in labels:
@@ -271,7 +271,7 @@ def _curve(label: str, xs: Array, ys: Array, style: Style) -> go.Scatter:
 def heat(
     table: Array, rows: Sequence[str], columns: Sequence[str], title: str, axes: tuple[str, str], caption: str
 ) -> Picture:
-    """A table of computed numbers as colours with the numbers written in; NaN stays empty."""
+    """Draw a table of computed numbers as colours with printed numbers; NaN is empty."""
     text = [["" if np.isnan(v) else f"{v:.4g}" for v in row] for row in table]
 
     def draw(theme: Theme) -> go.Figure:
@@ -292,11 +292,11 @@ def heat(
 def bars(
     parts: Mapping[str, Mapping[str, float]], title: str, axis: str, caption: str, base: float = 0.0
 ) -> Picture:
-    """Horizontal bars, a group per outer name; with a base above 0 they start there, on a logarithmic axis."""
+    """Draw horizontal bars, a group per outer name; with a base above 0 they start there, on a logarithmic axis."""
     inner = list(dict.fromkeys(name for each in parts.values() for name in each))
     values = [v for each in parts.values() for v in each.values()]
     scale: dict[str, Any] = {"type": "linear"}
-    if base:  # room for the numbers beside the bars
+    if base:  # space for the numbers beside the bars
         scale = {"type": "log", **log_ticks(min(values), max(values))}
         scale["range"] = np.log10([min(values) / 1.7, max(values) * 1.7]).tolist()
 
@@ -331,7 +331,7 @@ def _bars(name: str, found: Mapping[str, float], base: float, place: int) -> go.
 
 
 def dots(found: Curves, title: str, x: str, y: str, caption: str) -> Picture:
-    """Points by label on logarithmic axes with the line of equality; labels that end in "tested" are open."""
+    """Draw points by label on logarithmic axes with the line of equality; labels that end in "tested" are open."""
     values = np.concatenate([np.asarray([*xs, *ys], float) for xs, ys in found.values()])
     ends = [values.min() / 1.2, values.max() * 1.2]
 

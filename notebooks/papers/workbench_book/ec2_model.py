@@ -1,11 +1,11 @@
-"""What paper 1's EC2 machines must have been like: constants fitted to its speedups, and what they explain.
+"""Model of paper 1's EC2 machines: constants fitted to its speedups, and the contribution of each factor.
 
 The paper's model (section III-C) has a computing time of shift a and rate mu, and t_c per message; we add a latency
-per message. Speedups are ratios of times, so they fix the constants only up to one common factor: a is set to 5e-5 s
-a sample of 5000 features (what the paper assumes in section IV-B) and grows with the features.
+per message. Speedups are ratios of times, so they determine the constants only up to one common factor. a is set to
+5e-5 s a sample of 5000 features (the paper's assumption in section IV-B) and grows with the features.
 
-With these constants alone GC over CR stays below (N - S) / (L (n - s)), 6.5 for figure 9a, whatever they are, where
-computing does not matter, and below the ratio of their loads where it alone does. The paper has 27.2. So a second model
+With these constants alone, GC over CR is bounded. Without computing time it is below (N - S) / (L (n - s)), 6.5 for
+figure 9a. With computing time only it is below the ratio of their loads. The paper has 27.2. A second model therefore
 lets a port slow down with the number of its senders: t_c (1 + gamma (senders - 1)), as ports do into which many
 machines send at once (incast).
 """
@@ -26,29 +26,29 @@ from workbench.core.experiment import Experiment
 from workbench.core.forecasting import forecast
 from workbench.core.presets.codedreduce import SHIFT_S_PER_SAMPLE, Preset, presets
 
-SAMPLES_OF = 5000.0  # features that the constants are stated for
+SAMPLES_OF = 5000.0  # features for which the constants are given
 FITTED_ON = ("fig8", "fig9a", "fig9c", "fig11b")
 TESTED_ON = ("fig2", "fig9b", "fig10", "fig11a", "fig11c", "fig12")
 # Published speedups are at equal error. These schemes and CR take the same steps, so theirs are also ratios of times
 # per round, which a cluster's constants give; SGD takes others, and its speedup has the number of rounds in it.
 SAME_STEPS = ("UMW", "GC", "RAR")
-LOGS = (-18.0, 5.0)  # the search stays between exp of these
+LOGS = (-18.0, 5.0)  # the search is limited to exp of these
 STARTS = ((1.0, 6e-3, 6e-3, 0.02), (10.0, 1e-2, 1e-2, 0.03), (0.3, 2e-3, 1e-3, 0.1))  # of the search
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Of a cluster; times for vectors of 5000 floats, samples of 5000 features."""
+    """Constants of a cluster; times for vectors of 5000 floats, samples of 5000 features."""
 
     shift: float = SHIFT_S_PER_SAMPLE  # s/sample
-    spread: float = 1.0  # 1 / (a mu): mean of the random part over the fixed part of a computing time
+    spread: float = 1.0  # 1 / (a mu): mean random over fixed part of a computing time
     latency: float = 1e-3  # s per message
     transfer: float = 1e-2  # s per message of 5000 floats on a port with one sender
     crowding: float = 0.0  # gamma: growth of the transfer per further sender
     random: bool = True  # False: every worker takes the mean time
 
     def experiment(self, e: Experiment) -> Experiment:
-        """The same experiment on a cluster with these constants."""
+        """Return the same experiment on a cluster with these constants."""
         samples_share = e.shape()[1] / SAMPLES_OF
         shift = self.shift * samples_share
         delays: dict[str, Any] = {"kind": "constant", "shift": shift * (1 + self.spread)}
@@ -60,7 +60,7 @@ class Constants:
 
 
 def senders(e: Experiment) -> int:
-    """Most nodes that send to one port: the children of the master, one in a ring.
+    """Return the maximum number of nodes that send to one port: the children of the master, one in a ring.
 
     >>> from workbench.core.presets.codedreduce import presets
     >>> [senders(presets["fig9a"][scheme]) for scheme in ("UMW", "RAR", "CR")]
@@ -74,21 +74,21 @@ def senders(e: Experiment) -> int:
 def seconds(
     preset: Iterable[Experiment], constants: Constants, rounds: int, seed: int = 0
 ) -> dict[str, float]:
-    """Mean time per round by scheme, s."""
+    """Return the mean time per round by scheme, s."""
     return {e.scheme: forecast(constants.experiment(e), rounds, seed).mean for e in preset}
 
 
 def ratios(
     preset: Preset, constants: Constants, rounds: int, seed: int = 0, schemes: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Time per round over CR's, of the schemes that the paper gives a speedup over, or of `schemes`."""
+    """Return times per round over CR's, of the schemes that the paper gives a speedup over, or of `schemes`."""
     chosen = schemes or tuple(preset.published)
     found = seconds([preset[name] for name in ("CR", *chosen)], constants, rounds, seed)
     return {name: found[name] / found["CR"] for name in chosen}
 
 
 def speedups(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Figure and scheme of every published speedup of some figures that is a ratio of times per round.
+    """Return figure and scheme of every published speedup of some figures that is a ratio of times per round.
 
     >>> speedups(["fig2", "fig8"])
     (('fig2', 'UMW'), ('fig2', 'GC'), ('fig2', 'RAR'), ('fig8', 'UMW'), ('fig8', 'GC'), ('fig8', 'RAR'))
@@ -98,11 +98,11 @@ def speedups(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-FITTED = speedups(FITTED_ON)  # what the constants were fitted to: none of these can agree or differ
+FITTED = speedups(FITTED_ON)  # pairs to which the constants were fitted: these can neither agree nor differ
 
 
 def column(figure: str, scheme: str) -> str:
-    """Column of a number that comes from the fitted constants: was it fitted, or does it test them?
+    """Return "fitted" or "tested": whether a number from the fitted constants was fitted itself.
 
     >>> column("fig9a", "GC"), column("fig9a", "SGD"), column("fig9b", "GC")
     ('fitted', 'tested', 'tested')
@@ -111,7 +111,7 @@ def column(figure: str, scheme: str) -> str:
 
 
 def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int = 0) -> Array:
-    """log(ours / published) of every speedup of some figures that is a ratio of times per round."""
+    """Return log(ours / published) of every speedup of some figures that is a ratio of times per round."""
     found = {name: ratios(presets[name], constants, rounds, seed, SAME_STEPS) for name in names}
     logs = [
         math.log(found[name][scheme] / presets[name].published[scheme]) for name, scheme in speedups(names)
@@ -120,16 +120,16 @@ def residuals(names: Sequence[str], constants: Constants, rounds: int, seed: int
 
 
 def factor(residual: Array) -> float:
-    """Typical factor between ours and the published numbers: exp of the root mean square of the logs."""
+    """Return the typical factor between ours and the published numbers: exp of the root mean square of the logs."""
     return float(np.exp(np.sqrt(np.mean(residual**2))))
 
 
 def fit(
     crowding: bool, rounds: int, evaluations: int, seed: int = 0, names: Sequence[str] = FITTED_ON
 ) -> Constants:
-    """Constants that reproduce the figures in `names` best: least squares of logs, over forecasts, Nelder-Mead.
+    """Fit the constants to the figures in `names`: least squares of logs, over forecasts, by Nelder-Mead.
 
-    The forecasts of all trials use the same draws, so what is minimised is smooth in the constants up to the order
+    The forecasts of all trials use the same draws. The objective is therefore smooth in the constants up to the order
     of arrivals. `evaluations`: of each of the three starts.
     """
     from scipy.optimize import minimize
@@ -147,13 +147,13 @@ def _constants(logs: Array) -> Constants:
     return Constants(SHIFT_S_PER_SAMPLE, spread, latency, transfer, *crowding)
 
 
-# ---------------------------------------------------------------- what a speedup is made of
+# ---------------------------------------------------------------- decomposition of a speedup
 
 FACTORS = ("stragglers", "latency", "transfers", "crowded ports")
 
 
 def without(constants: Constants, off: Iterable[str]) -> Constants:
-    """The same cluster with some of `FACTORS` switched off; no transfers means no crowding of them either."""
+    """Return the same cluster with some of `FACTORS` switched off; without transfers there is no incast either."""
     changes: Mapping[str, dict[str, Any]] = {
         "stragglers": {"random": False},
         "latency": {"latency": 0.0},
@@ -169,11 +169,11 @@ def without(constants: Constants, off: Iterable[str]) -> Constants:
 def decomposed(
     preset: Preset, constants: Constants, rounds: int, seed: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Factors whose product is each speedup of CR: what everybody computes, and each of `FACTORS`.
+    """Return factors whose product is each speedup of CR: "load", and each of `FACTORS`.
 
-    A factor is the Shapley value of the speedup's logarithm: the mean of what switching it on adds, over all orders
-    in which the factors can be switched on. "load" is what is left with all off: the ratio of the computing times
-    of workers that are all alike.
+    A factor is the Shapley value of the speedup's logarithm: the mean of its contribution over all orders in which
+    the factors can be switched on. "load" is the speedup with all off: the ratio of the computing times of identical
+    workers.
     """
     known: dict[frozenset[str], dict[str, float]] = {}
     for size in range(len(FACTORS) + 1):
@@ -184,11 +184,11 @@ def decomposed(
 
 
 def _taken_apart(known: Mapping[frozenset[str], Mapping[str, float]], scheme: str) -> dict[str, float]:
-    """A speedup's factors, from the speedups with some of `FACTORS` switched on."""
+    """Return a speedup's factors, from the speedups with some of `FACTORS` switched on."""
     parts = shapley(FACTORS, lambda on: math.log(known[on][scheme]))
     return {"load": known[frozenset()][scheme]} | {name: math.exp(part) for name, part in parts.items()}
 
 
 def words(constants: Constants) -> dict[str, Any]:
-    """Plain data, for other entries."""
+    """Return plain data, for other entries."""
     return asdict(constants)

@@ -1,4 +1,4 @@
-"""Paper 4, figure 1: workers that straggle do so for the whole run; from recorded EC2 times, where they are there."""
+"""Paper 4, figure 1: stragglers are slow for the whole run; from recorded EC2 times, where available."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench_book.setting import TRACES, VARIABLE, Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 SHOWN = "ec2-6"  # 15 workers, 300 iterations, as the figure's caption says
-HEAVILY = 3.0  # times as likely right after a straggle as on the whole
+HEAVILY = 3.0  # factor of the probability right after a straggling iteration over that of the whole run
 SLOW = 2.0  # times the median of all: a straggling iteration
 ABSENT = (
     f"no recorded EC2 times here: give `--traces {TRACES}`, set {VARIABLE}, or put {TRACES} (columns experiment,"
@@ -27,7 +27,7 @@ ABSENT = (
 
 
 def find(setting: Setting) -> Result:
-    """How long every worker took for the same task, iteration after iteration; real measurements."""
+    """Draw each worker's time for the same task, iteration after iteration; real measurements."""
     if setting.traces is None:
         return Result(text=[ABSENT], data=["None: the figure needs the recorded times."], seed=None)
     every = {name: table(setting.traces, name) for name in experiments_in(setting.traces)}
@@ -58,7 +58,7 @@ def find(setting: Setting) -> Result:
 
 
 def experiments_in(path: Path) -> list[str]:
-    """Names of the recorded experiments."""
+    """Return the names of the recorded experiments."""
     import pandas as pd
 
     columns = pd.read_csv(path)
@@ -66,7 +66,7 @@ def experiments_in(path: Path) -> list[str]:
 
 
 def table(path: Path, experiment: str) -> Array:
-    """Recorded seconds, (workers, iterations), as many iterations as all have."""
+    """Return the recorded seconds, (workers, iterations), for the iterations that all workers have."""
     padded, lengths = recorded(str(path), experiment)
     return np.asarray(padded[:, : int(lengths.min())])
 
@@ -111,7 +111,7 @@ def _curves(times: Array, name: str) -> Picture:
     )
 
 
-PLACE = (4, 1)  # paper, and place in its chapter of the book
+PLACE = (4, 1)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry(
         "agc-fig1", "Figure 1: a straggler and a non-straggler over 300 iterations (recorded on EC2)", find

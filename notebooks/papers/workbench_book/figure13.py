@@ -33,7 +33,7 @@ WORDS = {
 
 
 def find(setting: Setting) -> Result:
-    """Times per round of the paper's own model and constants; test accuracy against wall clock."""
+    """Compute times per round of the paper's own model and constants; test accuracy against wall clock."""
     preset = presets["fig13"]
     expected = {e.scheme: forecast(e, setting.pick(150, 1000), setting.seed) for e in preset}
     measured = measured_part("fig13", preset, setting)
@@ -43,7 +43,8 @@ def find(setting: Setting) -> Result:
     metric = "test_accuracy" if "test_accuracy" in traces[0].columns else "accuracy"
     target = float(min(np.max(t.columns[metric]) for t in traces))
     needed = {t.label: int(np.argmax(np.asarray(t.columns[metric]) >= target)) + 1 for t in traces}
-    whole = used[0].rounds == preset[0].rounds  # learnt as the paper did: numbers of rounds can be compared
+    # trained as long as in the paper: numbers of rounds can be compared
+    whole = used[0].rounds == preset[0].rounds
     lines = []
     for scheme, published in preset.published.items():
         ratio, error = over_cr(expected, scheme)
@@ -73,9 +74,9 @@ def find(setting: Setting) -> Result:
 
 
 def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
-    """The five experiments as they are learnt here, a sentence about it, and a name of the data for captions.
+    """Return the five experiments as trained here, a sentence about them, and a name of the data for captions.
 
-    How large they are depends on PyTorch, CUDA and CIFAR-10 being there.
+    Their size depends on PyTorch, CUDA and CIFAR-10 being available.
     """
     problem = "cnn" if find_spec("torch") is not None else "softmax"
     real = not setting.quick and at_hand(CIFAR, setting)
@@ -99,7 +100,7 @@ def learning(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
 
 
 def _stepped(e: Experiment, whole: bool) -> Experiment:
-    """Steps as in the paper, SGD's declining as c1 / (t + c2); or AMSGrad's for a run that is short."""
+    """Return the experiment with the paper's steps, SGD's declining as c1 / (t + c2); with AMSGrad for short runs."""
     if not whole:
         return e.replace(optimiser="amsgrad", optimiser_args={"rate": RATES[e.problem]})
     if e.optimiser == "gd":
@@ -156,5 +157,5 @@ def _accuracy(traces: list[Trace], metric: str, target: float, problem: str, dat
     return drawing.convergence(traces, metric, target, caption)
 
 
-PLACE = (1, 4)  # paper, and place in its chapter of the book
+PLACE = (1, 4)  # paper, and position in its chapter of the book
 ENTRIES = (Entry("fig13", presets["fig13"].title.split(" (")[0], find, measured=True, weight=12.0),)

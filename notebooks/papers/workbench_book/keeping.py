@@ -1,4 +1,4 @@
-"""Finished entries are kept and used again as long as what they depend on has the same hash."""
+"""Cache of finished entries, used while the hash of their inputs is the same."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workbench_book.catalogue import Entry
 from workbench_book.setting import Setting
 from workbench_book.values import Result
 
-# Of the book: no number depends on it.
+# Modules of the book that do not affect any number.
 LAYOUT = {"command.py", "notebook.py", "page.py", "running.py", "verdicts.py", "words.py"}
-APART = {"batch", "cli", "widgets"}  # rooms that the book does not use
+APART = {"batch", "cli", "widgets"}  # packages that the book does not use
 
 
 def key(entry: Entry, setting: Setting) -> str:
-    """Hash of what an entry depends on: the code, library versions, its settings, recorded data, facts used.
+    """Return the hash of an entry's inputs: code, library versions, settings, recorded data, facts used.
 
     >>> from workbench_book.catalogue import get
     >>> key(get("table3"), Setting(quick=True)) == key(get("table3"), Setting(quick=False))
@@ -45,7 +45,7 @@ def key(entry: Entry, setting: Setting) -> str:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Hash of the source of the package and of the book, without what no number can depend on."""
+    """Return the hash of the source of the package and of the book, without code that does not affect numbers."""
     folder, package = Path(__file__).parent, Path(workbench.__file__).parent
     digest = sha256()
     for root, left_out in ((package, APART), (folder, LAYOUT)):
@@ -67,12 +67,12 @@ def _torch_version() -> str | None:
 
 
 def place(folder: Path, entry: Entry, key: str) -> Path:
-    """Where an entry is kept."""
+    """Return the path of a cached entry."""
     return folder / f"{entry.name}-{key}.json"
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """What is kept there; None where nothing is, or nothing that can be read."""
+    """Read a cached entry; None where there is none, or an unreadable one."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def write(path: Path, result: Result, seconds: float) -> None:
-    """Keep an entry, whole or not at all."""
+    """Write an entry atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = {"seconds": seconds, "versions": versions(), "result": result.to_json()}
     with atomic_write(path, "w") as out:

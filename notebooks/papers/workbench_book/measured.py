@@ -1,8 +1,8 @@
-"""The column that is measured: the same programs on real processes of this machine, at scaled settings.
+"""Measured column: the same programs on real processes of this machine, at scaled settings.
 
-A real cluster of 84 or 156 machines is not there, so trees are cut down, and times are divided such that a round takes
-some hundredths of a second; computing times and links are drawn and put on top of what really happens. What is
-measured stands beside the very same rounds on the virtual clock, both multiplied back where times were only divided.
+A cluster of 84 or 156 machines is not available, so trees are smaller, and times are divided such that a round takes
+some hundredths of a second. Drawn computing and link times are added to the real ones. Measurements are compared with
+the same rounds on the virtual clock, both multiplied back where times were only divided.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from workbench.core.running import start as runner
 from workbench.core.trace.trace import Trace
 from workbench_book.setting import Setting
 
-ROUND = 0.05  # s that a round of CR takes when scaled
-MANY_CORES = 16  # fewer cannot pass a ring's messages among 84 processes in time
-ROUNDS, WARM_UP = 24, 4  # rounds measured, and the first ones that are not counted
+ROUND = 0.05  # s per round of CR when scaled
+MANY_CORES = 16  # cores without which a ring's messages among 84 processes are too late
+ROUNDS, WARM_UP = 24, 4  # rounds measured, and first ones that are ignored
 CLUSTER = "local"
 NO_ENGINE = "not measured: there is no engine 'mpi' in this installation"
 SWITCHED_OFF = "not measured: real runs are switched off here"
@@ -37,7 +37,7 @@ NOT_QUICK = "not measured in the quick form"
 class Measured:
     """Real runs and the same ones on the virtual clock, by label; where there are none, `note` says why.
 
-    `divided`: what all times were divided by for them.
+    `divided`: divisor of all times.
     """
 
     note: str
@@ -46,21 +46,21 @@ class Measured:
     divided: float = 1.0
 
     def specs(self) -> dict[str, Experiment]:
-        """The experiments that were measured, by label."""
+        """Experiments that were measured, by label."""
         return {f"{label}, measured": trace.experiment for label, trace in self.real.items()}
 
     def values(self, label: str, of: Callable[[Trace], float]) -> dict[str, float]:
-        """The columns "scaled" and "measured" of a line; empty for what was not measured."""
+        """Return the columns "scaled" and "measured" of a line; empty for what was not measured."""
         if label not in self.real:
             return {}
         return {"scaled": of(self.simulated[label]), "measured": of(self.real[label])}
 
     def seconds(self, label: str) -> dict[str, float]:
-        """Mean seconds of a round, multiplied back."""
+        """Return mean seconds of a round, multiplied back."""
         return {column: self.divided * value for column, value in self.values(label, per_round).items()}
 
     def ratio(self, label: str, base: str) -> dict[str, float]:
-        """Mean time of a round over that of another label."""
+        """Return the mean time of a round over that of another label."""
         over = self.values(base, per_round)
         return {column: value / over[column] for column, value in self.values(label, per_round).items()}
 
@@ -100,7 +100,7 @@ def measure(experiments: Mapping[str, Experiment], setting: Setting, divided: fl
 
 
 def per_round(trace: Trace) -> float:
-    """Mean seconds of a round, without the first ones, in which processes and caches warm up."""
+    """Return mean seconds of a round, without the first ones, in which processes and caches warm up."""
     times = np.asarray(trace.columns["time"])
     first = min(WARM_UP, len(times) - 1)
     begun = times[first - 1] if first else 0.0
@@ -108,7 +108,7 @@ def per_round(trace: Trace) -> float:
 
 
 def note(traces: Sequence[Trace]) -> str:
-    """Say how the measured column came about, and how often the machine was slower than what was drawn."""
+    """Describe how the measured column was made, and how often the machine was slower than the drawn times."""
     sizes = sorted({trace.experiment.workers for trace in traces})
     rounds = sorted({len(trace.columns["round"]) for trace in traces})
     late = [float(np.mean(trace.columns["overrun"])) / trace.experiment.workers for trace in traces]
@@ -121,7 +121,7 @@ def note(traces: Sequence[Trace]) -> str:
 
 
 def joint_note(parts: Sequence[Measured]) -> str:
-    """One note for several measurements."""
+    """Return one note for several measurements."""
     traces = [trace for part in parts for trace in part.real.values()]
     missing = dict.fromkeys(part.note for part in parts if not part.real)
     return "; ".join([*([note(traces)] if traces else []), *missing])
@@ -138,11 +138,11 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], float]:
-    """A figure's five experiments, small enough for one machine, by scheme; and what times were divided by.
+    """Return a figure's five experiments, small enough for one machine, by scheme; and the divisor of the times.
 
-    12 workers (3, 2) in the quick form. Else the tree of 156 becomes (6, 2), 42 workers, with the nearest number of
-    stragglers, and the (4, 3) tree (4, 2), 20 workers; with `MANY_CORES` it stays what it is. Times are divided so that
-    a round of CR takes about `ROUND`.
+    The quick form has 12 workers, (3, 2). Otherwise the tree of 156 becomes (6, 2), 42 workers, with the nearest
+    number of stragglers, and the (4, 3) tree (4, 2), 20 workers. With `MANY_CORES` trees are not changed. Times are
+    divided so that a round of CR takes about `ROUND`.
     """
     children, layers, late = tree(preset["CR"].scheme_args, setting.quick, os.cpu_count() or 1)
     first = preset[0]
@@ -160,7 +160,7 @@ def scaled(preset: Preset, setting: Setting) -> tuple[dict[str, Experiment], flo
 
 
 def tree(args: dict[str, Any], quick: bool, cores: int) -> tuple[int, int, int]:
-    """Children, layers and stragglers of the tree that stands for a larger one on a machine with so many cores.
+    """Return children, layers and stragglers of the tree that replaces a larger one on a machine with few cores.
 
     >>> tree({"children": 12, "layers": 2, "stragglers": 3}, quick=False, cores=2)
     (6, 2, 2)
@@ -174,26 +174,26 @@ def tree(args: dict[str, Any], quick: bool, cores: int) -> tuple[int, int, int]:
 
 
 def spread(delays: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Computing times of so many times more samples, each: the same seconds for a smaller data set."""
+    """Scale the computing times per sample by a factor: the same seconds for a smaller data set."""
     per_sample = {"shift": factor, "rate": 1 / factor}
     return {k: v * per_sample[k] if k in per_sample else v for k, v in delays.items()}
 
 
 def spread_link(link: dict[str, Any], factor: float) -> dict[str, Any]:
-    """A link on which a message that is so many times shorter takes the same seconds."""
+    """Return a link on which a message that is shorter by a factor takes the same seconds."""
     return {**link, "bandwidth": link["bandwidth"] and link["bandwidth"] / factor}
 
 
 def sped_up(
     experiments: Mapping[str, Experiment], target: float, reference: str
 ) -> tuple[dict[str, Experiment], float]:
-    """All times divided by one number, such that a round of `reference` takes `target` s on average; that number."""
+    """Divide all times such that a round of `reference` takes `target` s on average; return the divisor too."""
     factor = forecast(experiments[reference], rounds=200).mean / target
     return {label: faster(e, factor) for label, e in experiments.items()}, factor
 
 
 def faster(e: Experiment, factor: float) -> Experiment:
-    """Every drawn time, latency, transfer and deadline of an experiment divided by a factor."""
+    """Divide every drawn time, latency, transfer and deadline of an experiment by a factor."""
     up = {"rate", "lambda1", "lambda2"}
     down = {"shift", "t1", "t2", "mean", "scale"}
     delays = {

@@ -1,4 +1,4 @@
-"""Paper 5: figure 1, completion time and messages, and what does not fit together."""
+"""Paper 5: figure 1, completion time and messages, and inconsistencies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
     "GC-MMC-2": ("GC-MMC", {**FOUR, "order": (6, 8, 10)}),
     HYBRID: ("GC-MMC", {**FOUR, "order": (6, 8, 10), "hybrid": True}),
 }
-NEAR = 0.1  # what counts as the same, where the paper reads a figure without numbers
+NEAR = 0.1  # tolerance of equality, where the paper describes a figure without numbers
 GO_ON = ("GC in 4 clusters", "GC-MMC-1", "GC-MMC-2", HYBRID)
 
 
 def experiment(label: str, rounds: int, seed: int, when_done: str = "stop", workers: int = K) -> Experiment:
-    """40 workers and parts of one sample each; alpha and mu of section IV."""
+    """Return an experiment with 40 workers and parts of one sample each; alpha and mu of section IV."""
     scheme, args = SCHEMES[label]
     more = {"when_done": when_done} if "clusters" in args else {}
     return Experiment(
@@ -54,7 +54,7 @@ def experiment(label: str, rounds: int, seed: int, when_done: str = "stop", work
 
 
 def exact(label: str) -> float:
-    """Mean completion time by the closed forms, s."""
+    """Return the mean completion time by the closed forms, s."""
     t = partial(theory.mmc_completion, K, LOAD, shift=SHIFT, rate=RATE)
     by_label = {
         "GC": lambda: theory.gc_completion(K, LOAD, SHIFT, RATE),
@@ -69,7 +69,7 @@ def exact(label: str) -> float:
 
 
 def find_times(setting: Setting) -> Result:
-    """Closed forms, drawn rounds, the event engine; the same on real processes."""
+    """Compute times by closed forms, sampling, and the event engine; the same on real processes."""
     rounds, events = setting.pick((3000, 150), (40000, 2000))
     found = measured(setting)
     lines, means = [], {}
@@ -104,12 +104,12 @@ def find_times(setting: Setting) -> Result:
 
 
 def per_round(trace: Trace) -> float:
-    """Mean messages of a round."""
+    """Return the mean messages of a round."""
     return float(np.mean(trace.columns["messages"]))
 
 
 def find_messages(setting: Setting) -> Result:
-    """Messages until the round ends: clusters that are done are told to stop, or all go on to the end."""
+    """Count messages until the round ends: finished clusters are stopped, or all continue to the end."""
     lines = []
     real = setting.facts["mmc-fig1a"]["messages"]  # of the same runs
     for more, when_done in (("", "stop"), (", going on", "go on")):
@@ -141,18 +141,18 @@ def find_messages(setting: Setting) -> Result:
 
 
 def forecasts(setting: Setting, when_done: str) -> dict[str, Forecast]:
-    """Drawn rounds of every scheme."""
+    """Return forecasts of every scheme."""
     rounds = setting.pick(3000, 40000)
     return {label: forecast(experiment(label, rounds, setting.seed, when_done)) for label in SCHEMES}
 
 
 def messages_of(setting: Setting) -> dict[str, float]:
-    """Mean messages a round, all going on to the end."""
+    """Return the mean messages per round, if all continue to the end."""
     return {label: expected.messages for label, expected in forecasts(setting, "go on").items()}
 
 
 def by_events(label: str, rounds: int, seed: int) -> float:
-    """Mean completion time on the event engine, s."""
+    """Return the mean completion time on the event engine, s."""
     e = experiment(label, rounds, seed)
     if e.built_scheme.numeric:
         return float(run(e, events=False).columns["time"][-1]) / rounds
@@ -160,7 +160,10 @@ def by_events(label: str, rounds: int, seed: int) -> float:
 
 
 def measured(setting: Setting) -> Measured:
-    """The schemes on 40 real processes, in the full form: real data, the same delays, a round of GC taking 1.2 s."""
+    """Measure the schemes on 40 real processes, in the full form.
+
+    The data are real, the delays are the same, and a round of GC takes 1.2 s.
+    """
     if setting.quick:
         return Measured(NOT_QUICK)
     args = {"data": "synthetic", "samples": 10 * K, "features": 20}
@@ -176,7 +179,7 @@ def measured(setting: Setting) -> Measured:
 
 
 def _claims(means: dict[str, float], messages: dict[str, float], about: str) -> list[Claim]:
-    """What the text reads from the panel that is about "time" or "messages"."""
+    """Return the claims about the panel of "time" or "messages"."""
     lcc, two = means["LCC"], means[HYBRID]
     faster, equal, few, extreme = (
         Claim(
@@ -225,7 +228,7 @@ def _picture(lines: list[Line], title: str, axis: str, caption: str) -> Picture:
 
 
 def find_misprints(setting: Setting) -> Result:
-    """Compute every one of them."""
+    """Compute all of them."""
     return Result(misprints=[_needed(), _speed()], seed=setting.seed)
 
 
@@ -253,7 +256,7 @@ def _speed() -> Misprint:
     )
 
 
-PLACE = (5, 1)  # paper, and place in its chapter of the book
+PLACE = (5, 1)  # paper, and position in its chapter of the book
 ENTRIES = (
     Entry("mmc-fig1a", "Figure 1a: average completion time", find_times, measured=True, weight=8.0),
     Entry("mmc-fig1b", "Figure 1b: average number of messages", find_messages, ("mmc-fig1a",), weight=4.0),

@@ -1,4 +1,4 @@
-"""The papers' notebooks: what they show, and how they are executed."""
+"""The papers' notebooks: their contents, and their execution."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ STYLE = f"<style>{(Path(__file__).parent / 'notebook.css').read_text(encoding='u
 
 
 def setting_from(quick: bool, traces: str = "", measure: bool = True, seed: int = 0) -> Setting:
-    """What a notebook's parameters mean; empty traces: where `find_traces` looks."""
+    """Return the setting of a notebook's parameters; empty traces: as found by `find_traces`."""
     return Setting(quick=quick, seed=seed, traces=find_traces(traces or None), measure=measure)
 
 
 def show(
     paper: int, setting: Setting, folder: str | Path = "reports", progress: bool = True
 ) -> list[Outcome]:
-    """Compute a paper's entries (or take what is kept) and display them in the notebook, text, tables and figures."""
+    """Compute a paper's entries (or read cached ones) and display them in the notebook: text, tables and figures."""
     found: list[Outcome] = []
     for name in of_paper(paper):
         outcome = find(name, setting, Path(folder), progress=progress)[-1]
@@ -49,7 +49,7 @@ def _display(outcome: Outcome, setting: Setting) -> None:
 
 
 def without_pictures(outcome: Outcome, setting: Setting) -> str:
-    """An entry's HTML less its figures."""
+    """Return an entry's HTML without its figures."""
     from dataclasses import replace
 
     bare = (
@@ -59,7 +59,7 @@ def without_pictures(outcome: Outcome, setting: Setting) -> str:
 
 
 def figure(each: Picture) -> go.Figure:
-    """A kept picture as a plotly figure, light."""
+    """Return a stored picture as a light plotly figure."""
     from workbench.lab.figures.page import Figure
     from workbench.lab.figures.style import register
 
@@ -68,7 +68,7 @@ def figure(each: Picture) -> go.Figure:
 
 
 def execute_all(setting: Setting, output: Path) -> Iterator[Path]:
-    """Execute every paper's notebook into `output`/papers; they take over what is kept."""
+    """Execute every paper's notebook into `output`/papers; they use cached entries."""
     from workbench.lab.notebooks import execute
 
     target = output.resolve() / "papers"
@@ -90,7 +90,7 @@ def _parameters(setting: Setting, output: Path) -> dict[str, Any]:
 
 
 def summary(outcome: Outcome) -> str:
-    """One line: name and verdict."""
+    """Return one line: name and verdict."""
     name = f"{outcome.entry.name:15}"
     if outcome.result is None:
         return f"{name} ! not computed: {outcome.error}"
@@ -99,7 +99,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def numbers(result: Result) -> Iterator[str]:
-    """An entry's lines, statements and misprints as text."""
+    """Return an entry's lines, claims and misprints as text."""
     for line in result.lines:
         paper = "" if line.published is None else f"paper {printed(line.published)}, "
         ours = [

@@ -1,4 +1,4 @@
-"""The page: one file that needs no network, light and dark, with a table of contents and every verdict at a glance."""
+"""Page of the book: one file that needs no network, light and dark, with contents and an overview of the verdicts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEGEND = (
 
 
 def write(outcomes: Sequence[Outcome], setting: Setting, path: Path) -> Path:
-    """Write the page of some entries, whole or not at all.
+    """Write the page of some entries atomically.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def write(outcomes: Sequence[Outcome], setting: Setting, path: Path) -> Path:
 
 
 def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from plotly.offline import get_plotlyjs
 
     papers = sorted({each.entry.paper for each in outcomes})
@@ -77,7 +77,7 @@ def html(outcomes: Sequence[Outcome], setting: Setting) -> str:
 
 
 def _settings() -> dict[str, Any]:
-    """What all figures have in common: looks, and what plotly.js is told."""
+    """Return what all figures share: styles, and plotly.js's configuration."""
     import plotly.io as pio
 
     from workbench.core.base.page import CONFIG

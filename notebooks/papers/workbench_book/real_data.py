@@ -1,4 +1,4 @@
-"""Real data where they can be had: placed by hand, or downloaded where that is allowed; else a named stand-in."""
+"""Real data where available: placed by hand, or downloaded where that is allowed; else a named stand-in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GISETTE = "openml:gisette"
 
 
 def at_hand(source: str, setting: Setting) -> bool:
-    """Is a file of this OpenML set placed by hand, or may it be downloaded?
+    """Return whether a file of this OpenML set was placed by hand, or may be downloaded.
 
     >>> at_hand("openml:no-such-set", Setting())
     False
@@ -20,7 +20,7 @@ def at_hand(source: str, setting: Setting) -> bool:
 
 
 def for_preset(preset: Preset, setting: Setting) -> tuple[Preset, str, str]:
-    """A preset on its real data if they are at hand and fit, a sentence that names the data, a name for captions."""
+    """Return a preset on its real data if available and suitable, a sentence about the data, a name for captions."""
     samples, size = preset[0].shape()
     if preset[0].problem != "logistic":
         note = f"Synthetic, as in the paper (equation 10): {samples} samples, {size} features."

@@ -1,4 +1,4 @@
-"""Make the book: entry after entry, keeping what is finished, then the page."""
+"""Make the book: entry after entry, with a cache of finished ones, then the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAILURES = (RunError, SettingError, DataError, ArithmeticError, MemoryError, OS
 def find(
     name: str, setting: Setting, folder: Path, fresh: bool = False, progress: bool = False
 ) -> list[Outcome]:
-    """Compute the entries that a name stands for, in the book's order; those that they need come first.
+    """Compute the entries of a name, in the book's order; the entries that they need come first.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def find(
     folder
         The book's; finished entries are kept in it and used again while their inputs are the same.
     fresh
-        Compute anew what is kept.
+        Compute cached entries again.
     progress
         Show a bar with the time left.
 
@@ -86,7 +86,7 @@ def _one(entry: Entry, setting: Setting, folder: Path, fresh: bool) -> Outcome:
 
 
 class Steps:
-    """A progress bar over entries of different weights, with the time left."""
+    """Progress bar over entries of different weights, with the time left."""
 
     def __init__(self, weights: Sequence[float], wanted: bool) -> None:
         self.weights, self.wanted = list(weights), wanted
@@ -98,16 +98,16 @@ class Steps:
         return self
 
     def begin(self, name: str) -> None:
-        """The next entry."""
+        """Begin the next entry."""
         self.place += 1
         self.bar.note(name)
 
     def within(self, done: int, total: int) -> None:
-        """How far the present entry is."""
+        """Set the progress within the present entry."""
         self.bar.update(self.before + self.weights[self.place] * done / max(total, 1))
 
     def end(self) -> None:
-        """The present entry is finished."""
+        """Finish the present entry."""
         self.before += self.weights[self.place]
         self.bar.update(self.before)
 

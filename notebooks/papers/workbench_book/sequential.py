@@ -1,4 +1,4 @@
-"""Sequential codes against GC and no code, in slow spells that are short and in some that are long."""
+"""Sequential codes against GC and no code, with short and long slow phases of workers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from workbench_book.setting import Setting
 from workbench_book.values import Claim, Line, Picture, Result
 
 WORKERS, SLOW, FACTOR = 16, 0.06, 10.0
-MU, WIDE = 0.2, 1.0  # the authors' scripts take 0.1 to 0.3, and 1
-SHORT, LONG = 1.25, 5.0  # rounds that a slow spell lasts on average
+MU, WIDE = 0.2, 1.0  # tolerances of the wait rule: the authors' scripts take 0.1 to 0.3, and 1
+SHORT, LONG = 1.25, 5.0  # rounds that a slow phase lasts on average
 PUBLISHED = {"M-SGC": 916.0, "SR-SGC": 1019.0, "GC": 1095.0, "UMW": 1321.0}  # s, on 256 Lambda workers
-FIRST = "GC, first N-S"  # GC as it is elsewhere, which waits for nobody once it has enough
+FIRST = "GC, first N-S"  # the usual GC, which stops waiting once it has enough
 SCHEMES = {"M-SGC": "M-SGC", "SR-SGC": "SR-SGC", "GC": "GC", FIRST: "GC", "UMW": "UMW"}  # by label
 PATIENT = ("M-SGC", "SR-SGC", "GC")  # those under the wait rule
-Found = dict[
-    str, tuple[Experiment, Array]
-]  # by label: at its best numbers; seconds of whole runs, one a seed
+# by label: at its best parameters; seconds of whole runs, one per seed
+Found = dict[str, tuple[Experiment, Array]]
 
 
 def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -> Experiment:
-    """Workers that are slow 6 % of the time, in spells of so many rounds on average."""
+    """Return workers that are slow 6 % of the time, in phases of a mean number of rounds."""
     leave = 1.0 / spell
     return Experiment(
         scheme=SCHEMES[label],
@@ -49,7 +48,7 @@ def experiment(label: str, spell: float, jobs: int, seed: int, mu: float = MU) -
 
 
 def settings(label: str) -> Iterator[dict[str, Any]]:
-    """What is searched: the paper's grid, delays of five rounds at most and windows of seven."""
+    """Return the search grid of the paper: delays of five rounds at most and windows of seven."""
     cls: type[Sequential] | None = {"M-SGC": MSGC, "SR-SGC": SRSGC}.get(label)
     if cls is not None:
         lambdas = log_spaced_ints(1, WORKERS)
@@ -61,7 +60,7 @@ def settings(label: str) -> Iterator[dict[str, Any]]:
 
 
 def race(spell: float, setting: Setting, mu: float = MU) -> Found:
-    """Every scheme at the numbers that are best on one seed's stragglers, run on those of others."""
+    """Run every scheme at the parameters that are best on one seed's stragglers, on those of others."""
     jobs, seeds = setting.pick(60, 150), range(setting.seed + 1, setting.seed + 1 + setting.pick(10, 30))
     found: Found = {}
     for label in SCHEMES:
@@ -72,7 +71,7 @@ def race(spell: float, setting: Setting, mu: float = MU) -> Found:
 
 
 def find(setting: Setting) -> Result:
-    """Whole runs over slow spells of growing length."""
+    """Compare whole runs over slow phases of growing length."""
     spells = setting.pick((SHORT, 2.5, LONG), (1.0, SHORT, 1.6, 2.5, LONG, 10.0))
     races: dict[float, Found] = {}
     for done, spell in enumerate(spells, 1):
@@ -83,8 +82,8 @@ def find(setting: Setting) -> Result:
         claims=[_claim(races[SHORT])],
         pictures=[_picture(races)],
         text=[
-            f"{WORKERS} workers, each slow ({FACTOR:g} times) {100 * SLOW:g} % of the time, in spells of so many rounds"
-            " on average (`markov`); computing time grows with the load. Run times of whole runs of"
+            f"{WORKERS} workers, each slow ({FACTOR:g} times) {100 * SLOW:g} % of the time, in spells whose mean"
+            " length is given (`markov`); computing time grows with the load. Run times of whole runs of"
             f" {setting.pick(60, 150)} jobs, the rounds of delay included, over those without a code. Each scheme has"
             " the numbers that are best on the stragglers of one seed, by the paper's search, and is run on those of"
             f" others. Wait rule: 1 + mu = {1 + MU:g} times the fastest, also for GC. The paper's are"
@@ -104,7 +103,7 @@ def find(setting: Setting) -> Result:
 
 
 def over_uncoded(found: Found) -> dict[str, tuple[float, float]]:
-    """Mean run time over that of no code, and its standard error, of every other scheme."""
+    """Return the mean run time over that of no code, and its standard error, of every other scheme."""
     base = found["UMW"][1]
     ratios = {label: seconds / base.mean() for label, (_, seconds) in found.items() if label != "UMW"}
     return {k: (float(r.mean()), float(r.std(ddof=1) / np.sqrt(len(r)))) for k, r in ratios.items()}
@@ -138,7 +137,7 @@ def _claim(found: Found) -> Claim:
 
 
 def _turn(races: dict[float, Found]) -> str:
-    """Where the order turns."""
+    """Describe where the order of the schemes changes."""
     order = {
         spell: sorted(SCHEMES, key=lambda label: found[label][1].mean()) for spell, found in races.items()
     }
@@ -156,7 +155,7 @@ def _turn(races: dict[float, Found]) -> str:
 def _rule(races: dict[float, Found]) -> str:
     shares = [f"{found[FIRST][1].mean() / found['GC'][1].mean():.3g}" for found in races.values()]
     return (
-        "The rule itself costs GC: going on with the first N - S answers, as GC does elsewhere, it takes"
+        "The rule itself costs GC: continuing with the first N - S answers, as GC does elsewhere, it takes"
         f" {', '.join(shares)} of its time under the rule, in the order of the spells. The paper compares with GC"
         " under the rule."
     )

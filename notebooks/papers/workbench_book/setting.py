@@ -1,4 +1,4 @@
-"""What entries are computed with: quick or full, where recorded traces lie, what may be downloaded or measured."""
+"""Options of the book: quick or full, path of recorded traces, whether to download and to measure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _silent(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """How the book is made.
+    """Options of the book.
 
-    `traces`: the recorded EC2 traces, None where there are none. `download`: may OpenML be asked for real data?
-    `measure`: are the real runs made? `facts`: what entries found that this one needs, by name. `report(done,
-    total)` says how far an entry is.
+    `traces`: the recorded EC2 traces, None where there are none. `download`: whether real data may be downloaded from
+    OpenML. `measure`: whether real runs are made. `facts`: results of entries that this one needs, by name.
+    `report(done, total)` is called with the progress of an entry.
     """
 
     quick: bool = False
@@ -36,12 +36,12 @@ class Setting:
     report: Callable[[int, int], None] = _silent
 
     def pick(self, quick: Any, full: Any) -> Any:
-        """The one of two numbers that the form of the book asks for."""
+        """Return the quick or the full one of two numbers."""
         return quick if self.quick else full
 
 
 def find_traces(given: str | Path | None = None) -> Path | None:
-    """Path of the recorded EC2 traces.
+    """Return the path of the recorded EC2 traces.
 
     Looked for, in order: `given` (a file, or a folder with ec2_traces.csv), the environment variable
     WORKBENCH_EC2_TRACES (the same), the folder `data` of the working directory. None where there is none.

@@ -1,4 +1,4 @@
-"""Stand-ins for data that cannot be had without a network: made from what is bundled, named as stand-ins.
+"""Stand-ins for data that need a network: made from bundled data, and named as stand-ins.
 
 Each is written once to the cache as a .npy file with the target in its last column, which any problem reads.
 """
@@ -28,7 +28,7 @@ BOSTON = (
 
 
 def kept(name: str, make: Callable[[], Array]) -> str:
-    """Path of a table in the cache, made if it is not there yet."""
+    """Return the path of a table in the cache, made if it does not exist yet."""
     path = cache.ours(cache.root() / "book") / f"{name}.npy"
     if not path.is_file():
         with atomic_write(path) as out:
@@ -37,7 +37,7 @@ def kept(name: str, make: Callable[[], Array]) -> str:
 
 
 def pixels(samples: int) -> Array:
-    """Digits at random places near the middle of a 28 x 28 canvas, values 0 to 1: (samples, 784).
+    """Return digits at random places near the middle of a 28 x 28 canvas, values 0 to 1: (samples, 784).
 
     >>> pixels(3).shape
     (3, 784)
@@ -52,7 +52,7 @@ def pixels(samples: int) -> Array:
 
 
 def regression_on_digits(samples: int) -> str:
-    """Noiseless targets y = X theta, theta standard normal, on `pixels`: paper 3's experiment."""
+    """Return noiseless targets y = X theta, theta standard normal, on `pixels`: paper 3's experiment."""
 
     def make() -> Array:
         X = pixels(samples)
@@ -62,7 +62,10 @@ def regression_on_digits(samples: int) -> str:
 
 
 def coloured_digits(samples: int) -> str:
-    """Ten classes of images, 3 x 32 x 32: a digit of 24 x 24 in a random colour at a random place on noise."""
+    """Return ten classes of images, 3 x 32 x 32.
+
+    An image is a digit of 24 x 24 in a random colour at a random place on noise.
+    """
 
     def make() -> Array:
         rng = np.random.default_rng(2)
@@ -78,7 +81,7 @@ def coloured_digits(samples: int) -> str:
 
 
 def _digits(zoom: float) -> tuple[Array, Array]:
-    """scikit-learn's digits, 0 to 1, enlarged, and what they show."""
+    """Return scikit-learn's digits, 0 to 1, enlarged, with their labels."""
     from scipy import ndimage
     from sklearn.datasets import load_digits
 
@@ -87,7 +90,7 @@ def _digits(zoom: float) -> tuple[Array, Array]:
 
 
 def access(samples: int, columns: int) -> str:
-    """Nine categories per request, one-hot with pairs, cut to `columns` 0/1 columns; most requests are granted."""
+    """Return nine categories per request, one-hot with pairs, cut to `columns` 0/1 columns; most are granted."""
 
     def make() -> Array:
         rng = np.random.default_rng(3)
@@ -114,7 +117,7 @@ def access(samples: int, columns: int) -> str:
 
 
 def diabetes_halves() -> str:
-    """The bundled diabetes set with two classes."""
+    """Return the bundled diabetes set with two classes."""
 
     def make() -> Array:
         from sklearn.datasets import load_diabetes

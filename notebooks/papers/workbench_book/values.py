@@ -1,4 +1,4 @@
-"""What an entry of the book consists of: numbers, claims, misprints, pictures; all of it plain data, kept as JSON."""
+"""Contents of an entry: numbers, claims, misprints, pictures; all of it plain data, stored as JSON."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ COLUMNS = {  # id of a column of numbers -> heading; in this order
 }
 
 
-Kind = Literal["simulated", "computed", "real"]  # by formulas: computed; real: has seconds that passed
+Kind = Literal["simulated", "computed", "real"]  # computed: by formulas; real: with seconds that passed
 
 
 @dataclass(frozen=True)
 class Line:
     """One number of a figure or table: the paper's, and ours in one or more columns.
 
-    `published` is None where the paper prints none. `errors` holds standard errors of columns; `by` names what
-    computes ours: a call, or the label of a spec. `swept`: ours at every value of a constant that the paper does not
-    state; a verdict then follows from all of them.
+    `published` is None where the paper prints none. `errors` holds standard errors of columns. `by` names what
+    computes our number: a call, or the label of a spec. `swept` has our numbers at every value of a constant that the
+    paper does not state; a verdict then depends on all of them.
 
     >>> Line("UMW", 6.6, {"ours": 6.9}).ratio("ours")
     1.0454545454545456
@@ -50,16 +50,16 @@ class Line:
     swept: Sequence[float] = ()
 
     def ratio(self, column: str) -> float:
-        """Ours over the paper's (NaN where one of them is missing)."""
+        """Return our number over the paper's (NaN where one of them is missing)."""
         value = self.values.get(column, float("nan"))
         return float("nan") if not self.published else value / self.published
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says in words, and whether it holds here; None: the numbers do not decide.
+    """Statement of a paper's text, and whether it holds here; None: the numbers do not decide.
 
-    `reworded`: how it would have to be said to hold, where as it is said it does not.
+    `reworded`: a wording that holds, where the paper's does not.
     """
 
     text: str
@@ -71,18 +71,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Misprint:
-    """A slip in a paper: what is printed, what is found, and the computation that shows it."""
+    """Error in a paper: what is printed, what is found, and the computation that shows it."""
 
     where: str
     printed: str
     found: str
     by: str  # the computation, as one would type it
-    confirmed: bool  # did the computation, run now, show it?
+    confirmed: bool  # whether the computation, run now, shows it
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in both themes: `data` of plotly, and where dark differs, its own; `kind` says what its numbers are."""
+    """Figure in both themes: plotly's `data`, and differences of the dark theme; `kind` of its numbers."""
 
     caption: str
     data: Sequence[Any]
@@ -94,12 +94,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Result:
-    """All that an entry has found out.
+    """All results of an entry.
 
-    `columns` names the columns that are judged, the first one first; `heads` says of a column more than its usual
-    heading, where its constants are not those that the paper states; `reasons` says per column why numbers differ;
-    `baseline` is a further value that orderings are judged with (CR's own 1 among speedups of CR). `facts` are
-    numbers that other entries use, `specs` experiments by label, `data` what the data are.
+    `columns` names the judged columns, the first one first. `heads` has headings of columns whose constants are not
+    those of the paper. `reasons` says per column why numbers differ. `baseline` is a further value for comparing
+    orders (CR's own 1 among speedups of CR). `facts` are numbers for other entries, `specs` experiments by label,
+    `data` a description of the data.
     """
 
     lines: Sequence[Line] = ()
@@ -114,15 +114,15 @@ class Result:
     specs: Mapping[str, Experiment | Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     data: Sequence[str] = ()
-    measured: str = ""  # how the measured column came about, or why it is empty
+    measured: str = ""  # how the measured column was made, or why it is empty
     seed: int | None = 0
 
     def head(self, column: str) -> str:
-        """Heading of a column."""
+        """Return the heading of a column."""
         return self.heads.get(column, COLUMNS.get(column, "the whole sweep"))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and dicts."""
+        """Return plain lists and dicts."""
         specs = {
             label: e.model_dump(mode="json") for label, e in self.specs.items() if isinstance(e, Experiment)
         }
@@ -130,7 +130,7 @@ class Result:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Make a result from the output of `to_json`."""
         parts: dict[str, Any] = dict(fields)
         kinds = {"lines": Line, "claims": Claim, "misprints": Misprint, "pictures": Picture}
         parts |= {name: tuple(kind(**each) for each in parts[name]) for name, kind in kinds.items()}
@@ -138,7 +138,7 @@ class Result:
 
 
 def printed(value: float | None) -> str:
-    """A paper's number with all its digits (the papers have six at most).
+    """Format a paper's number with all its digits (the papers have six at most).
 
     >>> printed(36.1138), printed(9219), printed(None)
     ('36.1138', '9219', '')
@@ -147,7 +147,7 @@ def printed(value: float | None) -> str:
 
 
 def number(value: float | None, error: float | None = None) -> str:
-    """Four digits, with the standard error if there is one.
+    """Format four digits, with the standard error if there is one.
 
     >>> number(1234.5678), number(0.5, 0.01), number(None)
     ('1235', '0.5 ± 0.01', '')

@@ -1,4 +1,4 @@
-"""Verdicts: does a column of numbers agree with the paper's, has it their order, or does it differ?"""
+"""Verdicts: whether a column of numbers agrees with the paper's, has the same order, or differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench_book.values import COLUMNS, SWEEP, Line, Result
 
 Kind = Literal["agrees", "ordering", "differs", "holds", "fitted", "open"]
 
-STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; further away, numbers do not agree
+STEPS = (0.1, 0.5, 1, 2, 5, 10, 15)  # per cent; numbers that are further apart do not agree
 TIE = 0.02  # published numbers closer than this have no order
 SYMBOLS: dict[Kind, str] = {
     "agrees": "✓", "ordering": "≈", "differs": "≠", "holds": "✓", "fitted": "→", "open": "○",
@@ -21,21 +21,21 @@ SAYS: dict[Kind, str] = {"agrees": "agrees", "ordering": "same ordering", "diffe
 
 
 class Verdict(NamedTuple):
-    """How a column, or an entry, compares with the paper; `text` says it in words."""
+    """Comparison of a column, or an entry, with the paper; `text` is its wording."""
 
     kind: Kind
     text: str
 
     @property
     def symbol(self) -> str:
-        """A sign that tells verdicts apart without colour."""
+        """Symbol that distinguishes verdicts without colour."""
         return SYMBOLS[self.kind]
 
 
 def compare(
     published: Sequence[float], ours: Sequence[float], baseline: float | None = None, reason: str = ""
 ) -> Verdict:
-    """Judge numbers one by one, then their order.
+    """Compare numbers one by one, then their order.
 
     Parameters
     ----------
@@ -71,20 +71,22 @@ def compare(
 
 
 def _off(ours: float, published: float) -> float:
-    """Relative deviation; infinite for a missing number, absolute where the paper has 0."""
+    """Return the relative deviation; infinite for a missing number, absolute where the paper has 0."""
     if math.isnan(ours):
         return math.inf
     return abs(ours / published - 1) if published else abs(ours)
 
 
 def _some(published: Sequence[float], ours: Sequence[float]) -> str:
-    """How many agree, where there are several."""
+    """Return how many agree, if there are several."""
     close = sum(_off(a, b) <= STEPS[-1] / 100 for a, b in zip(ours, published, strict=True))
     return f" ({close} of {len(ours)} numbers within {STEPS[-1]} %)" if len(ours) > 1 else ""
 
 
 def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Is ours larger wherever the published number is? Near ties count for neither; where all are, there is no order.
+    """Return whether our numbers have the order of the published ones.
+
+    Near ties are ignored; where all are ties, there is no order.
 
     >>> same_order([(1.0, 10.0), (2.0, 11.0), (2.01, 10.9)]), same_order([(1.0, 10.0), (1.0, 70.0)])
     (True, False)
@@ -95,10 +97,10 @@ def same_order(pairs: Sequence[tuple[float, float]]) -> bool:
 
 
 def of_column(result: Result, column: str) -> Verdict | None:
-    """Verdict of one column of an entry; None where it has nothing to compare with.
+    """Return the verdict of one column of an entry; None where it cannot be compared.
 
-    What is measured at scaled settings is compared with the virtual clock at the same settings; what was fitted to
-    the paper's numbers is compared with nothing; a sweep is judged at each of its values.
+    Measurements at scaled settings are compared with the virtual clock at the same settings. Columns that were fitted
+    to the paper's numbers are not compared. A sweep is judged at each of its values.
     """
     if column == SWEEP:
         return of_sweep([line for line in result.lines if line.swept], result)
@@ -117,7 +119,7 @@ def of_column(result: Result, column: str) -> Verdict | None:
 
 
 def of_sweep(lines: Sequence[Line], result: Result) -> Verdict | None:
-    """The worst verdict over a sweep, and how often each came out; None without published numbers.
+    """Return the worst verdict over a sweep, with the count of each; None without published numbers.
 
     >>> lines = [Line("a", 2.0, swept=(2.0, 9.0)), Line("b", 3.0, swept=(3.0, 8.0))]
     >>> of_sweep(lines, Result(lines=lines, reasons={"sweep": "it hangs on c"})).text
@@ -153,14 +155,14 @@ def _alike(result: Result) -> Verdict:
 
 
 def judged(result: Result) -> list[tuple[str, Verdict]]:
-    """Verdict of every judged column that has one, by the column's heading; what is measured is always judged."""
+    """Return the verdicts of all judged columns by their heading; measured columns are always judged."""
     columns = dict.fromkeys([*result.columns, "measured"])
     found = [(result.head(column), of_column(result, column)) for column in columns]
     return [(heading, verdict) for heading, verdict in found if verdict is not None]
 
 
 def of_result(result: Result) -> Verdict:
-    """Verdict of an entry: of its first judged column, else of its claims or misprints, else of what is measured."""
+    """Return the verdict of an entry: of its first judged column, else of claims or misprints, else of measurements."""
     columns = dict(judged(result))
     real = columns.pop(result.head("measured"), None)
     if columns:
@@ -175,7 +177,7 @@ def of_result(result: Result) -> Verdict:
 
 
 def all_of(result: Result) -> list[tuple[str, Verdict]]:
-    """Every verdict of an entry, by what it is about; the first one is the entry's."""
+    """Return every verdict of an entry, by its subject; the first one is the entry's."""
     found = judged(result)
     first = of_result(result)
     if first in [verdict for _, verdict in found]:
@@ -204,7 +206,7 @@ def _statements(message: int, missed: int) -> str:
 
 
 def columns_of(result: Result) -> list[str]:
-    """Columns that have a number in some line, in the book's order."""
+    """Return the columns that have a number in some line, in the book's order."""
     return [column for column in COLUMNS if any(column in line.values for line in result.lines)]
 
 
@@ -213,5 +215,5 @@ def _factor(published: Sequence[float], ours: Sequence[float]) -> float:
 
 
 def _log(published: float, ours: float) -> float:
-    """Logarithm of the factor between two numbers, 0 where one is not positive or never came."""
+    """Return the logarithm of the factor between two numbers, 0 where one is not positive or is missing."""
     return abs(math.log(published / ours)) if published > 0 and 0 < ours < math.inf else 0.0

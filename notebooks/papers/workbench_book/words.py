@@ -1,4 +1,4 @@
-"""Pieces of HTML: an entry's text, table, claims, misprints and settings. Everything that is put in is escaped."""
+"""Pieces of HTML: an entry's text, table, claims, misprints and settings. All inserted text is escaped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workbench_book.verdicts import Verdict, all_of, columns_of
 REAL = ("recorded", "measured")
 LONG = 20  # rows from which on a table scrolls
 SHORT = 14  # characters of a row's name that stay on one line
-BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may go on in the next line after these
+BREAKS = re.compile(r"([._(\[])(?=[A-Za-z])")  # code may be wrapped after these
 CLAIMED: dict[bool | None, Verdict] = {
     True: Verdict("holds", "holds"),
     False: Verdict("differs", "does not hold"),
@@ -28,18 +28,18 @@ CLAIMED: dict[bool | None, Verdict] = {
 
 
 def code(text: str) -> str:
-    """Code in a cell, with places where its long words may break."""
+    """Return code in a cell, with positions where its long words may be wrapped."""
     broken = BREAKS.sub(r"\1<wbr>", escape(text))
     return f"<code>{broken}</code>"
 
 
 def badge(verdict: Verdict) -> str:
-    """A verdict with its sign and colour."""
+    """Return a verdict with its symbol and colour."""
     return f'<span class="verdict {verdict.kind}"><b>{verdict.symbol}</b> {escape(verdict.text)}</span>'
 
 
 def entry(outcome: Outcome, setting: Setting) -> str:
-    """One entry of the page."""
+    """Return one entry of the page."""
     name, title = outcome.entry.name, outcome.entry.title
     head = f'<section class="entry" id="{escape(name)}"><h3>{escape(title)} <code>{escape(name)}</code></h3>'
     result = outcome.result
@@ -63,13 +63,13 @@ def entry(outcome: Outcome, setting: Setting) -> str:
 
 
 def _real(result: Result) -> str:
-    """How the measured column came about, or why it is empty."""
+    """Return how the measured column was made, or why it is empty."""
     text = result.measured.removeprefix("measured: ")
     return f"<p class=data><b>Real runs.</b> {escape(text[:1].upper() + text[1:])}.</p>" if text else ""
 
 
 def verdicts(result: Result) -> str:
-    """The verdict, or one for each judged column."""
+    """Return the verdict, or one for each judged column."""
     found = all_of(result)
     if len(found) < 2:
         return badge(found[0][1])
@@ -80,7 +80,7 @@ def verdicts(result: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """The paper's numbers and ours, with their ratio; what is measured stands apart."""
+    """Return the paper's numbers and ours, with their ratio; measured columns are separate."""
     if not result.lines:
         return ""
     columns = columns_of(result)
@@ -131,14 +131,14 @@ def _cell(line: Line, column: str) -> str:
 
 
 def claimed(claim: Claim) -> Verdict:
-    """Whether a statement holds, as it is said."""
+    """Return whether a claim holds as worded in the paper."""
     if claim.reworded and not claim.holds:
         return Verdict("differs", f"holds only if reworded: {claim.reworded}")
     return CLAIMED[claim.holds]
 
 
 def claims(found: Sequence[Claim]) -> str:
-    """What the paper says in words."""
+    """Return the claims of the paper's text."""
     if not found:
         return ""
     rows = "".join(
@@ -150,13 +150,13 @@ def claims(found: Sequence[Claim]) -> str:
 
 
 def words_table(heads: Sequence[str], rows: str) -> str:
-    """A table of sentences."""
+    """Return a table of sentences."""
     head = "".join(f"<th>{text}</th>" for text in heads)
     return f'<div class="scroll"><table class="words"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def misprints(found: Sequence[Misprint]) -> str:
-    """Both numbers side by side, and the computation."""
+    """Return both numbers side by side, and the computation."""
     if not found:
         return ""
     rows = "".join(
@@ -169,7 +169,7 @@ def misprints(found: Sequence[Misprint]) -> str:
 
 
 def picture(name: str, place: int, each: Picture) -> str:
-    """A figure, drawn by plotly once it comes into view; its caption says whether it is simulated, computed or real."""
+    """Return a figure, drawn by plotly once it is visible; its caption says if it is simulated, computed or real."""
     fields = {"data": each.data, "darkData": each.dark_data, "light": each.light, "dark": each.dark}
     text = json.dumps(fields, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     height = int(each.light.get("height", 520))
@@ -181,12 +181,12 @@ def picture(name: str, place: int, each: Picture) -> str:
 
 
 def caption(each: Picture) -> str:
-    """What a figure shows, and of which kind its numbers are."""
+    """Return the caption: what a figure shows, and the kind of its numbers."""
     return f'<span class="tag {each.kind}">{each.kind}</span> {escape(each.caption)}'
 
 
 def settings(outcome: Outcome, result: Result, setting: Setting) -> str:
-    """Seed, experiments, versions, and the command that makes this entry anew."""
+    """Return seed, experiments, versions, and the command that makes this entry again."""
     specs = "".join(
         f"<h5>{escape(label)}</h5><pre>{escape(_yaml(spec))}</pre>" for label, spec in result.specs.items()
     )

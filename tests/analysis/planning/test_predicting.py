@@ -148,7 +148,7 @@ def test_doubted_names_the_choice_with_least_regret() -> None:
 def held(kind: str, workers: int, fresh: int, choices: int, measured: int = 1) -> float:
     """Share of runs with other draws on the cluster itself that end within their choice's interval.
 
-    Over so many measurements of it: within one, all choices' intervals are off together by what it leaves open. Who is
+    Over many measurements of it: within one, all choices' intervals are off together by what it leaves open. Who is
     slow for good is so in the fresh runs as well; of `OTHERS`, who are planned for as other machines, it is drawn.
     """
     inside = []

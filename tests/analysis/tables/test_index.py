@@ -147,7 +147,7 @@ def test_index_is_rebuilt_if_damaged(root: Path, damage: str) -> None:
     assert file.is_file()
     base = sqlite3.connect(file)
     if damage == "text":
-        file.write_text("this is no data base")
+        file.write_text("this is not a database")
     elif damage == "no table":
         base.execute("DROP TABLE rows")
         base.commit()

@@ -28,7 +28,7 @@ def states(folder: Path) -> dict[str, str]:
 
 
 def finished(folder: Path, *text: str) -> str:
-    """Go on with a sweep to its end; what it says."""
+    """Resume a sweep to its end; return its output."""
     process = start(folder, None, *text)
     out, errors = process.communicate(timeout=3600)
     assert process.returncode == 0, errors

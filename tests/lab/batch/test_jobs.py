@@ -80,7 +80,7 @@ def test_job_ignores_names_of_ipython_and_other_cells() -> None:
         ({"stragglers": "1\nimport os"}, r"scheme_args\.stragglers"),
         ({"scheme": "GD"}, "scheme = 'GD'"),
         ({"scheme_args": 3}, "scheme_args = 3"),
-        ({"scheme_args": "[3"}, "scheme_args = .*is no YAML"),
+        ({"scheme_args": "[3"}, "scheme_args = .*is not YAML"),
         ({"rounds": "many"}, "rounds = 'many'"),
         ({"rounds": 0}, "rounds = 0"),
         ({"delays": "pareto"}, "delays"),

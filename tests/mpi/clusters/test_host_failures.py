@@ -76,7 +76,7 @@ def test_run_survives_a_short_network_cut(pair: Hosts) -> None:
     until(lambda: len(run.rows()["round"]) >= 3, run)
     pair.cut_client()
     time.sleep(30.0)
-    pair.mend_client()
+    pair.repair_client()
     trace = run.result()
     assert len(trace.rounds) == 60
     np.testing.assert_allclose(trace.model, wb.run(e).model, rtol=1e-9)
@@ -90,7 +90,7 @@ def test_pool_closed_after_a_network_cut_ends(pair: Hosts) -> None:
     assert isinstance(run.pool, RemotePool)
     run.pool.link.process.kill()
     run.pool.link.close()
-    pair.mend_client()
+    pair.repair_client()
     POOLS.close()
     end = time.monotonic() + 10.0
     while left := [found for host in pair.hosts for found in host.commands()]:

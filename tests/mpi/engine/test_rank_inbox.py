@@ -39,7 +39,7 @@ ROUNDS = 5
 
 
 class Letters:
-    """A post office in which letters lie ready, some to a look."""
+    """A transport with messages that are ready, some per poll."""
 
     def __init__(self, *looks: list[tuple[int, int]]) -> None:
         self.looks = list(looks)  # sender and round of each letter

@@ -69,7 +69,7 @@ late = []
 for number in range(me, 2 * messages, 2):
     if number:
         while not bell.sleep(20.0):
-            sys.exit("not rung")
+            sys.exit("not notified")
         letters, looks = post.poll(), 1
         while not letters and looks < 100_000:
             letters, looks = post.poll(), looks + 1

@@ -67,7 +67,7 @@ def modules(package: str) -> list[str]:
 def offer(data: Path) -> None:
     """Register the ordinary kernel in the data folder of a server."""
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": argv, "display_name": "Python, started anew", "language": "python"}
+    spec = {"argv": argv, "display_name": "Python, not forked", "language": "python"}
     ordinary = {"kernel_provisioner": {"provisioner_name": "local-provisioner"}}
     (data / "kernels" / FRESH).mkdir(parents=True)
     (data / "kernels" / FRESH / "kernel.json").write_text(json.dumps({**spec, "metadata": ordinary}))

@@ -234,7 +234,7 @@ class Hosts:
         """Cut the connection between this machine and the hosts, which still reach each other."""
         call("ip", "addr", "del", f"{self.network}.1/24", "dev", self.bridge)
 
-    def mend_client(self) -> None:
+    def repair_client(self) -> None:
         """Restore the connection."""
         call("ip", "addr", "add", f"{self.network}.1/24", "dev", self.bridge)
 

@@ -422,12 +422,12 @@ def _spells_of(run: Rounds, cause: Cause) -> Spells:
 
 
 def _told(
-    name: str, now: Array, mended: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
+    name: str, now: Array, repaired: Array, costs: Mapping[str, Array], found: list[Culprit], **more: Any
 ) -> Diagnosis:
     """Make a diagnosis from seconds of the steps as recorded and as fixed, and from what each cause adds."""
     worst = tuple(one for one in sorted(found, key=lambda one: -one.cost) if _counts(one))
     share = {who: float(gain.sum() / now.sum()) for who, gain in costs.items()}
-    return Diagnosis(name, float(now.sum() / mended.sum()), worst, share, **more)
+    return Diagnosis(name, float(now.sum() / repaired.sum()), worst, share, **more)
 
 
 def _counts(one: Culprit) -> bool:

@@ -104,16 +104,16 @@ class Steps:
 
 
 def mitigations(
-    steps: Steps, now: Array, rng: np.random.Generator, mended: Sequence[Candidate] = ()
+    steps: Steps, now: Array, rng: np.random.Generator, repaired: Sequence[Candidate] = ()
 ) -> tuple[Mitigation, ...]:
     """Return the best exact scheme, and the best worker to leave out, if they save time; the better one first.
 
-    `now` (steps,): seconds of the steps as recorded. `mended`: other candidates, which were not chosen by the steps.
+    `now` (steps,): seconds of the steps as recorded. `repaired`: other candidates, which were not chosen by the steps.
     """
     stretch = max(1, round(len(now) ** (1 / 3)))  # keeps bursts together
     halves = np.arange(len(now)) // stretch % 2 == 0
     found = [_best(list(some), now, halves, rng) for some in (steps.without(), steps.coded())]
-    found += [_judged(each, now, rng) for each in mended]
+    found += [_judged(each, now, rng) for each in repaired]
     worth = [one for one in found if one is not None and one.low > 0 and one.saving >= MIN_SAVED_SHARE]
     return tuple(sorted(worth, key=lambda one: -one.saving))
 

@@ -129,11 +129,14 @@ class Phases:
         The workers are fixed all or none while the port is fixed, and share the result as in the airport game.
         """
         seconds = self.own_seconds
-        mended = np.minimum(seconds, even[:, None])
+        repaired = np.minimum(seconds, even[:, None])
         alone = np.maximum(seconds.max(axis=1) - even, 0.0)
-        with_port = (seconds + self.port).max(axis=1) - (mended + self.port).max(axis=1)
+        with_port = (seconds + self.port).max(axis=1) - (repaired + self.port).max(axis=1)
         port = (
-            (seconds + self.port).max(axis=1) - seconds.max(axis=1) + (mended + self.port).max(axis=1) - even
+            (seconds + self.port).max(axis=1)
+            - seconds.max(axis=1)
+            + (repaired + self.port).max(axis=1)
+            - even
         ) / 2
         scale = np.divide(alone + with_port, 2 * alone, out=np.zeros_like(alone), where=alone > 0)
         return shapley_shares(over) * scale[:, None], port, self.decoding

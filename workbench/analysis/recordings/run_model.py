@@ -130,7 +130,7 @@ class Rounds:
 
     def shapley(self, causes: list[Cause]) -> dict[Cause, Array]:
         """Return what every round would gain from fixing each cause: the mean over all orders of fixing them."""
-        return shapley(causes, lambda mended: -self.lasting(mended))
+        return shapley(causes, lambda repaired: -self.lasting(repaired))
 
 
 def split(seconds: Array, processor: Array | None) -> dict[str, Array]:

@@ -185,9 +185,9 @@ def _kind(what: Any) -> _Kind:
             problem_from(args, scheme.plan_of(args)), problem.PROPERTIES, st.fixed_dictionaries(draw)
         )
     if issubclass(cls, Optimiser | Schedule):
-        laws = optimiser.PROPERTIES if issubclass(cls, Optimiser) else optimiser.OF_SCHEDULES
+        properties = optimiser.PROPERTIES if issubclass(cls, Optimiser) else optimiser.OF_SCHEDULES
         made = _made(found).for_rounds(optimiser.ROUNDS)
-        return _Kind(made, laws, st.fixed_dictionaries({"seed": seeds}))
+        return _Kind(made, properties, st.fixed_dictionaries({"seed": seeds}))
     if issubclass(cls, Fault):
         subject = found(worker=1, round=0) if isinstance(found, type) else found
         draw = {"seed": seeds, "scheme": st.sampled_from(sorted(fault.SCHEMES))}

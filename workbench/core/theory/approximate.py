@@ -57,7 +57,7 @@ def missed_unshuffled(s: int, slow_holders: int, p_ss: float, p_as: float) -> fl
 
 
 def missed_shuffled(s: int, p_slow: float, p_ss: float, p_as: float) -> float:
-    """Return the probability that a part is missed, its workers drawn anew: (p-hat p_ss + (1-p-hat) p_as)^s.
+    """Return the probability that a part is missed, its workers drawn in every round: (p-hat p_ss + (1-p-hat) p_as)^s.
 
     `s`: workers that hold a part, at least 1. `p_slow`: probability that a worker is slow, p-hat. `p_ss`,
     `p_as`: probability per iteration that a slow, an active worker straggles.

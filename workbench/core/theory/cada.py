@@ -35,8 +35,8 @@ def cada_selected(
     time, not 1 / (D + 1). The M^2 belongs to a rule scaled otherwise (LAG, the paper's reference 8).
 
     `smoothness`: L_m of every worker's loss, or L_g of every group's; shape (M,) or (G,), not negative. `c`: the rule's
-    constant, above 0. `max_age`: D >= 1, whoever was not selected for D iterations is. `form`: "rule", the bound that
-    rule (7) gives, or "published", (12) or (15) to the letter, with every c_d = c.
+    constant, above 0. `max_age`: D >= 1: a worker that was not selected for D iterations is selected. `form`: "rule",
+    the bound that rule (7) gives, or "published", (12) or (15) to the letter, with every c_d = c.
 
     >>> cada_selected([3.0, 1.0, 0.1], c=2.0, max_age=10)  # every, every third and every tenth iteration
     1.4333333333333333
@@ -141,7 +141,7 @@ def gcada_computation(selected: float, group_size: int = 1, batch: float = 1.0) 
 
 
 def communication_ratio(group_size: int) -> float:
-    """Return communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, whoever is selected.
+    """Return communication over computation (in mini-batches) of G-CADA: (M_G + 1) / M_G, for any selection.
 
     `group_size`: workers per group, M_G; 1 (CADA, distributed Adam) gives 2.
 

@@ -41,7 +41,7 @@ def pgc_error(workers: int, stragglers: int) -> float:
 
     Returns the mean squared distance to all ones, in parts: n s (n - s - 1) / ((n - s) (s + 1) (n - 1)). How many of a
     part's s + 1 workers are among the first n - s is hypergeometric; each counts n / ((n - s) (s + 1)). The age of the
-    gradients is no part of it.
+    gradients is not part of it.
 
     >>> pgc_error(7, 0), round(pgc_error(7, 2), 6), pgc_error(7, 6)
     (0.0, 0.622222, 0.0)

@@ -161,7 +161,7 @@ def mmc_completion(
     def unfinished(t: Array) -> Array:
         finished = _finished(t, load, shift, rate)
         if hybrid:
-            finished[:, load] = 0.0  # whoever has all its parts done completes the cluster
+            finished[:, load] = 0.0  # a worker with all its parts done completes the cluster
         return last_group(np.clip(undone(finished), 0.0, 1.0), clusters)
 
     return mean_time(unfinished)

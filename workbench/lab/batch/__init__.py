@@ -1,4 +1,4 @@
-"""Batches: many experiments, each in a notebook of its own, that can be stopped and gone on with at any time.
+"""Batches: many experiments, each in its own notebook, that can be stopped and resumed at any time.
 
 >>> plan = Sweep(base={"rounds": 20}, grid={"scheme": ["CR", "UMW"]}, seeds=5)
 >>> len(plan.items())
@@ -28,7 +28,7 @@ __all__ += ["attach", "job", "start", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
-    """`sweep` is loaded when first asked for: a kernel, which only needs `job`, can do without papermill."""
+    """Load `sweep` at first use: a kernel, which needs only `job`, runs without papermill."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.batch' has no attribute {name!r}")
     return getattr(_import_module(f"workbench.lab.batch.{_LATER[name]}"), name)

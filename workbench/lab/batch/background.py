@@ -1,7 +1,8 @@
-"""A sweep in a process of its own: started, watched, stopped and gone on with from any kernel, by its folder.
+"""Sweeps in their own process: start, watch, stop and resume them from any kernel, by their folder.
 
-`python -m workbench.lab.batch.background` reads one JSON object from its input (see `_begin`), runs the sweep and ends.
-The folder is the truth: who watches reads `sweep.json` and the runs' `status.json`, who stops it puts a file there.
+`python -m workbench.lab.batch.background` reads one JSON object from its input (see `_begin`), runs the sweep and
+ends. All state is in the folder: observers read `sweep.json` and the runs' `status.json`, and a stop request is a
+file there.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from workbench.lab.batch.sweeps import Sweep
 
 @dataclass(frozen=True)
 class Progress:
-    """How a sweep stands.
+    """State of a sweep.
 
-    `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some, or the
-    sweep itself) or stopped (runs are missing); `counts`: runs by their state; `total`: runs in all (of a search at
-    most); `left`: s until the end, NaN where nobody knows; `failures`: why, by name; `found`: what a search knows.
+    `state`: starting, running, drawing (the notebooks' pictures), stopping, done (all runs are), failed (some runs,
+    or the sweep itself) or stopped (runs are missing). `counts`: runs by their state. `total`: number of runs (of a
+    search at most). `left`: s until the end, NaN if unknown. `failures`: reasons by name. `found`: findings of a
+    search.
 
     >>> print(Progress("running", {"done": 3, "running": 1}, 10, 12.0))
     running: 3 of 10 runs done, 1 running; about 12 s left
@@ -53,7 +55,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Of the runs, how many are over; 1 once a search knows enough."""
+        """Share of the runs that are over; 1 once a search is complete."""
         over = self.counts.get("done", 0) + self.counts.get("failed", 0)
         return 1.0 if self.state == "done" else over / max(self.total, 1)
 
@@ -67,9 +69,9 @@ class Progress:
 
 
 class SweepRun:
-    """A sweep that goes on in a process of its own, or has ended; shown live as a cell's value.
+    """Sweep in its own process, under way or over; shown live as a cell's value.
 
-    `folder`: the sweep's. Every method may be called from any kernel that sees the folder.
+    `folder`: of the sweep. Every method may be called from any kernel that can read the folder.
 
     >>> import tempfile
     >>> SweepRun(Path(tempfile.mkdtemp())).state
@@ -81,7 +83,7 @@ class SweepRun:
         self._done: set[str] = set()
 
     def progress(self) -> Progress:
-        """How it stands now, read from the folder."""
+        """Read the current state from the folder."""
         noted, alive = read_plan(self.folder), self._alive()
         states, failures = Counter[str](), {}
         for name in run_names(self.folder):
@@ -126,32 +128,32 @@ class SweepRun:
         return "stopped" if missing or searching else "done"
 
     def _last_line(self) -> str:
-        """What its process said last; a run's own sentence stands with the run."""
+        """Return the last line of its process's log; errors of runs are stored with the runs."""
         log = self.folder / SWEEP_LOG
         lines = read_text(log, errors="replace").split("\n") if log.is_file() else []
         return next((line for line in reversed(lines) if line.strip()), "it ended without a word")
 
     @property
     def state(self) -> str:
-        """See `Progress`."""
+        """State: see `Progress`."""
         return self.progress().state
 
     @property
     def found(self) -> dict[str, Any]:
-        """What a search knows by now: words, over, and its parameters; empty for a sweep without one."""
+        """Findings of a search so far: words, over, and its parameters; empty for a sweep without one."""
         try:
             return read_json(self.folder / SEARCH_STATE)
         except (OSError, SettingError):
             return {}
 
     def stop(self) -> None:
-        """Ask it to end now: runs under way are marked as interrupted; returns at once."""
+        """Ask it to stop; runs under way are marked as interrupted; returns at once."""
         if self._alive():
             whom = "" if self._process is None else str(self._process.pid)  # it may not be ready yet
             write_file(self.folder / STOP, whom)
 
     def resume(self, jobs: int | None = None, pictures: bool = True, trust: bool = False) -> SweepRun:
-        """Do what is missing, interrupted or failed. Raises `SettingError` where it is under way.
+        """Run what is missing, interrupted or failed. Raises `SettingError` where it is under way.
 
         `trust`: as in `wb.batch.sweep`.
         """
@@ -165,14 +167,14 @@ class SweepRun:
         return self
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is over, at most that many seconds; says whether it is."""
+        """Wait until it is over, at most that many seconds; return whether it is."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         while self._alive() and time.monotonic() < until:
             time.sleep(0.1)
         return not self._alive()
 
     def runs(self, target: float | None = None, metric: str = "loss") -> Runs:
-        """The table of all runs, as far as they are done, as `wb.runs` reads it."""
+        """Read the table of all runs that are done, like `wb.runs`."""
         return runs(self.folder, target=target, metric=metric, progress=False)
 
     def __repr__(self) -> str:
@@ -187,7 +189,7 @@ class SweepRun:
 
 
 def _left(noted: Mapping[str, Any], states: Mapping[str, int], total: int) -> float:
-    """Seconds that are left, at the pace since the process began."""
+    """Return the estimated seconds left, at the pace since the process began."""
     over = states.get("done", 0) + states.get("failed", 0)
     since, ended = time.time() - float(noted.get("begun", math.nan)), over - int(noted.get("before", 0))
     return (total - over) * since / ended if ended > 0 else math.nan
@@ -204,10 +206,10 @@ def start(
     pictures: bool = True,
     trust: bool = False,
 ) -> SweepRun:
-    """Start a sweep in a process of its own and return at once; it goes on when this kernel ends.
+    """Start a sweep in its own process and return at once; it continues when this kernel ends.
 
-    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a
-    cell's value the sweep is shown live: means and bands that fill in, the time left, failures, Stop and Resume.
+    `plan`, `folder`, `jobs`, `timeout`, `fresh`, `notebook`, `pictures`, `trust`: as in `wb.batch.sweep`. As a cell's
+    value the sweep is shown live: means with bands, the time left, failures, Stop and Resume.
 
     Raises `SettingError`: something in the plan cannot run, or a sweep is at work in the folder.
 
@@ -230,13 +232,13 @@ def start(
             why = "a sweep is running in it; wb.batch.attach follows it"
             raise SettingError(f"folder = {str(target)!r}: {why}")
         (target / STOP).unlink(missing_ok=True)
-        note(chosen, target, items, jobs)  # who attaches now sees what there is to do
+        note(chosen, target, items, jobs)  # observers that attach now see what there is to do
         order["plan"] = chosen.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return SweepRun(target, _begin(order, target))
 
 
 def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    """Start the process, in a session of its own: it outlives this kernel, and Ctrl-C does not reach it."""
+    """Start the process in its own session: it outlives this kernel, and Ctrl-C does not reach it."""
     command = [sys.executable, "-P", "-m", "workbench.lab.batch.background"]
     with (folder / SWEEP_LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -249,7 +251,7 @@ def _begin(order: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
 
 
 def attach(folder: str | Path) -> SweepRun:
-    """Watch a sweep by its folder, wherever it was started, under way or not.
+    """Watch a sweep by its folder, wherever it was started, under way or over.
 
     Raises `SettingError` where the folder holds no sweep, or its plan is damaged.
 
@@ -266,7 +268,7 @@ def attach(folder: str | Path) -> SweepRun:
 
 
 def main() -> int:
-    """Run the sweep that the input says."""
+    """Run the sweep that is described on the standard input."""
     order = json.load(sys.stdin)
     try:
         if order["own"]:

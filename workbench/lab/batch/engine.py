@@ -1,6 +1,6 @@
-"""A papermill engine that writes the notebook once, at its end, however it ends.
+"""Papermill engine that writes the notebook once, at its end, however it ends.
 
-Papermill's own writes all of it before and after every cell, which costs more than the kernel's start.
+Papermill's own writes all of it before and after every cell, which takes longer than the start of the kernel.
 """
 
 from itertools import groupby
@@ -14,9 +14,10 @@ NAME = "workbench"
 
 
 class WriteOnce(NBClientEngine):
-    """Use with `request_save_on_cell_execute=False`, and the notebook's path as `remains` too.
+    """Engine for `request_save_on_cell_execute=False`, which also needs the notebook's path as `remains`.
 
-    What a cell raises, papermill writes; `remains` is for a kernel that dies and a cell that takes too long.
+    Papermill writes the notebook if a cell raises. `remains` is for a kernel that dies and a cell that takes too
+    long.
     """
 
     @classmethod
@@ -35,7 +36,7 @@ class WriteOnce(NBClientEngine):
 
 
 def join_streams(notebook: NotebookNode) -> None:
-    """Join pieces of text that follow one another in the same stream: every flush makes one."""
+    """Join consecutive pieces of text of one stream: every flush makes one."""
     for cell in notebook.cells:
         outputs: list[NotebookNode] = []
         for stream, some in groupby(cell.get("outputs", []), lambda output: output.get("name")):

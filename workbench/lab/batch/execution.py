@@ -1,4 +1,4 @@
-"""One run of a sweep: a notebook through papermill, its page, and how it ended."""
+"""One run of a sweep: execute its notebook by papermill, write its page, report how it ended."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ INTERRUPTED = "the sweep was interrupted while it ran"
 
 
 class Slot:
-    """A run's claim to one of the places: `wait` for it; the end of the block gives it back."""
+    """Semaphore slot of a run: acquired by `wait`, and released at the end of the block."""
 
     def __init__(self, places: Semaphore, kernels: Kernels) -> None:
         self._places, self._kernels, self._mine = places, kernels, False
 
     def wait(self, **_: Any) -> None:
-        """Called when the kernel is ready, before the first cell; that of a stopped batch is dead."""
+        """Wait for a slot; called when the kernel is ready, before the first cell; a stopped batch does not wait."""
         while not self._mine and not self._kernels.stopping:
             self._mine = self._places.acquire(timeout=0.2)
 
@@ -50,9 +50,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class Executor:
-    """What the runs of a sweep share.
+    """Shared state of the runs of a sweep.
 
-    places: as many as runs may compute at a time; kernels get ready, and pages are written, beside them. timeout:
+    places: number of runs that may compute at a time, while other kernels start and pages are written. timeout:
     seconds that a cell may take.
     """
 
@@ -63,15 +63,15 @@ class Executor:
     timeout: float | None = None
 
     def run(self, item: Item) -> Status:
-        """Run one notebook from nothing; what it raised and the files it left say how it ended."""
+        """Run one notebook from the start, and return its status with what it raised and the files it left."""
         try:
             return self._run(item)
-        except OSError as error:  # no room left, say: the others may do better
+        except OSError as error:  # no disk space, for example: other runs may succeed
             return Status("failed", error=reason(error))
 
     def _run(self, item: Item) -> Status:
         folder = self.folder / item.name
-        shutil.rmtree(folder, ignore_errors=True)  # what an earlier attempt left
+        shutil.rmtree(folder, ignore_errors=True)  # remains of an earlier attempt
         folder.mkdir()
         spec = item.experiment.model_dump(mode="json")
         status = Status("running", spec, item.engine, item.cluster, host=host())
@@ -86,13 +86,13 @@ class Executor:
         return status
 
     def _attempt(self, item: Item, folder: Path) -> str | None:
-        """Returns what went wrong, None when all is there. A failed run's page shows where it failed."""
+        """Try to run; return what went wrong, None when everything was written; the page shows where it failed."""
         why: str | None = None
         log = folder / LOG
         try:
             notebook = self._execute(item, folder, log)
             _check(item, folder, notebook)
-        except Exception as error:  # whatever it is, the other runs go on
+        except Exception as error:  # whatever it is, the other runs continue
             why = reason(error, self.kernels.code(item.name), log)
         finally:
             _forget()
@@ -125,7 +125,7 @@ class Executor:
                 raise_on_iopub_timeout=True,
                 kernel_name="python3",
                 kernel_manager_class=self.kernels.manager(item.name, log),
-                # Other engines have processes of their own to end; on the virtual clock nothing is lost.
+                # Other engines have their own processes to end; on the virtual clock nothing is lost.
                 shutdown_kernel="immediate" if item.engine == "sim" else "graceful",
                 store_widget_state=False,
                 on_notebook_start=slot.wait,
@@ -133,7 +133,7 @@ class Executor:
 
 
 def _forget() -> None:
-    """Cancel what nbclient leaves waiting for a kernel that died; asyncio would complain about it later."""
+    """Cancel the tasks of nbclient that wait for a dead kernel; asyncio would complain about them later."""
     loop = ensure_event_loop()
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -142,20 +142,18 @@ def _forget() -> None:
 
 
 def literal(path: Path) -> str:
-    """Papermill fills in {parameters} in paths: ours have none."""
+    """Escape braces: papermill replaces {parameters} in paths, and these paths have none."""
     return str(path.resolve()).replace("{", "{{").replace("}", "}}")
 
 
 def _check(item: Item, folder: Path, notebook: NotebookNode) -> None:
-    """Raise `RunError` or `SettingError` where a notebook ended well without having done what it was asked for."""
+    """Raise `RunError` or `SettingError` where a notebook ended without an error and without its result."""
     spec = folder / TRACE / SPEC
     if not spec.is_file():
         for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
             if output.output_type == "error":  # papermill lets sys.exit(0) pass
                 raise RunError(_exit(output))
-        raise RunError(
-            "the notebook came to its end, but there is no run folder: it does not save to `folder`"
-        )
+        raise RunError("the notebook has ended without a run folder: it does not save to `folder`")
     if Experiment.read(spec).model_dump(mode="json") != item.experiment.model_dump(mode="json"):
         raise SettingError("the notebook ran another experiment than it was asked for; see trace/spec.json")
 
@@ -173,14 +171,14 @@ def reason(error: Exception, code: int | None = None, log: Path | None = None) -
         return "a cell took longer than the timeout allows"
     if isinstance(error, (SettingError, RunError)):
         return _one_line(error)
-    # nbclient's ways to say that the kernel is gone
+    # nbclient's messages for a dead kernel
     if isinstance(error, RuntimeError) and "died" in str(error):
         return f"the kernel {_end(code)}{f'; see {LOG}' if log and _has_text(log) else ''}"
     return _one_line(f"{type(error).__name__}: {error}")
 
 
 def _exit(error: Any) -> str:
-    """Return what ended a kernel that a cell told to end; of an error output, or papermill's exception."""
+    """Return the exit status that a cell requested, from an error output or papermill's exception."""
     return _one_line(f"a cell ended the kernel ({error.ename}{f': {error.evalue}' if error.evalue else ''})")
 
 

@@ -1,9 +1,8 @@
-"""A process that has imported everything once and then forks a kernel whenever it is asked for one.
+"""Process that has imported everything once, and forks a kernel on request.
 
-`python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment, folder,
-log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input and
-takes its kernels and the folder of their sockets with it, so that nothing is left behind when whoever asked for them is
-gone, be it by kill -9.
+`python -m workbench.lab.batch.forkserver SOCKETS` reads one JSON object a line: number, arguments, environment,
+folder, log. It answers {"number", "pid"}, and {"number", "code"} when that kernel has ended. It ends with its input,
+and then removes its kernels and the folder of their sockets. So nothing remains if the client is killed.
 """
 
 import gc
@@ -24,8 +23,8 @@ from workbench.core.running.start import run
 from workbench.lab import figures
 from workbench.lab.notebooks import grammar_put_off
 
-# What a kernel loads when it starts and a run when it first needs it. None of these starts a Python thread: in a
-# forked child only the forking thread lives on.
+# Imports of a starting kernel and of a run's first use. None of these starts a Python thread: in a forked child
+# only the forking thread continues.
 PRELOADED: tuple[str, ...] = (
     *("IPython.core.completerlib", "IPython.core.debugger", "IPython.core.logger", "IPython.core.oinspect"),
     *("IPython.extensions.storemagic", "ipykernel.debugger", "ipykernel.ipkernel", "ipykernel.kernelapp"),
@@ -42,13 +41,14 @@ PRELOADED: tuple[str, ...] = (
 
 def main() -> None:
     """Serve until the input ends."""
-    # Whom a kernel ends with; read when ipykernel is imported.
+    # Process with which a kernel ends; read when ipykernel is imported.
     os.environ["JPY_PARENT_PID"] = str(os.getpid())
     _prepare()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler of ours, so that the wake-up is written
+    # a handler of this process, so that the wake-up byte is written
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     alive: dict[int, int] = {}
     _say(ready=True)
     try:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def end(pid: int) -> None:
-    """Kill a kernel and all that it has started: what supervises a real run has left the kernel's group."""
+    """End a kernel and all processes that it has started: the supervisor of a real run has its own group."""
     import psutil
 
     with suppress(psutil.Error, OSError):
@@ -72,15 +72,15 @@ def end(pid: int) -> None:
 
 
 def _prepare() -> None:
-    """Import, and rehearse a run, so that what is imported late is there as well."""
-    # Nobody steps through these kernels: without a debugger they start sooner.
+    """Import, and execute a small run, so that modules that are imported late are loaded as well."""
+    # These kernels are never debugged: without a debugger they start sooner.
     sys.modules.setdefault("debugpy", None)  # type: ignore[arg-type]
     with grammar_put_off():
         for name in PRELOADED:
             import_module(name)
     if sys.modules["debugpy"] is None:
         del sys.modules["debugpy"]
-    # The unit problem: products of large matrices would start threads.
+    # The unit problem, because products of large matrices would start threads.
     trace = run(Experiment(problem="unit", rounds=2))
     for figure in (figures.convergence, figures.round_times):
         figure([trace]).to_json()
@@ -88,7 +88,7 @@ def _prepare() -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace.save(Path(folder) / "rehearsal")
     gc.collect()
-    gc.freeze()  # a collection in a child touches none of this, so that it stays shared
+    gc.freeze()  # a collection in a child does not touch these objects, so that their memory stays shared
 
 
 def _serve(wake: int, alive: dict[int, int]) -> None:
@@ -115,13 +115,16 @@ def _fork(request: dict[str, Any], alive: dict[int, int]) -> None:
     if pid == 0:
         _run_kernel(request)
     with suppress(OSError):
-        os.setpgid(pid, pid)  # the kernel does it too; here, so that it can be ended before it gets that far
+        os.setpgid(pid, pid)  # the kernel does it as well; here, so that it can be ended before it does
     alive[pid] = request["number"]
     _say(number=request["number"], pid=pid)
 
 
 def _run_kernel(request: dict[str, Any]) -> None:
-    """Never returns. A group of its own, so that a kernel's own children can be ended with it."""
+    """Run a kernel in this child process; never returns.
+
+    It has its own group, so that a kernel's children can be ended with it.
+    """
     code = 1
     try:
         os.setpgid(0, 0)

@@ -1,4 +1,4 @@
-"""What `notebooks/run.ipynb` needs: from its parameters to an experiment, to a run, to a run folder."""
+"""Steps of `notebooks/run.ipynb`: from parameters to an experiment, a run and a run folder."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _IPYTHON = {"In", "Out"}
 
 @dataclass(frozen=True)
 class Job:
-    """A checked experiment, where it runs, and where its run folder goes (empty: nowhere).
+    """Checked experiment with its engine and the place of its run folder (empty: none).
 
     `engine`, `cluster`: as in `wb.run`.
 
@@ -38,7 +38,7 @@ class Job:
     folder: str
 
     def run(self) -> Trace:
-        """Run, and save the run folder."""
+        """Run the experiment, and save the run folder."""
         where: dict[str, Any] = {"cluster": self.cluster} if self.cluster else {}
         with one_sentence():
             trace = run(self.experiment, self.engine, **where)
@@ -49,12 +49,13 @@ class Job:
 
 @kinds_checked
 def job(names: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Job:
-    """Check a notebook's parameters.
+    """Check the parameters of a notebook.
 
-    names: the notebook's globals(), in which papermill has put what it was given, known or not. A name that is no
+    names: the notebook's globals(), which contain the parameters of papermill, valid or not. A name that is not a
     parameter must be a field of the chosen scheme: `-p stragglers 3` is scheme_args.stragglers. Text is read as YAML
-    where a field holds fields of its own: `-p delays "{kind: pareto}"`.
-    usual: an experiment whose scheme_args fill in for those that are missing, if all its other fields are as asked for.
+    where a field has fields of its own: `-p delays "{kind: pareto}"`.
+
+    usual: an experiment whose scheme_args replace missing ones, if all its other fields are equal.
 
     Raises `SettingError`, shown in the notebook as one sentence.
 
@@ -98,16 +99,16 @@ def _value(name: str, value: Any) -> Any:
         try:
             return parse(value)
         except YAMLError:
-            raise SettingError(f"{name} = {value!r:.60}: is no YAML, such as {{stragglers: 2}}") from None
+            raise SettingError(f"{name} = {value!r:.60}: is not YAML, such as {{stragglers: 2}}") from None
     return value
 
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Let notebooks show what a user got wrong, or why a run broke off, without the way through our code."""
+    """Show mistakes of the user, and reasons why a run stopped, in a notebook without a traceback."""
     try:
         yield
     except (SettingError, RunError, DataError) as error:
         lines = [f"{type(error).__name__}: {error}"]
-        error.__dict__["_render_traceback_"] = lambda: lines  # IPython asks for it
+        error.__dict__["_render_traceback_"] = lambda: lines  # read by IPython
         raise

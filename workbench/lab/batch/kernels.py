@@ -1,6 +1,6 @@
-"""The kernels of a batch: forked from one warm process where that is possible, spoken to through files.
+"""Kernels of a batch, forked from a preloaded process where possible, which communicate through files.
 
-A kernel takes 2 to 5 s to start and to import what a run needs. A forked one has it all: 0.05 s of computing.
+A kernel takes 2 to 5 s to start and to import what a run needs. A forked kernel is ready after 0.05 s of computing.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from workbench.lab.batch.forkserver import end
 from workbench.lab.notebooks import keep_output, run_first, socket_folder
 from workbench.mpi.launch.mpiexec import THREADS
 
-CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process that has loaded much is not safe
+CAN_FORK = sys.platform == "linux"  # elsewhere, forking a process with many libraries is not safe
 CODE_FILE = "own"  # a file in the folder of the sockets
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Read when NumPy and plotly are loaded; figures are kept as data, which the page draws."""
+    """Environment variables that NumPy and plotly read at import; figures are stored as data, which the page draws."""
     return {"PLOTLY_RENDERER": "plotly_mimetype", **dict.fromkeys(THREADS, str(threads))}
 
 
 class Kernel:
-    """What jupyter_client needs to know of a process that is no child of ours (see `subprocess.Popen`)."""
+    """Interface of jupyter_client to a process that is not a child of this one (see `subprocess.Popen`)."""
 
     stdin = stdout = stderr = None
 
@@ -48,7 +48,7 @@ class Kernel:
         self.born, self.ended = Event(), Event()
 
     def poll(self) -> int | None:
-        """Exit status, None while it runs."""
+        """Return the exit status, None while it runs."""
         return self.code
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -58,18 +58,18 @@ class Kernel:
 
     def send_signal(self, number: int) -> None:
         """Send a signal to it and to its children."""
-        if self.code is None and self.pid > 0:  # 0 would be our own group
+        if self.code is None and self.pid > 0:  # 0 would be this process's own group
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self.send_signal(signal.SIGKILL)
 
     terminate = kill
 
     def update(self, message: dict[str, Any]) -> None:
-        """Take note of what the fork server says."""
+        """Record what the fork server reports."""
         self.pid = message.get("pid", self.pid)
         if "code" in message:
             self.code = message["code"]
@@ -78,16 +78,16 @@ class Kernel:
 
 
 class KernelForkServer:
-    """Our end of the process that forks kernels; see `forkserver.py`.
+    """Client of the process that forks kernels; see `forkserver.py`.
 
-    sockets: the folder of the kernels' sockets. threads: of linear algebra, in each.
+    sockets: the folder of the kernels' sockets. threads: number of linear-algebra threads in each kernel.
     """
 
     module = "workbench.lab.batch.forkserver"
 
     def __init__(self, sockets: Path, threads: int) -> None:
-        # -P: a file of the user's called json.py does not stand in for the library's. A session of its own: Ctrl-C
-        # in a terminal goes to us alone.
+        # -P: a user's file called json.py does not replace the library's. The process has its own session, so that
+        # Ctrl-C in a terminal reaches this process alone.
         command = [sys.executable, "-P", "-m", self.module, str(sockets)]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
         self.process = subprocess.Popen(command, **pipes, env=os.environ | _environment(threads))
@@ -98,7 +98,7 @@ class KernelForkServer:
         Thread(target=self._listen, name="workbench-forkserver", daemon=True).start()
 
     def fork(self, **request: Any) -> Kernel | None:
-        """Ask for a kernel; None when the fork server is gone."""
+        """Fork a kernel; return None when the fork server is gone."""
         kernel, number = Kernel(), next(self._numbers)
         self.kernels[number] = kernel
         try:
@@ -121,11 +121,11 @@ class KernelForkServer:
                 if "number" in message:
                     self.kernels[message["number"]].update(message)
         self.gone = True
-        for kernel in list(self.kernels.values()):  # they end with it
+        for kernel in list(self.kernels.values()):  # kernels end with the fork server
             kernel.update({"code": -signal.SIGKILL} if kernel.code is None else {})
 
     def close(self) -> None:
-        """End it and its kernels; while it is still importing it has none, and does not listen."""
+        """Close it with its kernels; while it is still importing it has no kernels, and is killed."""
         with suppress(OSError):
             assert self.process.stdin is not None
             self.process.stdin.close()
@@ -136,11 +136,11 @@ class KernelForkServer:
 
 
 class Kernels:
-    """Makes the kernels of a batch; leaving the block ends them all.
+    """Kernels of a batch; leaving the block ends them all.
 
-    threads: how many threads of linear algebra each may have. fresh: start every kernel anew. code: classes of the
-    user's own, by value, which lie in the folder of the sockets for as long as the batch lasts. allowed: names of code
-    that they may run, with hashes, where that is limited.
+    threads: number of linear-algebra threads of each kernel. fresh: start every kernel instead of forking it. code:
+    user-defined classes, by value, which are in the folder of the sockets while the batch lasts. allowed: names of
+    code that kernels may run, with hashes, where that is restricted.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Kernels:
         self.folder = socket_folder("wb-")  # only its owner may enter
         if self.code_sent:
             (self.folder / CODE_FILE).write_text(self.code_sent)
-        self.home = Path.cwd()  # where runs look for files of the user's
+        self.home = Path.cwd()  # folder in which runs look for the user's files
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -165,7 +165,7 @@ class Kernels:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self) -> None:
-        """End all that run now; no more are started."""
+        """Stop all kernels that run now, and start no further ones."""
         self.stopping = True
         for process in list(self.processes.values()):
             if process.poll() is None and process.pid:
@@ -175,7 +175,7 @@ class Kernels:
                 self._forkserver.close()
 
     def started(self, name: str, process: Any) -> None:
-        """Take note of a kernel; one that comes when all are to stop is ended at once."""
+        """Register a kernel; it is ended at once if the batch is stopping."""
         self.processes[name] = process
         if self.stopping:
             process.kill()
@@ -190,7 +190,7 @@ class Kernels:
         )
 
     def warm(self) -> None:
-        """Begin to import, some seconds before the first kernel is wanted."""
+        """Start to import, some seconds before the first kernel is needed."""
         if not self.fresh:
             self._warm()
 
@@ -204,24 +204,24 @@ class Kernels:
 
     @property
     def arguments(self) -> list[str]:
-        """Return what a kernel runs first: keep its output, take in the user's own classes, limit what may run."""
+        """Arguments that a kernel processes first: keep its output, load user-defined classes, restrict code."""
         options = [run_first(register_file, str(self.folder / CODE_FILE))] if self.code_sent else []
         limit = [] if self.allowed is None else [run_first(limit_to, dict(self.allowed))]
         return [run_first(keep_output), *options, *limit]
 
     def code(self, name: str) -> int | None:
-        """Exit status of a run's kernel; None while it runs, or if there never was one."""
+        """Return the exit status of a run's kernel; None while it runs, or if there never was one."""
         process = self.processes.get(name)
         return None if process is None else process.poll()
 
     def manager(self, name: str, log: Path) -> type[AsyncKernelManager]:
-        """Class of manager (papermill makes the object) of one kernel that writes to that log."""
+        """Return a class of kernel manager, which papermill instantiates, for one kernel that writes to that log."""
         owner = self
 
         class Manager(AsyncKernelManager):
             def __init__(self, **options: Any) -> None:
                 super().__init__(**options)
-                if os.name == "posix":  # sockets are files in a folder that only we may enter
+                if os.name == "posix":  # sockets are files in a folder that only its owner may enter
                     self.transport = "ipc"
                     self.connection_file = str(owner.folder / f"{next(owner.numbers)}.json")
                 self.kernel_id = name
@@ -253,7 +253,7 @@ class _Provisioner(LocalProvisioner):
             await super().launch_kernel(cmd, **{**kwargs, "stdout": out, "stderr": out})
 
     def _fork(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
-        # cmd: python, its options, -m ipykernel_launcher, then what the kernel is told
+        # cmd: python, its options, -m ipykernel_launcher, then the arguments of the kernel
         self.process = self.owner.fork(
             arguments=cmd[cmd.index("-f") :],
             environment=kwargs["env"],
@@ -266,4 +266,4 @@ class _Provisioner(LocalProvisioner):
         process = self.process
         await super().kill(restart)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)  # a few ms; jupyter_client would look again after 100
+            process.wait(1.0)  # a few ms; jupyter_client would poll after 100 ms

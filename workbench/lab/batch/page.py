@@ -1,7 +1,6 @@
-"""An executed notebook as a page that needs no network, and static pictures in it for readers without a kernel.
+"""Pages of executed notebooks that need no network, with static pictures for readers without a kernel.
 
-A picture takes a third of a second of computing once a browser runs, and some seconds to start that: so all runs come
-first.
+A picture takes 0.3 s of computing, plus some seconds to start a browser. Therefore all runs are executed first.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 FIGURE = "application/vnd.plotly.v1+json"
-# The usual page loads mathematics, diagrams and a loader of scripts from other hosts.
+# The default template loads mathematics, diagrams and a script loader from other hosts.
 TEMPLATE = f"""{{%- extends 'lab/index.html.j2' -%}}
 {{% block html_head_js %}}<script charset="utf-8" src="../{SCRIPT}"></script>{{% endblock %}}
 {{% block jupyter_widgets %}}{{% endblock %}}
@@ -38,13 +37,13 @@ _STYLES_ASIDE = "{% block notebook_css %}{{ super() | aside }}{% endblock %}"
 
 
 def write_page(notebook: Path, page: Path) -> None:
-    """Write the page of a notebook; its figures are drawn by the script in the folder above."""
+    """Write the page of a notebook; its figures are drawn by the script in the parent folder."""
     body = _page(notebook, page.parent.name)
     write_file(page, body)
 
 
 def preload(notebook: Path) -> None:
-    """Make a page and throw it away: a process's first takes a second or more, later ones some 35 ms."""
+    """Make a page and discard it: the first page of a process takes a second or more, later ones 35 ms."""
     _page(notebook, notebook.stem)
 
 
@@ -56,7 +55,7 @@ def _page(notebook: Path, title: str) -> str:
 
 
 def write_script(folder: Path) -> None:
-    """Put plotly's script into a folder: 5 MB, once for all pages."""
+    """Write plotly's script into a folder: 5 MB, once for all pages."""
     from plotly.offline import get_plotlyjs
 
     script = get_plotlyjs().encode()
@@ -66,14 +65,14 @@ def write_script(folder: Path) -> None:
 
 
 class _Name(str):
-    """Stands for a text that is set aside."""
+    """Placeholder for a text that the parser must not see."""
 
 
 class _Maker:
-    """Makes pages that load plotly's script from the folder above, and nothing else.
+    """Exporter of pages that load plotly's script from the parent folder, and nothing else.
 
-    nbconvert parses the page that it made and writes it anew, which took most of the time. Styles, highlighted code
-    and what is drawn are well-formed as they are: a name stands for each of them until the parser is done.
+    nbconvert parses the page that it made and writes it again, which took most of the time. Styles, highlighted code
+    and drawings are well-formed already, so placeholders replace them until the parser is done.
     """
 
     def __init__(self) -> None:
@@ -106,7 +105,7 @@ class _Maker:
         return name
 
     def _drawing(self, figure: dict[str, Any], name: str) -> str:
-        """The tags are for the parser: they end a script that an output above has left open."""
+        """Add closing tags for the parser: they end a script that an earlier output has left open."""
         layout, config = figure["layout"], {"responsive": True, **CONFIG}
         # "</script>" in a text would end the script.
         texts = [json.dumps(x).replace("<", "\\u003c") for x in (name, figure["data"], layout, config)]
@@ -119,7 +118,7 @@ def _maker() -> _Maker:
     return _Maker()
 
 
-@lru_cache(maxsize=64)  # the runs of a sweep have most cells in common
+@lru_cache(maxsize=64)  # the runs of a sweep share most cells
 def _highlighted(source: str, language: str) -> str:
     from nbconvert.filters import Highlight2HTML
 
@@ -131,7 +130,7 @@ PNG, WIDTH, HEIGHT = "image/png", 960, 540
 
 
 def add_pictures(notebooks: Iterable[Path], draw: Callable[[dict[str, Any]], bytes]) -> int:
-    """Put a PNG beside every figure that has none, until somebody stops the sweep; returns how many."""
+    """Put a PNG beside every figure without one, until the sweep is stopped; return how many were added."""
     made = 0
     for path in notebooks:
         if (path.parent.parent / STOP).exists():
@@ -148,7 +147,7 @@ def add_pictures(notebooks: Iterable[Path], draw: Callable[[dict[str, Any]], byt
 
 
 def picture(figure: dict[str, Any]) -> bytes:
-    """A figure's PNG."""
+    """Return a figure's PNG."""
     import kaleido
 
     size = {"width": WIDTH, "height": figure["layout"].get("height", HEIGHT)}
@@ -157,7 +156,7 @@ def picture(figure: dict[str, Any]) -> bytes:
 
 
 def illustrate(notebooks: Iterable[Path]) -> str:
-    """Add pictures with one browser for all; says why there are none, empty where all went well."""
+    """Add pictures with one browser for all; return why some are missing, or an empty text."""
     from choreographer.errors import ChromeNotFoundError
 
     try:
@@ -165,6 +164,6 @@ def illustrate(notebooks: Iterable[Path]) -> str:
             add_pictures(notebooks, picture)
     except ChromeNotFoundError:
         return "no pictures were put into the notebooks: no Chrome or Chromium was found; set BROWSER_PATH to one"
-    except Exception as error:  # the runs are what counts
+    except Exception as error:  # missing pictures must not fail the runs
         return f"no more pictures were put into the notebooks: {type(error).__name__}: {' '.join(str(error).split())}"
     return ""

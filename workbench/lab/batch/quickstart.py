@@ -23,7 +23,7 @@ NOTEBOOK = shipped("notebooks/01-quickstart.ipynb")
 
 
 def summary(traces: Sequence[Trace], target: float | None = None, metric: str = "loss") -> pd.DataFrame:
-    """Scheme, seconds to the target, speedup of CR; without a target, to the value that all of them reach.
+    """Return scheme, seconds to the target and speedup of CR; by default, the target is one that all of them reach.
 
     `traces` of one problem; `metric`: the column of their rounds that is compared.
 
@@ -36,7 +36,7 @@ def summary(traces: Sequence[Trace], target: float | None = None, metric: str = 
 
 
 def story(traces: Sequence[Trace]) -> str:
-    """Say in words (Markdown) what the comparison shows, from its numbers.
+    """Describe in words (Markdown) what the comparison shows, from its numbers.
 
     `traces`: of one problem, one a scheme.
 
@@ -64,9 +64,9 @@ def story(traces: Sequence[Trace]) -> str:
 
 
 def keep(traces: Sequence[Trace], folder: str | Path) -> list[Path]:
-    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF where a browser is found).
+    """Write a run folder per scheme and the convergence figure (HTML; PNG, SVG and PDF if a browser is found).
 
-    `traces`: one a scheme; the folders are called as they are labelled.
+    `traces`: one per scheme; the folders are named after their labels.
     """
     target = path_of(folder, "folder")
     check_traces(traces)
@@ -89,9 +89,9 @@ def __dir__() -> list[str]:
 
 
 def main(folder: Path | None = None) -> int:
-    """Execute the notebook, then print where things are and the summary.
+    """Execute the notebook, then print the locations of the results and the summary.
 
-    `folder`: default runs/quickstart- and the time. Raises `SettingError` where the notebook is not there.
+    `folder`: default runs/quickstart- and the time. Raises `SettingError` where the notebook does not exist.
     """
     if not NOTEBOOK.is_file():
         why = "not found; install the whole wheel, or run this from a clone"

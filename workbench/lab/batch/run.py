@@ -1,4 +1,4 @@
-"""Run a sweep: what is missing or failed, several at a time, one bar, and a summary that says what to do next."""
+"""Run a sweep: missing and failed runs, several at a time, with a progress bar and a summary."""
 
 import logging
 import os
@@ -38,16 +38,17 @@ from workbench.lab.batch.sweeps import KEY_DIGITS, Item, Sweep
 from workbench.lab.notebooks import grammar_put_off, shipped
 from workbench.mpi import clusters
 
-# files that a run under way has open here (sockets of its kernel), and all together
+# files that one run under way has open here (sockets of its kernel), and those of all runs
 FILES_PER_RUN, SPARE_FILES = 28, 40
 NOTEBOOK = shipped("notebooks/run.ipynb")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a sweep ended. before: runs that had been done already; states: state of every other run, by name.
+    """Result of a sweep.
 
-    folder: the sweep's. found: what a search found, in words, and why there are no pictures, where some were wanted.
+    before: number of runs that were done already. states: state of every other run, by name. folder: of the sweep.
+    found: result of a search, in words, and why pictures are missing, if they were requested.
 
     >>> Summary(Path("runs"), before=3, states={}).failed
     []
@@ -59,7 +60,7 @@ class Summary:
     found: str = ""
 
     def named(self, *states: str) -> list[str]:
-        """Names of the runs in one of these states."""
+        """Return the names of the runs in one of these states."""
         return [name for name, status in self.states.items() if status.state in states]
 
     @property
@@ -68,11 +69,11 @@ class Summary:
         return self.named("failed")
 
     def runs(self) -> Runs:
-        """The table of all runs in the folder."""
+        """Read the table of all runs in the folder."""
         return runs(self.folder)
 
     def __str__(self) -> str:
-        """Counts, then for every failure: which, why, how to run it alone."""
+        """Return counts, then for every failure its name, its reason and how to run it alone."""
         counts = Counter(status.state for status in self.states.values())
         texts = [f"{counts[s]} {s}" for s in ("done", "failed", "interrupted", "missing") if counts[s]]
         texts += [f"{self.before} done before"] if self.before else []
@@ -101,22 +102,21 @@ def sweep(
     pictures: bool = False,
     trust: bool = False,
 ) -> Summary:
-    """Run every experiment of a sweep that is not done yet, each in a notebook of its own.
+    """Run every experiment of a sweep that is not done yet, each in its own notebook.
 
     - `plan`: a `Sweep`, a dict of its fields, a SWEEP file, or the folder of an earlier sweep, to resume it.
-    - `folder`: where the runs go, one folder each; default: runs/ and the file's name.
-    - `jobs`: how many run at a time.
-    - `only`: names of runs, or the digits at their ends; the others are left alone.
+    - `folder`: folder of the run folders; default: runs/ and the file's name.
+    - `jobs`: number of runs at a time.
+    - `only`: names of runs, or the digits at their ends; the others are not run.
     - `timeout`: seconds that one cell may take.
-    - `fresh`: start every kernel anew, instead of forking it from one that has imported everything (Linux only).
+    - `fresh`: start every kernel instead of forking it from a preloaded one (Linux only).
     - `progress`: show a bar.
     - `notebook`: notebook to run; it must declare the parameters that `notebooks/run.ipynb` does.
-    - `pictures`: put a PNG beside every figure once all runs are over: some seconds, and one more a run.
-    - `trust`: run the code that an earlier sweep's folder names which somebody else has written, or altered; asked for
-      once.
+    - `pictures`: put a PNG beside every figure once all runs are over, which takes about a second per run.
+    - `trust`: run code that an earlier sweep's folder names and that somebody else has written or changed; needed once.
 
-    Raises `SettingError`: something in the plan cannot run, or too few files may be open, and nothing has been started;
-    KeyboardInterrupt: what was done stays, what ran is marked, and the summary is printed.
+    Raises `SettingError`: something in the plan cannot run, or too few files may be open; nothing has been started.
+    KeyboardInterrupt: finished runs are kept, runs under way are marked, and the summary is printed.
 
     >>> sweep({"grid": {"scheme": ["UMW"]}}, jobs=0)
     Traceback (most recent call last):
@@ -164,17 +164,17 @@ def _swept(
             return _illustrated(summary) if pictures else summary
 
 
-Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and how many there are in all
+Work = Callable[[list[Item], int], dict[str, Status]]  # runs to do, and the total number of runs
 
 
 def _illustrated(summary: Summary) -> Summary:
-    """Put pictures into the notebooks of all runs that there are."""
+    """Put pictures into the notebooks of all existing runs."""
     why = illustrate(path for path in sorted(summary.folder.glob(f"*/{EXECUTED}")))
     return replace(summary, found="\n".join(filter(None, (summary.found, why))))
 
 
 def named(items: Iterable[Item], target: Path) -> list[Item]:
-    """Runs that are in the folder already keep their names, whatever the sweep now calls them."""
+    """Keep the names of runs that exist in the folder, whatever the sweep would call them now."""
     known = {path.name[-KEY_DIGITS:]: path.name for path in target.iterdir()} if target.is_dir() else {}
     return [replace(item, known_as=known.get(item.key, "")) for item in items]
 
@@ -182,7 +182,7 @@ def named(items: Iterable[Item], target: Path) -> list[Item]:
 def note(
     plan: Sweep, target: Path, items: Sequence[Item], jobs: int, before: int = 0, total: int | None = None
 ) -> None:
-    """Write down what there is to do, and what the time that is left is told from."""
+    """Write down the runs to do, and the data from which the remaining time is estimated."""
     total = total or (len(items) if plan.search is None else plan.search.budget)
     now = {"begun": time.time(), "before": before, "total": total, "jobs": jobs}
     write_plan(target, _noted(plan), [item.name for item in items], **now)
@@ -199,7 +199,7 @@ def _all_at_once(
 
 
 def _searched(plan: Sweep, target: Path, jobs: int, work: Work) -> Summary:
-    """Run what the search wants, until it wants no more, or a run that it needs has failed."""
+    """Run what the search requests, until it is complete, or a run that it needs has failed."""
     assert plan.search is not None
     values, states, before = Values(plan, target), dict[str, Status](), None
     while True:
@@ -228,7 +228,7 @@ class Values:
         self._known: dict[str, float] = {}
 
     def __call__(self, item: Item) -> float | None:
-        """What a run gave; None where it is not done."""
+        """Return a run's result; None where it is not done."""
         if item.key not in self._known:
             if not _done(self.folder, item):
                 return None
@@ -243,7 +243,7 @@ class Values:
 
 
 def own_of(items: Iterable[Item]) -> str:
-    """Definitions of the user's own that kernels cannot read from a file by themselves, by value; none: empty."""
+    """Return the user's definitions that kernels cannot read from a file, by value; empty if there are none."""
     found: dict[Any, None] = {}
     for e in (item.experiment for item in items):
         parts = {e.scheme: e.built_scheme, e.problem: e.problem_spec, e.optimiser: e.build_optimiser()}
@@ -253,12 +253,12 @@ def own_of(items: Iterable[Item]) -> str:
 
 
 def allowed() -> dict[str, str] | None:
-    """What kernels may run, by name and hash, where that is limited, see `base.trust`."""
+    """Return what kernels may run, by name and hash, where that is restricted, see `base.trust`."""
     return None if (now := limit()) is None else dict(now.allowed)
 
 
 def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -> None:
-    """Refuse what no sweep can be run with; raises `SettingError`."""
+    """Reject invalid options; raises `SettingError`."""
     check_kind("jobs", jobs, int)
     if jobs < 1:
         raise SettingError(f"jobs = {jobs}: at least one must run at a time")
@@ -270,7 +270,10 @@ def check_options(jobs: int, timeout: float | None, flags: Mapping[str, bool]) -
 
 
 def room(jobs: int) -> int:
-    """How many runs may be under way: twice as many as jobs, as one gets ready while another computes, if files allow.
+    """Return how many runs may be under way: twice `jobs`, if enough files may be open.
+
+    One kernel starts while another computes. Raises `SettingError` where even `jobs` runs need more files than
+    allowed: libzmq would end this process.
 
     Raises `SettingError` where not even the jobs have as many files as they need: libzmq would end this process.
     """
@@ -297,9 +300,9 @@ def opened(
     trust: bool = False,
     **changes: Any,
 ) -> Iterator[tuple[Sweep, Path]]:
-    """Read a sweep, and say where it goes; see `sweep`. `changes`: other values of its fields.
+    """Read a sweep and its target folder; see `sweep`. `changes`: other values of its fields.
 
-    Within the block, of what a folder names only that is run which is signed or trusted, see `trace.trust`.
+    Within the block, code that a folder names runs only if it is signed or trusted, see `trace.trust`.
     """
     check_kind("trust", trust, bool)
     if isinstance(plan, Sweep | Mapping):
@@ -317,7 +320,7 @@ def opened(
 
 
 def read_folder(path: Path) -> Sweep:
-    """The sweep of a folder, of which nothing is run; raises `SettingError` where there is none."""
+    """Read the sweep of a folder without running anything; raises `SettingError` where there is none."""
     noted = read_plan(path).get("sweep")
     if noted is None:
         wanted = "give a .yaml file, or a sweep's folder"
@@ -328,16 +331,16 @@ def read_folder(path: Path) -> Sweep:
 
 
 def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
-    """What a sweep's folder may have run: nothing where it names no code, and no cluster but one of the user's own.
+    """Return the code that a sweep's folder may run, name -> hash; empty if it names no code.
 
-    Raises `SettingError` for one that nobody has signed or trusted.
+    Raises `SettingError` for code that is neither signed nor trusted.
     """
     odd = plan.cluster and plan.cluster not in clusters.names()
     if not (names := code_names(_noted(plan))) and not odd:
         return {}
-    with limited() as now, suppress(SettingError):  # what cannot run for another reason is said later
+    with limited() as now, suppress(SettingError):  # other errors of the sweep are reported later
         plan.items()
-    if not now.names and not odd:  # what was run in this process may be run in its kernels
+    if not now.names and not odd:  # code that was executed in this process may be executed in its kernels
         return {name: found for name in names if (found := run_hash(name)) is not None}
     why = (
         f"cluster = {plan.cluster!r}: is not one of {', '.join(clusters.names())}" if odd else now.refused[0]
@@ -347,19 +350,19 @@ def _permitted(plan: Sweep, folder: Path, trust: bool) -> dict[str, str]:
 
 
 def _signed(plan: Sweep) -> dict[str, Any]:
-    """What is signed of a sweep: all of it, and what the file of its cluster says, where it names a file."""
+    """Return the signed contents of a sweep: all of it, and the cluster's file where it names one."""
     file = Path(plan.cluster)
     named = plan.cluster and plan.cluster not in clusters.names() and file.is_file()
     return {**_noted(plan), "cluster_file": f"{plan.cluster}:{sha256(file)}" if named else ""}
 
 
 def _noted(plan: Sweep) -> dict[str, Any]:
-    """A sweep as its folder has it."""
+    """Return a sweep as its folder describes it."""
     return plan.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _no_run(folder: Path) -> Path:
-    """Refuse what lies in the folder of a run: tables take it for one run, and look no further."""
+    """Reject the folder of a run: the tables treat it as one run, and do not search within it."""
     for each in (folder, *folder.absolute().parents):
         if each.is_dir() and is_run([path.name for path in each.iterdir()]):
             raise SettingError(
@@ -377,7 +380,7 @@ def _check(notebook: Path, needed: set[str]) -> None:
 
 
 def parameters(notebook: Path) -> list[str]:
-    """Names that a notebook declares in its parameters cell."""
+    """Return the names that a notebook declares in its parameters cell."""
     with grammar_put_off():
         import papermill
 
@@ -389,14 +392,14 @@ def parameters(notebook: Path) -> list[str]:
 
 
 def _meant(stop: Path) -> bool:
-    """Is this very process to end, before it was ready? Any other word to stop was for an earlier one."""
+    """Return whether this very process was asked to stop before it was ready; other requests are older."""
     with suppress(OSError):
         return read_text(stop) == str(os.getpid())
     return False
 
 
 def _chosen(items: list[Item], only: Iterable[str]) -> list[Item]:
-    """All, or those that are named, in full or by the digits at the end."""
+    """Return all items, or those selected by full name or by final digits."""
     by_name = {name: item for item in items for name in (item.name, item.key)}
     for name in only:
         if name not in by_name:
@@ -414,20 +417,21 @@ def _done(folder: Path, item: Item) -> bool:
 def _work(
     executor: Executor, todo: list[Item], total: int, getting_ready: int, progress: bool
 ) -> dict[str, Status]:
-    """Run them, so many under way at a time; on Ctrl-C end those that run, mark them, say how things stand."""
+    """Run items, a limited number at a time; on Ctrl-C end those that run, mark them, and report the state."""
     from papermill.iorw import local_file_io_cwd
 
     if not todo:
         return {}
     write_script(executor.folder)
-    logging.getLogger("papermill").addHandler(logging.NullHandler())  # it would print errors across the bar
+    # its errors would be printed across the bar
+    logging.getLogger("papermill").addHandler(logging.NullHandler())
     bar = Bar("runs", "run", total, progress, done=total - len(todo))
-    # Papermill changes the working folder while it reads and writes: with this one around, to what it is anyway.
+    # Papermill changes the working folder while it reads and writes: this one restores it.
     with bar, local_file_io_cwd(), ThreadPoolExecutor(getting_ready, "workbench-run") as pool:
         futures: dict[str, Future[Status]] = {}
         try:
-            if not executor.kernels.fresh:  # the kernels' process is still importing
-                with suppress(Exception):  # what no page can be made of is said with each run
+            if not executor.kernels.fresh:  # meanwhile, the fork server imports
+                with suppress(Exception):  # errors of pages are reported with each run
                     preload(executor.notebook)
             for item in todo:
                 futures[item.name] = pool.submit(executor.run, item)
@@ -454,9 +458,9 @@ def _watch(futures: Collection[Future[Status]], bar: Bar, before: int, stop: Pat
     left = len(futures)
     bar.note("failed=0")  # shown at once, before any run is over
     while left:
-        if stop.exists():  # somebody wants an end, from wherever
+        if stop.exists():  # a request to stop, from any process
             raise KeyboardInterrupt
-        # Not without end: a Ctrl-C that comes just before a thread falls asleep is only seen when that wakes.
+        # With a time limit: a Ctrl-C just before a thread falls asleep is only noticed when it wakes up.
         with suppress(Empty):
             failed += ended.get(timeout=0.5).result().state == "failed"
             left -= 1

@@ -11,7 +11,7 @@ from workbench.core.base.text import plain
 
 
 class Span(Settings):
-    """Numbers between two ends, to draw from.
+    """Range of numbers to draw from.
 
     >>> Span(low=1.0, high=10.0)
     Span(low=1.0, high=10.0, scale='linear', whole=False)
@@ -23,7 +23,7 @@ class Span(Settings):
     whole: bool = setting(False, "whole numbers only, both ends included")
 
     def draw(self, rng: np.random.Generator) -> float | int:
-        """One number."""
+        """Draw one number."""
         high = self.high + 1 if self.whole else self.high
         if self.scale == "log":
             value = float(np.exp(rng.uniform(np.log(self.low), np.log(high))))
@@ -33,7 +33,7 @@ class Span(Settings):
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
-        """Refuse ends that leave nothing to draw."""
+        """Reject ranges that contain nothing to draw."""
         if self.low > self.high:
             raise SettingError(f"low = {self.low:g}: is above high = {self.high:g}")
         if self.scale == "log" and self.low <= 0:
@@ -49,7 +49,7 @@ def _span(name: str, values: Any) -> Any:
 
 
 def listed(name: str, values: Any) -> Any:
-    """Refuse what is no list, or an empty one."""
+    """Reject what is not a list, and empty lists."""
     if not isinstance(values, list | tuple):
         raise SettingError(f"{name} = {values!r:.60}: give a list of values, such as [{values!r:.40}]")
     if not len(values):
@@ -58,7 +58,7 @@ def listed(name: str, values: Any) -> Any:
 
 
 def spans(fields: Any) -> Any:
-    """Make a Span of every dict, so that an error names the field alone."""
+    """Make a Span of every dict, so that an error names only the field."""
     fields = plain(fields)
     return (
         {name: _span(name, values) for name, values in fields.items()} if isinstance(fields, dict) else fields
@@ -69,7 +69,7 @@ Spans = Annotated[dict[str, Span | tuple[Any, ...]], BeforeValidator(spans)]
 
 
 class Sample(Settings):
-    """Random draws of some fields, each field on its own.
+    """Random draws of some fields, each drawn independently.
 
     >>> Sample(count=3, fields={"workers": [4, 8]}, seed=1)
     Sample(count=3, seed=1, fields_={'workers': (4, 8)})
@@ -84,7 +84,7 @@ class Sample(Settings):
     )
 
     def draws(self) -> list[dict[str, Any]]:
-        """One dict of changes per draw. A field's numbers depend on no other field."""
+        """Return one dict of changes per draw; the values of a field do not depend on the other fields."""
         found: list[dict[str, Any]] = [{} for _ in range(self.count)]
         for name, values in self.fields_.items():
             rng = np.random.default_rng([self.seed, *name.encode()])

@@ -1,8 +1,7 @@
-"""Runs that are chosen by what earlier ones gave: where two schemes cross, which parameters are best.
+"""Searches: runs that are chosen by earlier results, such as where two schemes cross or the best parameters.
 
-A search is a rule from the results that there are to the runs that it wants next, without memory or chance of its own
-(the seeds are settings): asked again with the same results it wants the same runs, so a sweep that was stopped goes on,
-and the folder says all.
+A search maps the available results to the runs that it needs next. It has neither state nor randomness (seeds are
+settings). The same results give the same requests, so a stopped sweep can be resumed from its folder alone.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from workbench.core.base.text import plain
 from workbench.core.trace.metrics import rises
 from workbench.lab.batch.sampling import Span, Spans
 
-MAX_REPEATED_DRAWS = 100  # draws in a row that bring nothing new; then all has been tried
+MAX_REPEATED_DRAWS = 100  # draws in a row without a new setting; then everything has been tried
 Changes = dict[str, Any]
-Values = Callable[[Changes], float | None]  # what a run gave; None: not known yet; NaN: it never got there
+Values = Callable[[Changes], float | None]  # result of a run; None: not known yet; NaN: target not reached
 
 
 class Step(NamedTuple):
-    """All runs that a search has wanted so far, what it knows by now, in words and numbers, and whether that is all."""
+    """State of a search: all runs requested so far, its findings in words and numbers, and whether it is complete."""
 
     runs: list[Changes]
     text: str
@@ -36,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Search(Settings):
-    """What both kinds share."""
+    """Base of all searches."""
 
     of: str = setting("time", "the result that counts, a column of the table of runs")
     target: float | None = setting(None, "of time_to and rounds_to: value of the metric to reach")
@@ -48,21 +47,21 @@ class Search(Settings):
     def _wanted(self) -> Self:
         if self.of in ("time_to", "rounds_to") and self.target is None:
             raise SettingError(f"target: is missing; of = {self.of!r} needs one, such as 0.3")
-        self.model_fields_set.add("kind")  # it is written down with the plan, however the search was made
+        self.model_fields_set.add("kind")  # stored with the plan, whichever way the search was made
         return self
 
     @abstractmethod
     def step(self, value: Values, first: int = 0) -> Step:
-        """What is wanted and known, given those values; `first`: the base's seed."""
+        """Return requests and findings, given those values; `first`: the base's seed."""
 
 
 class Crossing(Search):
-    """From where on along a field is the second of two settings ahead of the first? By bisection, on equal seeds.
+    """Bisection, on equal seeds, for the point on a field from which the second of two settings is faster.
 
-    At a point both sides run with the same seeds; the mean of the paired differences decides, once its Student t
-    interval lies on one side of 0. Seeds are doubled until it does, or until `most`. The interval's level is such that
-    all decisions of the search are right together with probability `confidence` (Bonferroni). What is said of the
-    places in between supposes that there is one crossing.
+    At a point both settings run with the same seeds. The mean of the paired differences decides, once its Student t
+    interval is on one side of 0. Seeds are doubled until it is, or up to `most`. The level of the interval is such
+    that all decisions of the search are right together with probability `confidence` (Bonferroni). Statements about
+    the points in between assume that there is one crossing.
 
     >>> found = Crossing(field="x", span={"low": 0, "high": 1}, sides=[{"s": 1}, {"s": 2}], tolerance=0.3)
     >>> cost = lambda run: (0.6 if run["s"] == 1 else run["x"]) + 0.001 * run["seed"] * run["s"]
@@ -95,12 +94,12 @@ class Crossing(Search):
 
     @property
     def better(self) -> str:
-        """Which of two results is ahead, in a word."""
+        """Word for the better of two results."""
         return "higher" if rises(self.of) else "lower"
 
     @property
     def names(self) -> tuple[str, str]:
-        """The sides by what tells them apart."""
+        """Names of the two settings, by the values in which they differ."""
         one, other = self.sides
         keys = [key for key in {**one, **other} if one.get(key) != other.get(key)]
         first = "scheme" if "scheme" in keys else None
@@ -114,27 +113,27 @@ class Crossing(Search):
 
 
 class _Missing(Exception):
-    """Results that are not there yet."""
+    """Exception: results that do not exist yet."""
 
 
 class _Never(Exception):
-    """Runs that never reach the target: their difference has no mean."""
+    """Exception: a run never reaches the target, so the mean difference does not exist."""
 
 
 class _Bisection:
-    """One pass over what is known: `signs` of the second side's mean less the first's, 0 where it is left open."""
+    """Bisection on the available results: `signs` of the mean difference (second less first), 0 if undecided."""
 
     def __init__(self, search: Crossing, value: Values, first: int) -> None:
         self.search, self.value, self.first = search, value, first
         self.runs: list[Changes] = []
-        self.known = 0  # runs of them up to the last whole comparison
+        self.known = 0  # runs at points up to the last complete comparison
         self.signs: dict[float, int] = {}
         halvings = math.ceil(math.log2(1 / search.tolerance)) + 1
         looks = math.ceil(math.log2(max(search.most / search.seeds, 1))) + 1
         self.level = 1 - (1 - search.confidence) / (looks * (2 + 2 * halvings))
 
     def sign(self, x: float) -> int:
-        """Who is ahead at x: -1 the second, 1 the first, 0 nobody can say."""
+        """Return which setting is better at x: -1 the second, 1 the first, 0 undecided."""
         if x not in self.signs:
             self.signs[x] = self._decided(x)
         return self.signs[x]
@@ -174,7 +173,7 @@ class _Bisection:
         return list((both[:, 1] - both[:, 0]) * (-1.0 if rises(s.of) else 1.0))
 
     def answer(self) -> str:
-        """Bisect; raises `_Missing` for what has to be run first."""
+        """Bisect; raises `_Missing` for runs that are needed first."""
         s = self.search
         low, high = self._cast(s.span.low), self._cast(s.span.high)
         ends = self.sign(low), self.sign(high)
@@ -185,7 +184,7 @@ class _Bisection:
         return self.so_far()
 
     def _next(self, left: int) -> float | None:
-        """The next point: in the middle, or between an end and what could not be decided."""
+        """Return the next point: in the middle, or between an end and an undecided point."""
         a, b = self.bracket(left)
         between = sorted(x for x in self.signs if a < x < b)
         gaps = [(a, b)] if not between else [(a, between[0]), (between[-1], b)]
@@ -196,7 +195,7 @@ class _Bisection:
         return None
 
     def bracket(self, left: int) -> tuple[float, float]:
-        """The last point at which the left end's side is ahead, and the first at which the other is."""
+        """Return the last point where the left end's setting is better, and the first where the other one is."""
         a = max(x for x, sign in self.signs.items() if sign == left)
         b = min(x for x, sign in self.signs.items() if sign == -left and x > a)
         return a, b
@@ -230,12 +229,12 @@ class _Bisection:
         return f"who has the {s.better} {s.of} {open_}: no crossing is told"
 
     def _turned(self) -> int:
-        """The sign at the left end, where the right one's is the opposite; else 0."""
+        """Return the sign at the left end if the right end has the opposite sign, else 0."""
         low, high = (self.signs.get(self._cast(x), 0) for x in (self.search.span.low, self.search.span.high))
         return low if low == -high else 0
 
     def so_far(self) -> str:
-        """What is known of the crossing."""
+        """Describe what is known of the crossing."""
         if not (left := self._turned()):
             return "nothing is known yet"
         (a, b), (one, other) = self.bracket(left), self._sides(left)
@@ -244,7 +243,7 @@ class _Bisection:
         )
 
     def numbers(self) -> dict[str, Any]:
-        """The same in numbers; low and high: between which the crossing lies."""
+        """Return the findings as numbers; the crossing is between low and high."""
         found: dict[str, Any] = {
             "confidence": self.search.confidence,
             "level": self.level,
@@ -257,10 +256,10 @@ class _Bisection:
 
 
 class Optimum(Search):
-    """The numbers with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
+    """Parameters with the least mean of a result, by Optuna's tree-structured Parzen estimator (extra "search").
 
-    Numbers that do not fit together (a tree that does not hold the workers) are passed over and cost no run. The best
-    of many looks better than it is: run it again on other seeds before it is quoted.
+    Invalid combinations (a tree that does not have the right number of workers) are skipped at no cost. The best of
+    many appears better than it is: run it again on other seeds before you quote it.
 
     >>> Optimum(fields={"scheme_args.stragglers": {"low": 0, "high": 4, "whole": True}}, budget=12).seeds
     4
@@ -282,11 +281,11 @@ class Optimum(Search):
 
     @property
     def rising(self) -> bool:
-        """Is the greatest mean looked for?"""
+        """Whether the greatest mean is searched for."""
         return rises(self.of) if self.greatest is None else self.greatest
 
     def step(self, value: Values, first: int = 0) -> Step:
-        """Go through all trials again, with what is known, until one is not known."""
+        """Replay all trials with the known results, until a result is missing."""
         optuna = _optuna()
         samplers = optuna.samplers
         guided = samplers.TPESampler(seed=self.sampler_seed, n_startup_trials=8)
@@ -295,8 +294,8 @@ class Optimum(Search):
         runs: list[Changes] = []
         tried: list[tuple[float, str, Changes]] = []
         seen, repeated, worst = set[str](), 0, -math.inf if self.rising else math.inf
-        for _ in range(10 * self.budget):  # most may not fit
-            study.sampler = anywhere if repeated else guided  # which comes back to the same few
+        for _ in range(10 * self.budget):  # most draws may be invalid
+            study.sampler = anywhere if repeated else guided  # which repeats the same few settings
             trial = study.ask()
             changes = self._suggested(trial)
             repeated = repeated + 1 if repr(changes) in seen else 0
@@ -310,7 +309,7 @@ class Optimum(Search):
             try:
                 values = [value(run) for run in wanted]
             except SettingError:
-                study.tell(trial, worst)  # it would come back to what has only failed
+                study.tell(trial, worst)  # otherwise it would repeat settings that failed
                 continue
             if len(runs) + len(wanted) > self.budget:
                 break

@@ -1,4 +1,4 @@
-"""What a sweep runs: a base experiment, and the fields that change, from cases, a grid, a random sample and seeds."""
+"""Sweeps: a base experiment, and fields that change by cases, a grid, a random sample and seeds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Sweep(Settings):
     @field_validator("base", "cases", "seeds", mode="before")
     @classmethod
     def _built_ins(cls, value: Any) -> Any:
-        """NumPy's numbers and arrays become Python's, which is all that a notebook's parameters can be."""
+        """Convert NumPy's numbers and arrays to Python's: parameters of notebooks can be nothing else."""
         return plain(value) if _size(value) <= MAX_RUNS else _refuse_many({"": _size(value)})
 
     @field_validator("search", mode="before")
@@ -72,7 +72,7 @@ class Sweep(Settings):
 
     @model_validator(mode="after")
     def _few_enough(self) -> Self:
-        """Count before any list of runs is made."""
+        """Count the runs before any list of them is made."""
         given = [
             name for name in ("cases", "grid", "sample", "seeds") if getattr(self, name) not in ((), {}, None)
         ]
@@ -85,9 +85,9 @@ class Sweep(Settings):
         return self
 
     def items(self) -> list[Item]:
-        """All runs, checked, without repetitions; raises one `SettingError` for the first that cannot run.
+        """Return all runs, checked, without repetitions; raises a `SettingError` for the first invalid one.
 
-        Of a search: those that it wants first.
+        Of a search, these are its first requests.
         """
         cluster = cluster_of(self.engine, self.cluster)
         found: dict[str, Item] = {}
@@ -108,12 +108,12 @@ class Sweep(Settings):
         return list(found.values())
 
     def next(self, value: Callable[[Item], float | None]) -> Step:
-        """What a search wants and knows, given the results of runs (None: not known)."""
+        """Return the next requests and the findings of a search, given results of runs (None: not known)."""
         assert self.search is not None
         return self.search.step(lambda changes: value(self.item(changes)), self._first_seed())
 
     def item(self, changes: Changes) -> Item:
-        """One run by what it changes of the base; raises `SettingError`."""
+        """Return one run by its changes of the base; raises `SettingError`."""
         return make_item(self.base, changes, self.engine, cluster_of(self.engine, self.cluster))
 
     def _changes(self) -> Iterator[Changes]:
@@ -124,7 +124,7 @@ class Sweep(Settings):
         grid = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         axes: list[Sequence[Changes] | None]
         axes = [self.cases or None, grid, self.sample.draws() if self.sample else None, self._seeds()]
-        owner: dict[str, str] = {}  # a field that two sections set would be overwritten in silence
+        owner: dict[str, str] = {}  # a field that two sections set would be overwritten silently
         for section, axis in zip(("cases", "grid", "sample.fields", "seeds"), axes, strict=True):
             for name in {name: None for changes in axis or () for name in changes}:
                 if owner.setdefault(name, section) != section:
@@ -163,9 +163,10 @@ class Sweep(Settings):
 
 @dataclass(frozen=True)
 class Item:
-    """One run of a sweep.
+    """Run of a sweep.
 
-    `changes` of the base give its `experiment`, which runs on `engine` and `cluster`; `known_as` names its folder.
+    `changes` of the base give its `experiment`, which runs on `engine` and `cluster`; `known_as` is the name of its
+    folder.
 
     >>> item = Sweep(base={"workers": 4}, grid={"scheme": ["UMW"]}).items()[0]
     >>> item.changes, item.experiment.workers, item.engine
@@ -176,29 +177,29 @@ class Item:
     experiment: Experiment
     engine: str
     cluster: str
-    known_as: str = ""  # name of its folder, where it has one already
+    known_as: str = ""  # name of its folder, where it exists already
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What a notebook is given and a key is made of: plain Python values, every field that version 1.0 knows."""
+        """Parameters of the notebook, which also define the key: plain Python values of every field of version 1.0."""
         spec = without_unused(self.experiment.model_dump(mode="json"))
         return {**spec, "engine": self.engine, "cluster": self.cluster}
 
     @cached_property
     def key(self) -> str:
-        """Digits that change with any setting or definition of one's own; a run is found again by them."""
+        """Digits that change with any setting or user-defined code; they identify a run."""
         digests = {source.name: source.digest for source in sources_of(self.experiment)}
         spec = {**self.spec, "own": digests} if digests else self.spec
         return sha256(json.dumps(spelled_as_before(spec), sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
 
     @property
     def label(self) -> str:
-        """What differs from the base."""
+        """Changes from the base."""
         return label(self.changes)
 
     @property
     def name(self) -> str:
-        """Name of its folder: what differs, in harmless characters, and the key."""
+        """Name of its folder: the changes, in characters that are safe in paths, and the key."""
         if self.known_as:
             return self.known_as
         text = re.sub(r"[^A-Za-z0-9.,=+_-]+", "_", self.label)[:60].strip("._-")
@@ -206,7 +207,7 @@ class Item:
 
 
 def _size(values: Any) -> int:
-    """How many runs a list makes; what is none makes one."""
+    """Return how many runs a list makes; anything that is not a list makes one."""
     if isinstance(values, np.ndarray):
         return values.size
     return len(values) if isinstance(values, Sequence) and not isinstance(values, str) else 1
@@ -221,7 +222,7 @@ def _refuse_many(sections: Mapping[str, int]) -> None:
 
 
 def label(changes: Changes) -> str:
-    """Write changes on one line, with the last word of each field.
+    """Write changes on one line, with the last component of each field's name.
 
     >>> label({"scheme": "CR", "scheme_args.stragglers": 2})
     'scheme=CR,stragglers=2'
@@ -257,9 +258,9 @@ def _copied(value: Any) -> Any:
 
 
 def cluster_of(engine: str, cluster: str) -> str:
-    """Where an engine's runs go: the cluster named, else the usual one; the virtual clock has none.
+    """Return where an engine's runs go: the named cluster, else the default; the virtual clock has none.
 
-    Refuses an engine or a cluster that does not exist, and a cluster for the virtual clock.
+    Raises `SettingError` for an engine or a cluster that does not exist, and for a cluster with the virtual clock.
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)

@@ -31,7 +31,7 @@ register()
 
 
 def names() -> list[str]:
-    """Names of all figures.
+    """Return the names of all figures.
 
     >>> "gantt" in names()
     True
@@ -40,7 +40,7 @@ def names() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """A figure, loaded when first asked for."""
+    """Return a figure, loaded at first use."""
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     figure = kinds_checked(getattr(_import_module(f"{gallery.__name__}.{name}"), name))

@@ -1,7 +1,7 @@
-"""How a parent decoded in one round of a trace: its program is given the recorded arrivals once more.
+"""Decode weights of one round: the parent's program is executed again on the recorded arrivals.
 
-A message's value is replaced by a unit vector, so what the program makes of them are the decode weights, for every
-scheme whose parents combine messages linearly, on the virtual clock or on real processes. No data are touched.
+The value of each message is replaced by a unit vector. The program's result then holds the decode weights. This works
+for every scheme whose parents combine messages linearly, simulated or real. No data set is read.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,17 +33,17 @@ from workbench.lab.figures.round_events import events_of
 
 
 class Weights(NamedTuple):
-    """What a parent did with the messages of a round, in the order in which they came."""
+    """Decode weights of the messages of a round, in order of arrival."""
 
     rank: NDArray[np.int64]  # (k,) senders
-    number: NDArray[np.int64]  # (k,) which of the sender's messages, from 0
-    time: Array  # (k,) when each was through the port, s since the run's start
+    number: NDArray[np.int64]  # (k,) index of the message among those of its sender, from 0
+    time: Array  # (k,) when each had passed the port, s since the run's start
     weight: Array  # (m, k): one row, or one for each coordinate modulo m (see `Plan.coordinates`)
     late: NDArray[np.int64]  # senders whose messages were dropped
 
 
 def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
-    """Weights with which a parent combined the messages that it used in a round.
+    """Return the weights with which a parent combined the messages that it used in a round.
 
     `trace`: a run with events. `round`: from 0. `parent`: the master, or a relay of a tree.
 
@@ -79,7 +79,7 @@ def decode_weights(trace: Trace, round: int, parent: int = MASTER) -> Weights:
 
 
 def _no_weights(scheme: Scheme, plan: Plan) -> str:
-    """Why one round alone does not tell how messages are combined; nothing where it does."""
+    """Return why one round alone does not determine the decode weights; empty where it does."""
     if scheme.numeric:
         return "decides by the numbers in its messages"
     if scheme.clock_driven:
@@ -98,16 +98,16 @@ def _after(time: float, timer: float) -> bool:
 
 
 def _arrived(trace: Trace, round: int, table: Any) -> list[_Arrival]:
-    """Messages to the parent in order of arrival; each with its kind, number and the shape of its value."""
+    """Return the messages to the parent in order of arrival, with kind, index and shape of the value."""
     found: list[_Arrival] = []
     for rank, rows in table[table["kind"].isin(["send", "drop"])].groupby("rank"):
         ordered = rows.sort_values(["start", "end"], kind="stable")
-        # What came through the port and was thrown away when the round ended has two rows.
+        # A message that passed the port and was discarded at the round's end has two rows.
         single = ordered[~((ordered["kind"] == "drop") & (ordered["bytes"] == 0))]
         sends = _sends(trace, round, int(rank))
         pairs = zip(single["end"], single["kind"], sends, strict=False)
         found += [_Arrival(float(end), message, kind == "drop") for end, kind, message in pairs]
-    # Of equal times, as the engine wrote them.
+    # Messages of equal time keep the order in which the engine wrote them.
     order = {rank: place for place, rank in enumerate(table["rank"])}
     return sorted(found, key=lambda a: (a.time, order[a.message.src]))
 
@@ -118,7 +118,7 @@ def _node(trace: Trace, round: int, rank: int, clock: Callable[[], float] = lamb
 
 
 def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
-    """What a node sends to its parent in a round, by its own program; relays hear from all of their children."""
+    """Return what a node sends to its parent in a round, by its own program; relays receive from all children."""
     node, arithmetic = _node(trace, round, rank), Coefficients(trace.experiment.plan)
     program = trace.experiment.built_scheme.program(node)
     children, asked = iter(node.children), False
@@ -143,12 +143,12 @@ def _sends(trace: Trace, round: int, rank: int) -> list[Message]:
 
 
 def _answers(match: Match) -> list[str]:
-    """The kinds of a match that are answers of children."""
+    """Return the message kinds of a match that are answers of children."""
     return [kind for kind in match if kind not in (MODEL, PEER_LOST)]
 
 
 class _Parent:
-    """The parent's program with the recorded arrivals, whose values are unit vectors."""
+    """Program of the parent, executed on the recorded arrivals with unit vectors as values."""
 
     def __init__(self, trace: Trace, round: int, rank: int, arrivals: Sequence[_Arrival]) -> None:
         times = trace.columns["time"]
@@ -159,7 +159,7 @@ class _Parent:
         self.program = trace.experiment.built_scheme.program(self.node)
 
     def combined(self) -> Any:
-        """What it commits, or sends to its own parent."""
+        """Return what it commits, or sends to its own parent."""
         answer: Any = None
         with suppress(StopIteration):
             while answer is not self:
@@ -172,13 +172,13 @@ class _Parent:
         raise SettingError(f"round = {self.round}: rank {self.node.rank} did not finish it; choose another")
 
     def _short(self, value: Any) -> Any:
-        """Only the messages that were given."""
+        """Keep only the given messages."""
         value = np.asarray(value, dtype=float)
         return value[..., : len(self.given)] if value.ndim else np.full(len(self.given), float(value))
 
     def _answer(self, effect: Any) -> Any:
         if isinstance(effect, Compute):
-            return 0.0  # a relay's own share is no message
+            return 0.0  # a relay's own share is not a message
         if not isinstance(effect, Recv):
             return None
         kinds, until = _answers(effect.match), effect.until
@@ -189,7 +189,7 @@ class _Parent:
             self.now = max(self.now, until)
             return None
         if arrival is None:
-            return self  # nothing is left to tell it
+            return self  # no further messages
         self.arrivals.remove(arrival)
         self.now = max(self.now, arrival.time)
         unit = np.zeros((*np.shape(arrival.message.value)[:-1], len(self.given) + len(self.arrivals) + 1))

@@ -1,4 +1,4 @@
-"""What the figures are given: checked, named, with one look each."""
+"""Inputs of figures: checked, labelled, and with one style each."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,27 +10,27 @@ from workbench.core.experiment import Experiment
 from workbench.core.trace.trace import Trace
 from workbench.lab.figures.style import Style, styles
 
-_MAX_FACTS = 3  # a legend entry stays readable
+_MAX_FACTS = 3  # settings in a legend entry, which stays readable
 
 
 class Labelled(Protocol):
-    """What can be labelled: a trace, or a run that is under way."""
+    """Interface of what can be labelled: a trace, or a run under way."""
 
     @property
     def label(self) -> str:
-        """Its own label."""
+        """Label given by the user."""
 
     @property
     def experiment(self) -> Experiment:
-        """Its settings."""
+        """Settings of the run."""
 
     @property
     def engine(self) -> str:
-        """Where it ran."""
+        """Engine of the run."""
 
 
 class Series(NamedTuple):
-    """A trace with the name and the look that it has in a figure."""
+    """Trace with its name and style in a figure."""
 
     label: str
     style: Style
@@ -38,7 +38,7 @@ class Series(NamedTuple):
 
 
 def named(traces: Sequence[Trace]) -> list[Series]:
-    """Give every trace its label (scheme, and what differs where it occurs more than once) and its look."""
+    """Give every trace a label (scheme, and settings that differ where it occurs more than once) and a style."""
     traces = [traces] if isinstance(traces, Trace) else traces
     check_traces(traces)
     looks = styles(trace.experiment.scheme for trace in traces)
@@ -46,23 +46,25 @@ def named(traces: Sequence[Trace]) -> list[Series]:
 
 
 def check_traces(traces: Sequence[Trace]) -> None:
-    """Raise `SettingError` where that is no list of traces, or an empty one."""
+    """Raise `SettingError` unless these are a nonempty list of traces."""
     if not isinstance(traces, Collection) or getattr(traces, "ndim", 1) == 0:
-        why = "is no list of traces; give what wb.run and wb.compare return"
+        why = "is not a list of traces; give what wb.run and wb.compare return"
         raise SettingError(f"traces = {short(traces)}: {why}")
     if not len(traces):
         why = "is empty; give at least one Trace, as wb.run and wb.compare return them"
         raise SettingError(f"traces = []: {why}")
     for i, trace in enumerate(traces):
         if not isinstance(trace, Trace):
-            raise SettingError(f"traces[{i}] = {type(trace).__name__}: is no Trace; give what wb.run returns")
+            raise SettingError(
+                f"traces[{i}] = {type(trace).__name__}: is not a Trace; give what wb.run returns"
+            )
         if not len(trace.columns["time"]):
             why = f"the run of {trace.label} finished no round; draw one with rounds"
             raise SettingError(f"traces[{i}]: {why}")
 
 
 def labels(traces: Sequence[Labelled]) -> list[str]:
-    """Labels, all different: the trace's own, plus the settings in which equal ones differ."""
+    """Return distinct labels: the trace's own, plus the settings in which equal ones differ."""
     groups: dict[str, list[int]] = {}
     for i, trace in enumerate(traces):
         groups.setdefault(trace.label, []).append(i)
@@ -85,7 +87,7 @@ def _told_apart(traces: Sequence[Labelled]) -> list[str]:
 
 
 def _facts(trace: Labelled) -> dict[str, Any]:
-    """Every setting of a run by name, the scheme's own first, without its group."""
+    """Return every setting of a run by name, the scheme's own first, without their group."""
     found = settings_of(trace.experiment)
     own = {name: found.pop(name) for name in list(found) if name.startswith("scheme_args.")}
     bare = {name.removeprefix("scheme_args."): value for name, value in own.items()}
@@ -93,7 +95,7 @@ def _facts(trace: Labelled) -> dict[str, Any]:
 
 
 def shared(traces: Sequence[Trace]) -> str:
-    """Say what all runs have in common: problem, workers, rounds."""
+    """Return what all runs have in common: problem, workers, rounds."""
     e = [trace.experiment for trace in traces]
     facts = [
         {x.problem for x in e},
@@ -104,7 +106,7 @@ def shared(traces: Sequence[Trace]) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number of things.
+    """Return a count with its noun in singular or plural.
 
     >>> plural(1, "round"), plural(2, "round")
     ('1 round', '2 rounds')
@@ -113,12 +115,12 @@ def plural(number: int, noun: str) -> str:
 
 
 def signed(number: float, digits: int = 3) -> str:
-    """A number with a minus sign that is as wide as a plus."""
+    """Format a number with a minus sign that is as wide as a plus."""
     return f"{number:.{digits}g}".replace("-", "−")
 
 
 def plan_of(source: Plan | Experiment) -> tuple[Plan, str]:
-    """Plan of an experiment, or the plan itself, and what to call it."""
+    """Return the plan of an experiment, or the given plan, and a name for it."""
     if isinstance(source, Plan):
         return source, ""
     if isinstance(source, Experiment):

@@ -1,4 +1,4 @@
-"""Settings and results in words: what a column of the table of runs is called in a title and beside an axis."""
+"""Labels of settings and results: how a column of the table of runs is named in titles and on axes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _WHOSE: dict[str, str] = _LABELS["settings"]
 
 
 def result(name: str) -> tuple[str, str]:
-    """A result in a title, and beside an axis.
+    """Return the label of a result in a title, and on an axis.
 
     >>> result("round_time")
     ('time per round', 'mean time per round (s)')
@@ -30,22 +30,22 @@ def result(name: str) -> tuple[str, str]:
 
 
 def metric_words(metric: str) -> str:
-    """A metric beside an axis."""
+    """Return the label of a metric on an axis."""
     return METRICS.get(metric, metric.replace("_", " "))
 
 
 def short(metric: str) -> str:
-    """Name a metric without its formula."""
+    """Return the name of a metric without its formula."""
     return metric_words(metric).split(" ‖")[0]
 
 
 def upper(text: str) -> str:
-    """With a capital letter."""
+    """Capitalise the first letter."""
     return text[:1].upper() + text[1:]
 
 
 def setting(name: str) -> str:
-    """A setting in a title.
+    """Return the label of a setting in a title.
 
     >>> setting("scheme_args.stragglers"), setting("delays.rate"), setting("workers")
     ('stragglers', 'rate of the delays', 'workers')
@@ -56,10 +56,10 @@ def setting(name: str) -> str:
 
 
 def axis(name: str, used: Sequence[str] = ()) -> str:
-    """A setting beside an axis, from the descriptions of the fields themselves.
+    """Return the label of a setting on an axis, from the descriptions of the fields.
 
-    One name may be two things: GC's stragglers are workers of all, CodedReduce's are children of every parent. Then the
-    text says what it is for which of the schemes that are `used`.
+    One name may have two meanings: GC's stragglers are out of all workers, CodedReduce's out of the children of each
+    parent. The label then lists the meaning for each scheme in `used`.
 
     >>> axis("link.latency")
     'latency of the links: time that a message spends on the wire before its transfer (s)'
@@ -89,7 +89,7 @@ def axis(name: str, used: Sequence[str] = ()) -> str:
 
 
 def _owners(group: str, used: Sequence[str]) -> Mapping[str, type[Settings]]:
-    """Who may have settings of a group: name -> class."""
+    """Return the classes that may have settings of a group: name -> class."""
     if group == "scheme_args":
         return {name: schemes.get(name) for name in (used or schemes.names())}
     owners: dict[str, Mapping[str, Any]] = {

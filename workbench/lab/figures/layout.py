@@ -1,4 +1,4 @@
-"""Where the nodes of a plan stand: layered for few, radial for many, one branch of very many, a circle for a ring."""
+"""Positions of nodes: layered for few, radial for many, one branch of very many, a circle for a ring."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from workbench.core.contract.plan import Plan
 
 MAX_LAYERED_WORKERS = 32  # workers up to which a tree is drawn from the top down
 BRANCH_CHILDREN = 6  # children of a parent, where one branch is drawn
-RING_NODES = 40  # workers of a ring too large to draw all of them
-REST_NODE = -1  # instead of a rank: a node that stands for its siblings which are not drawn
+RING_NODES = 40  # workers drawn of a ring that is larger
+REST_NODE = -1  # instead of a rank: a node that represents its siblings that are not drawn
 
 
 class Layout(NamedTuple):
-    """The nodes drawn, where they stand, and the edges between them."""
+    """Nodes that are drawn, with their positions, and the edges between them."""
 
     rank: NDArray[np.int64]
     x: Array
@@ -23,16 +23,16 @@ class Layout(NamedTuple):
     layer: NDArray[np.int64]  # distance from the root
     edges: NDArray[np.int64]  # (edges, 2) places in `rank`
     ring: bool
-    number: NDArray[np.int64]  # of ranks that a node stands for: 1, or more for the rest of its siblings
+    number: NDArray[np.int64]  # ranks that a node represents: 1, or more for the remaining siblings
 
     @property
     def radial(self) -> bool:
-        """Is it drawn around the master?"""
+        """Whether the tree is drawn around the master."""
         return self.ring or len(self.rank) - 1 > MAX_LAYERED_WORKERS
 
 
 def place(plan: Plan, most: int) -> Layout:
-    """Lay out a plan; of one with more than `most` ranks, one branch, or some workers of the ring."""
+    """Lay out a plan; if it has more than `most` ranks, one branch of it, or some workers of the ring."""
     whole = plan.ranks <= most
     if plan.workers > 1 and not np.any(plan.parent[1:] >= 0):
         return _ring(plan.workers, plan.workers if whole else RING_NODES)
@@ -51,7 +51,7 @@ def place(plan: Plan, most: int) -> Layout:
 
 
 def _ring(workers: int, drawn: int) -> Layout:
-    """Workers on a circle, each linked to the next one drawn; the master in the middle, linked to nobody."""
+    """Lay out workers on a circle, each linked to the next one drawn, with the unlinked master in the middle."""
     rank = np.unique(np.linspace(1, workers + 1, drawn, endpoint=False).astype(np.int64))
     angle = 2 * np.pi * (rank - 1) / workers
     x, y = (np.concatenate([[0.0], side]) for side in (np.sin(angle), np.cos(angle)))
@@ -62,9 +62,9 @@ def _ring(workers: int, drawn: int) -> Layout:
 
 
 def _branch(plan: Plan) -> NDArray[np.int64]:
-    """The master's first children, the first one's, and so on down; a last node stands for the rest of them.
+    """Lay out the master's first children, the first one's children, and so on; a last node represents the rest.
 
-    Returns ranks, the places of their parents, how many ranks each stands for, and layers: (4, nodes).
+    Returns ranks, the positions of their parents, how many ranks each represents, and layers: (4, nodes).
     """
     nodes, at, layer = [(0, -1, 1, 0)], 0, 0
     while kids := plan.children[nodes[at][0]]:
@@ -78,13 +78,13 @@ def _branch(plan: Plan) -> NDArray[np.int64]:
 
 
 def _spread(layer: NDArray[np.int64]) -> Array:
-    """Place the nodes of every layer side by side over the whole width."""
+    """Spread the nodes of every layer over the whole width."""
     among = np.array([np.sum(layer[:place] == depth) for place, depth in enumerate(layer.tolist())])
     return BRANCH_CHILDREN * (among + 0.5) / np.bincount(layer)[layer]
 
 
 def _slots(parent: NDArray[np.int64], layer: NDArray[np.int64]) -> Array:
-    """Place along the layer: leaves stand side by side in depth-first order, parents over their children."""
+    """Return positions along the layers: leaves in depth-first order, each parent above its children."""
     children: list[list[int]] = [[] for _ in parent]
     roots: list[int] = []
     for rank, above in enumerate(parent.tolist()):

@@ -12,7 +12,7 @@ from workbench.lab.figures.style import Style, error_bars, fade, log_scale
 
 
 class Curve(NamedTuple):
-    """Means along x with their intervals, each over n runs, and the look of the line."""
+    """Means along x with confidence intervals, each over n runs, and the style of the line."""
 
     label: str
     style: Style
@@ -28,7 +28,7 @@ def draw(
     scale: Mapping[str, object],
     markers: bool = True,
 ) -> None:
-    """Bands first, so that no line lies under another's band. `scale`: of the vertical axis, as `scale_y` has it."""
+    """Draw all bands below all lines. `scale`: type of the vertical axis, as returned by `scale_y`."""
     figure.update_yaxes(**scale)
     if joined:
         log = scale.get("type") == "log"
@@ -52,7 +52,7 @@ def draw(
 
 
 def _area(curve: Curve, log: bool) -> go.Scatter:
-    """The band, as one closed curve; on a logarithmic axis it ends where numbers are no longer positive."""
+    """Return the band as a closed curve; on a logarithmic axis it ends where values are not positive."""
     known = np.isfinite(curve.band.low)
     x = np.asarray(curve.x)[known]
     low, high = curve.band.low[known], curve.band.high[known]
@@ -74,7 +74,7 @@ def _area(curve: Curve, log: bool) -> go.Scatter:
 
 
 def about(curves: Sequence[Curve], level: float) -> str:
-    """Say what the bands are."""
+    """Return a sentence that explains the bands."""
     counts = {curve.n for curve in curves}
     if counts == {1}:
         return "single runs: no band"
@@ -84,5 +84,5 @@ def about(curves: Sequence[Curve], level: float) -> str:
 
 
 def scale_y(curves: Sequence[Curve], ratio: float) -> dict[str, object]:
-    """Logarithmic where ratios say more than differences."""
+    """Return "log" where the values span so much that ratios matter more than differences, else "linear"."""
     return log_scale(np.concatenate([curve.band.mean for curve in curves]), ratio)

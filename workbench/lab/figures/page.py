@@ -1,4 +1,4 @@
-"""Figures on a page: no button sends them anywhere, and on a dark page of a notebook they are dark."""
+"""Figures on a page: no button uploads them, and they are dark in a dark notebook."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import plotly.io as pio
 
 from workbench.core.base.page import CONFIG
 
-# `pio.to_html` leaves the address out where the button is not shown, and plotly.js has one of its own.
+# `pio.to_html` omits the address where the button is hidden, and plotly.js has a default of its own.
 _NO_ADDRESS = "document.getElementById('{plot_id}')._context.plotlyServerURL = '';"
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of a theme that are no scheme's."""
+    """Colours of a theme that do not belong to a scheme."""
 
     background: str
     text: str
     muted: str  # secondary text, edges of a graph
     grid: str
-    neutral: str  # a value near zero on a diverging scale; stands out from the background
+    neutral: str  # a value near zero on a diverging scale, visible on the background
 
 
 PALETTES: dict[str, Palette] = {
@@ -33,16 +33,16 @@ PALETTES: dict[str, Palette] = {
 
 
 class Figure(go.Figure):
-    """A plotly figure that gets our settings wherever it is shown.
+    """Plotly figure that has our settings wherever it is shown.
 
-    Plotly's own renderers stay as they are, so other figures in a user's notebook are none of our business.
+    Plotly's own renderers are not changed, so other figures in a user's notebook are not affected.
 
     >>> '"showSendToCloud": false' in Figure().to_html(include_plotlyjs=False)
     True
     """
 
     def show(self, *args: Any, **options: Any) -> None:
-        """Show it by plotly's default renderer, or by the one that is named: see `plotly.io.show`."""
+        """Show it by plotly's default renderer, or by the named one: see `plotly.io.show`."""
         light = self.layout.template.layout.paper_bgcolor == PALETTES["light"].background
         renderer = options.get("renderer", args[0] if args else None) or pio.renderers.default or ""
         if light and _is_page(renderer):
@@ -50,12 +50,12 @@ class Figure(go.Figure):
         pio.show(self, *args, **_told(options))
 
     def to_html(self, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> str:
-        """HTML: see `plotly.io.to_html`."""
+        """Return HTML: see `plotly.io.to_html`."""
         told = _told({**options, "config": config}, _NO_ADDRESS)
         return str(pio.to_html(self, told.pop("config"), *args, **told))
 
     def write_html(self, file: Any, config: dict[str, Any] | None = None, *args: Any, **options: Any) -> None:
-        """HTML into a file: see `plotly.io.write_html`."""
+        """Write HTML into a file: see `plotly.io.write_html`."""
         told = _told({**options, "config": config}, _NO_ADDRESS)
         pio.write_html(self, file, told.pop("config"), *args, **told)
 
@@ -71,7 +71,7 @@ class Figure(go.Figure):
 
 
 def _told(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
-    """Options of plotly's functions with our config, and with scripts that run once the figure is drawn."""
+    """Add our config, and scripts that run once the figure is drawn, to options of plotly's functions."""
     told = {**options, "config": {**CONFIG, **(options.get("config") or {})}}
     if scripts:
         given = options.get("post_script") or []
@@ -79,14 +79,12 @@ def _told(options: dict[str, Any], *scripts: str) -> dict[str, Any]:
     return told
 
 
-# ---------------------------------------------------------------- a notebook's dark page
+# ---------------------------------------------------------------- dark theme in a notebook
 
 
 def _is_page(renderers: str) -> bool:
-    from plotly.io.base_renderers import (
-        HtmlRenderer,
-        PlotlyRenderer,
-    )  # all of them, which most kernels never show by
+    # imports all renderers, most of which a kernel never uses
+    from plotly.io.base_renderers import HtmlRenderer, PlotlyRenderer
 
     names = [name for name in renderers.split("+") if name in pio.renderers]
     return any(isinstance(pio.renderers[name], (HtmlRenderer, PlotlyRenderer)) for name in names)
@@ -101,15 +99,16 @@ def _show_style() -> None:
 
 @cache
 def dark_style() -> str:
-    """Style sheet that goes with a figure, so that a light one is dark where the page is.
+    """Return the style sheet that makes a light figure dark where the page is dark.
 
-    The kernel does not know the page's theme, which may change; JupyterLab and VS Code say it in an attribute.
-    Only figures with text in our colour are changed, and in them only what has a colour of the light palette.
+    The page's theme is not available in the kernel, and may change: JupyterLab and VS Code set it as an attribute.
+
+    Only figures with text in our colour are changed, and only their elements with a colour of the light palette.
     """
     page = ":is([data-jp-theme-light=false], [data-vscode-theme-kind*=dark])"
     light, dark = (PALETTES[theme] for theme in ("light", "dark"))
     ours = f"{page} .js-plotly-plot:has([style*='fill: {_as_style(light.text)}'])"
-    # A node's number is as white as the ground, and stays so: of fills only the ground's.
+    # The number in a node is as white as the background and must stay white: only fills of the background change.
     paints = [("background", ".main-svg", "background"), ("fill", "rect.bg", "background")]
     paints += [("stroke", "", name) for name in ("background", "text", "muted", "grid", "neutral")]
     paints += [("fill", "", name) for name in ("text", "muted", "grid", "neutral")]
@@ -127,14 +126,14 @@ def dark_style() -> str:
 
 
 def _of_stills(page: str) -> str:
-    """JupyterLab keeps a still of each figure, and shows it in a notebook opened anew until the mouse comes."""
+    """JupyterLab keeps an image of each figure, and shows it in a reopened notebook until the mouse is moved there."""
     output = ".jp-OutputArea-child:has(style.wb-dark)"
     still = f"{page} {output} + * .plot-img {{filter: invert(0.92) hue-rotate(180deg)}}"
     return f"{output} {{display: none}} {still}"
 
 
 def _as_style(color: str) -> str:
-    """A colour as browsers write it in an element's style.
+    """Return a colour as browsers write it in an element's style.
 
     >>> _as_style("#0072B2")
     'rgb(0, 114, 178)'

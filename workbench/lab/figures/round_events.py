@@ -1,4 +1,4 @@
-"""One round of a trace as bars per rank: who did what, from when to when; and moment by moment, for slow motion."""
+"""One round of a trace: bars per rank with start and end, and a list of moments for slow motion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ranks = NDArray[np.int64]
 
 
 class Rows:
-    """Rows of a table as columns: a round is asked for some of its rows dozens of times, which costs a frame long.
+    """Table as columns; filtering it dozens of times per round is faster than with a data frame.
 
     >>> rows = Rows({"kind": np.array(["send", "drop"]), "end": np.array([1.0, 2.0])})
     >>> rows[rows["kind"] == "drop"]["end"].tolist()
@@ -44,7 +44,7 @@ class Rows:
 
 
 class Bars(NamedTuple):
-    """Bars of one kind: rows, and times in s since the round's start; `text` says more on hovering."""
+    """Bars of one kind: rows, and times in s since the round's start; `text` is the hover text."""
 
     rank: Ranks
     start: Array
@@ -53,7 +53,7 @@ class Bars(NamedTuple):
 
     @property
     def lasting(self) -> Bars:
-        """The bars without those that take no time."""
+        """Bars of positive duration."""
         return self.where(self.end > self.start)
 
     def where(self, keep: NDArray[np.bool_]) -> Bars:
@@ -64,22 +64,22 @@ class Bars(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """A round's events, and when it was; 0 s is the commit that ended the round before."""
+    """Events of a round; 0 s is the commit that ended the previous round."""
 
     plan: Plan
     rows: Rows  # the round's events, absolute times
     start: float  # s since the run's start
     duration: float
     dead: frozenset[int]
-    faults: Mapping[int, str]  # worker -> the kinds of its other faults in this round
+    faults: Mapping[int, str]  # worker -> kinds of its other faults in this round
 
     @cached_property
     def early(self) -> float:
-        """Start of the first event; below 0 where ranks began before the round before had ended everywhere."""
+        """Start of the first event, s; negative where ranks began before the previous round had ended everywhere."""
         return min(0.0, float(self.rows["start"].min(initial=np.inf)) - self.start)
 
     def bars(self, rows: Rows, whose: str = "rank", since: str = "start", until: str = "end") -> Bars:
-        """Bars of some events on the rows of the ranks that a column names, cut at the round's end."""
+        """Return events as bars on the rows of the ranks in a column, cut at the round's end."""
         first, last = (
             np.clip(rows[moment].astype(float) - self.start, self.early, self.duration)
             for moment in (since, until)
@@ -89,26 +89,26 @@ class Round:
         return Bars(rows[whose].astype(np.int64), first, last, [_words(self.start, *e) for e in events])
 
     def of(self, kind: str) -> Rows:
-        """Events of a kind."""
+        """Return the events of a kind."""
         return self.rows[self.rows["kind"] == kind]
 
     @cached_property
     def models(self) -> Rows:
-        """Messages from a parent to its child: models on their way down."""
+        """Messages from a parent to its child, that is, models on their way down."""
         return self.of("send")[_downward(self.plan, self.of("send"))]
 
     @cached_property
     def answers(self) -> Rows:
-        """Accepted messages that go up or around."""
+        """Accepted messages to a parent or around a ring."""
         return self.of("send")[~_downward(self.plan, self.of("send"))]
 
-    # ------------------------------------------------------------ what took time
+    # ------------------------------------------------------------ events that take time
 
     def did(self, kind: str) -> Bars:
-        """Events of a kind as bars.
+        """Return the events of a kind as bars.
 
-        Of "drop", answers that came too late: from being sent to being refused, or to the round's end. Of "commit":
-        instants at which ranks had a gradient estimate. "decode" is there where the experiment charges it.
+        "drop" is an answer that came too late: from its sending to its refusal, or to the round's end. "commit" is an
+        instant at which a rank had a gradient estimate. "decode" exists where the experiment charges for decoding.
         """
         return self.bars(self.of(kind))
 
@@ -119,17 +119,17 @@ class Round:
 
     @property
     def passing(self) -> Bars:
-        """Accepted messages going through the receiver's port, on the sender's row."""
+        """Accepted messages that pass the receiver's port, on the sender's row."""
         return self.bars(self.answers[self.answers["messages"] == 1], since="begun").lasting
 
     @property
     def exchanging(self) -> Bars:
-        """Series of messages that the trace keeps as one event, such as a ring's steps."""
+        """Series of messages that the trace stores as one event, such as the steps of a ring."""
         return self.bars(self.answers[self.answers["messages"] > 1], since="begun").lasting
 
     @property
     def receiving(self) -> Bars:
-        """When the port of a rank with children was busy, on that rank's row."""
+        """Times at which the port of a rank with children was busy, on that rank's row."""
         parents = np.array([bool(kids) for kids in self.plan.children])
         return self.bars(self.answers[parents[self.answers["to"]]], "to", "begun").lasting
 
@@ -140,21 +140,21 @@ class Round:
 
     @cached_property
     def cut_off(self) -> Bars:
-        """Workers whose computing the end of the round cut off: asked, but no compute event."""
+        """Workers whose computation was cut off by the round's end: asked, but without a compute event."""
         since = {rank: at for rank, at in self._asked.items() if rank not in self._computed}
         starts = {rank: max(self.early, min(at, self.duration)) for rank, at in since.items()}
         return self._open(starts, "still computing when the round ended: cut off")
 
     @property
     def silent(self) -> Bars:
-        """Workers that computed, and of which no message was accepted or refused within the round."""
+        """Workers that computed, without a message accepted or refused within the round."""
         spoke = {*self.answers["rank"], *self.of("drop")["rank"]}
         done = {rank: at for rank, at in self._computed.items() if rank not in spoke and at < self.duration}
         return self._open(done, "computed, but no answer went out or arrived in this round")
 
     @cached_property
     def overlapping(self) -> bool:
-        """Does some rank go on computing after an answer of its own went out?"""
+        """Whether some rank continues computing after its own answer was sent."""
         return any(
             at - self.start < self._computed.get(rank, -np.inf)
             for rows in (self.answers, self.of("drop"))
@@ -163,35 +163,36 @@ class Round:
 
     @property
     def idle(self) -> int:
-        """How many live workers the scheme let rest in this round."""
+        """Number of live workers that had nothing to compute in this round."""
         busy = {*self._asked, *self._computed}
         return len(set(np.flatnonzero(self.plan.loads).tolist()) - self.dead - busy)
 
     @cached_property
     def _asked(self) -> dict[int, float]:
-        """Since when each live worker had something to compute; a scheme need not ask everybody."""
-        since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}  # no models
+        """Times since which live workers had something to compute; a scheme need not ask every worker."""
+        # ranks without a parent get no models
+        since = {rank: 0.0 for rank in range(1, self.plan.ranks) if self.plan.parent[rank] < 0}
         since |= self._moments(self.models, "to")
         return {rank: at for rank, at in since.items() if self.plan.loads[rank] and rank not in self.dead}
 
     @cached_property
     def _computed(self) -> dict[int, float]:
-        """When each rank that computed was done, in s since the round's start."""
+        """Times at which ranks were done computing, s since the round's start."""
         return self._moments(self.of("compute"), "rank")
 
     def _moments(self, rows: Rows, whose: str) -> dict[int, float]:
         return dict(zip(rows[whose].tolist(), (rows["end"] - self.start).tolist(), strict=True))
 
     def _open(self, since: Mapping[int, float], text: str) -> Bars:
-        """Bars that last until the round's end."""
+        """Return bars that last until the round's end."""
         ranks, starts = np.array(list(since), dtype=np.int64), np.array(list(since.values()), dtype=float)
         return Bars(ranks, starts, np.full(len(ranks), self.duration), [text] * len(ranks))
 
 
 def events_of(trace: Trace, round: int) -> Round:
-    """Look up a round; raises `SettingError` when the trace has no such round or kept no events."""
+    """Return the events of a round; raises `SettingError` when the trace has no such round or stored no events."""
     if not isinstance(trace, Trace):
-        raise SettingError(f"trace = {type(trace).__name__}: is no Trace; give what wb.run returns")
+        raise SettingError(f"trace = {type(trace).__name__}: is not a Trace; give what wb.run returns")
     count = len(trace.columns["time"])
     if not count:
         raise SettingError(f"round = {short(round)}: the run of {trace.label} finished no round")
@@ -205,7 +206,7 @@ def events_of(trace: Trace, round: int) -> Round:
         raise SettingError(f"round = {round}: the trace kept no events of it; run with events=True")
     plan = trace.experiment.plan
     rows = Rows({str(name): found[name].to_numpy() for name in found})
-    # Empty messages to children, such as "stop", carry no model and belong to no round.
+    # Empty messages to children, such as "stop", carry no model and do not belong to a round.
     rows = rows[~((rows["kind"] == "send") & (rows["bytes"] == 0) & _downward(plan, rows))]
     times = np.asarray(trace.columns["time"], dtype=float)
     start = float(times[round - 1]) if round else 0.0
@@ -226,7 +227,7 @@ def _downward(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
 def _words(
     origin: float, kind: str, start: float, begun: float, end: float, to: int, size: int, count: int
 ) -> str:
-    """Say on hovering what an event was: times in s since the round's start, receiver, bytes."""
+    """Return hover texts of events: times in s since the round's start, receiver, bytes."""
     text = f"{kind}: {start - origin:.4g} s to {end - origin:.4g} s"
     if to < 0:
         return text
@@ -236,7 +237,7 @@ def _words(
 
 
 class Moment(NamedTuple):
-    """Something happened to a rank, so many seconds after the round's start.
+    """Event of a rank, with its time since the round's start.
 
     `time`: s; `text`: what happened.
 
@@ -251,9 +252,9 @@ class Moment(NamedTuple):
 
 @kinds_checked
 def moments(trace: Trace, round: int) -> list[Moment]:
-    """What happened in a round, in order of time.
+    """Return what happened in a round, in order of time.
 
-    Raises `SettingError` when the trace has no such round, or kept no events of it.
+    Raises `SettingError` when the trace has no such round, or stored no events of it.
 
     >>> import workbench as wb
     >>> trace = wb.run(wb.Experiment(scheme="UMW", workers=2, rounds=1))
@@ -284,5 +285,5 @@ def _each(bars: Bars, text: str) -> list[Moment]:
 
 
 def name(rank: int) -> str:
-    """What a node is called in a sentence."""
+    """Return the name of a node in a sentence."""
     return "the master" if rank == MASTER else f"worker {rank}"

@@ -1,4 +1,4 @@
-"""Figures to files: HTML that works offline, PNG, SVG and PDF."""
+"""Export of figures as offline HTML, PNG, SVG and PDF."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORMATS = (".html", ".png", ".svg", ".pdf")
 
 
 class NoBrowser(RuntimeError):
-    """No Chrome or Chromium is there to draw static pictures with.
+    """Error: Chrome or Chromium, which draws static pictures, was not found.
 
     >>> issubclass(NoBrowser, RuntimeError)
     True
@@ -28,7 +28,7 @@ class NoBrowser(RuntimeError):
 
 
 def save(figure: go.Figure, path: str | Path) -> Path:
-    """Write a figure; the file appears whole or not at all.
+    """Write a figure atomically: the file appears whole or not at all.
 
     `figure`: any figure. `path`: ends in .html (self-contained, works offline), .png, .svg or .pdf (1280 px
     wide, by Chrome or Chromium).
@@ -56,17 +56,17 @@ def save(figure: go.Figure, path: str | Path) -> Path:
 
 @contextmanager
 def one_browser() -> Iterator[None]:
-    """All pictures meanwhile are drawn by one Chrome or Chromium: to start it takes longer than a picture does."""
+    """Draw all pictures within the block by one Chrome or Chromium, which takes longer to start than a picture."""
     import kaleido
     from choreographer.browsers.chromium import Chromium
 
     found = os.environ.get("BROWSER_PATH") or Chromium.find_browser(skip_local=False)
-    if not (found and _answers(found)):  # whoever asked a server without one would wait forever
+    if not (found and _answers(found)):  # a request to a server without a browser would wait forever
         yield
         return
     kaleido.start_sync_server(n=1, silence_warnings=True)
     try:
-        with warnings.catch_warnings():  # plotly's, of options that it gives itself
+        with warnings.catch_warnings():  # warnings of plotly about options that it sets itself
             warnings.filterwarnings("ignore", "The kopts argument", UserWarning)
             yield
     finally:

@@ -1,4 +1,4 @@
-"""How long each run takes to a target, and how many times faster the reference is."""
+"""Speedups: each run's time to a target, relative to a reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def speedups(
     reference: str | None = None,
     over_seeds: bool = False,
 ) -> pd.DataFrame:
-    """Seconds to a target per run, and how many times faster the reference gets there.
+    """Return the seconds to a target per run, and the speedup of the reference over it.
 
     `target`: value of the metric that counts as solved: at or below it (at or above it for accuracy and AUC). With
     mini-batches, the mean of the last five evaluated values is compared with it. `metric`: a column of `trace.rounds`.
@@ -79,12 +79,12 @@ def repetitions(traces: Sequence[Trace]) -> list[list[Trace]]:
 
 
 def seedless(trace: Trace) -> Trace:
-    """Return a trace that stands for all of its group, so that no seed is in its label."""
+    """Return a trace that represents all of its group, so that no seed is in its label."""
     return replace(trace, experiment=trace.experiment.replace(seed=0))
 
 
 def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
-    """Value of the metric that every trace reaches: the worst of their best.
+    """Return the value of the metric that every trace reaches: the worst of their best.
 
     `traces` of one problem; `metric`: the column of their rounds.
 
@@ -99,7 +99,7 @@ def common_target(traces: Sequence[Trace], metric: str = "loss") -> float:
 
 
 def position(series: Sequence[Series], reference: str) -> int:
-    """Where the reference stands: by its label, else the first run of that scheme."""
+    """Return the index of the reference: by its label, else the first run of that scheme."""
     known = [s.label for s in series]
     if reference in known:
         return known.index(reference)
@@ -110,38 +110,38 @@ def position(series: Sequence[Series], reference: str) -> int:
 
 
 def reference_of(series: Sequence[Series], found: Sequence[float]) -> int | None:
-    """Choose CR where it meets the target, else the fastest, else None."""
+    """Return the reference: CR where it meets the target, else the fastest, else None."""
     met = [i for i, at in enumerate(found) if np.isfinite(at)]
     reduced = [i for i in met if series[i].trace.experiment.scheme == "CR"]
     return min(reduced or met, key=lambda i: found[i], default=None)
 
 
 def crossing(trace: Trace, metric: str, target: float, x: str = "time") -> float:
-    """Where on the x axis a run first meets the target after a round (NaN: never)."""
+    """Return the x value at which a run first meets the target after a round (NaN: never)."""
     place = reached(trace, metric, target)
     return float("nan") if place is None else float(abscissa(trace, x)[place])
 
 
 def reached(trace: Trace, metric: str, target: float) -> int | None:
-    """Round after which a run first meets the target, None for never; see `first_reached`."""
+    """Return the round after which a run first meets the target, None for never; see `first_reached`."""
     return first_reached(column(trace, metric), target, metric, trace.experiment.batch)
 
 
 def ratio(seconds: float, base: float) -> float:
-    """Divide; where rounds take no time at all, the answer is infinite or no number, not an error."""
+    """Divide; for rounds that take no time the result is infinite or NaN instead of an error."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.divide(seconds, base))
 
 
 def column(trace: Trace, metric: str) -> Array:
-    """Values of a metric after each round."""
+    """Return the values of a metric after each round."""
     if not isinstance(metric, str) or metric in _NO_METRICS or metric not in trace.columns:
         raise unknown_name("metric", metric, [name for name in trace.columns if name not in _NO_METRICS])
     return np.asarray(trace.columns[metric], dtype=float)
 
 
 def abscissa(trace: Trace, x: str) -> Array:
-    """Where each round's end lies on the x axis."""
+    """Return the x value of each round's end."""
     if not isinstance(x, str) or x not in AXES:
         raise unknown_name("x", x, list(AXES))
     if x == "round":
@@ -151,7 +151,7 @@ def abscissa(trace: Trace, x: str) -> Array:
 
 
 def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
-    """Return a run's curve, where the metric was evaluated; as it is where that is nowhere."""
+    """Return a run's curve where the metric was evaluated, or all of it if that is nowhere."""
     xs, ys = abscissa(trace, x), column(trace, metric)
     losses = np.asarray(trace.columns.get("loss", ys), dtype=float)
     there = ~(np.isnan(ys) & np.isnan(losses))  # some metrics are undefined before the model has moved
@@ -159,7 +159,7 @@ def known(trace: Trace, metric: str, x: str) -> tuple[Array, Array]:
 
 
 def check_target(target: float) -> None:
-    """Refuse what no metric can reach."""
+    """Raise `SettingError` for a target that no metric can reach."""
     check_kind("target", target, float)
     if not np.isfinite(target):
         raise SettingError(f"target = {target}: must be a finite number, a value that the metric can reach")

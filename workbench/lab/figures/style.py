@@ -1,4 +1,4 @@
-"""Common style: two plotly templates, one fixed look per scheme, units that fit."""
+"""Common style: two plotly templates, one fixed style per scheme, suitable units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Theme = Literal["light", "dark"]
 FONT = "Open Sans, Arial, Helvetica, DejaVu Sans, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
 
-# Okabe and Ito's colours without yellow and black, which vanish on a white or a dark ground; grey instead.
+# Colours of Okabe and Ito without yellow and black, which are invisible on one background; grey instead.
 BLUE, SKY, GREEN = "#0072B2", "#56B4E9", "#009E73"
 ORANGE, VERMILLION, PINK, GREY = "#E69F00", "#D55E00", "#CC79A7", "#808890"
 COLORS = {
@@ -35,9 +35,9 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
 class Style(NamedTuple):
-    """How a scheme is drawn, whatever the figure: line colour, line dash, marker symbol.
+    """Style of a scheme in all figures: line colour, line dash, marker symbol.
 
-    `color`, `dash` and `symbol` are plotly's.
+    `color`, `dash` and `symbol` have plotly's values.
 
     >>> Style("#0072B2", "solid", "circle").dash
     'solid'
@@ -58,9 +58,9 @@ _OTHER_SYMBOLS = ("octagon", "x", "star-square", "star-diamond", "triangle-ne", 
 
 @kinds_checked
 def scheme_style(name: str, variant: int = 0) -> Style:
-    """Look of a scheme, the same in every figure and both themes; an unknown name gets one from its hash.
+    """Return the style of a scheme, equal in all figures and themes; an unknown name gets one from its hash.
 
-    `name`: the scheme's name as users write it. `variant`: tells apart several experiments of one scheme in a
+    `name`: the scheme's name as users write it. `variant`: number of the experiment among those of one scheme in a
     figure: the colour stays, dash and marker change.
 
     >>> scheme_style("CR")
@@ -76,7 +76,7 @@ def scheme_style(name: str, variant: int = 0) -> Style:
 
 
 def styles(schemes: Iterable[str]) -> list[Style]:
-    """Looks of what is drawn together; of one scheme, each has dash and marker of its own."""
+    """Return styles of what is drawn together; experiments of one scheme differ in dash and marker."""
     seen: Counter[str] = Counter()
     found = []
     for scheme in schemes:
@@ -86,37 +86,37 @@ def styles(schemes: Iterable[str]) -> list[Style]:
 
 
 def _from_hash(name: str) -> Style:
-    # Python's own hash changes from process to process; a scheme's colour must not.
+    # Python's hash changes between processes; a scheme's colour must not.
     a, b, c = sha256(name.encode()).digest()[:3]
     return Style(HUES[a % len(HUES)], DASHES[b % len(DASHES)], _OTHER_SYMBOLS[c % len(_OTHER_SYMBOLS)])
 
 
 def palette(theme: str) -> Palette:
-    """Colours of a theme; raises `SettingError` for another name than light and dark."""
+    """Return the colours of a theme; raises `SettingError` unless it is "light" or "dark"."""
     if not isinstance(theme, str) or theme not in PALETTES:
         raise unknown_name("theme", theme, list(PALETTES))
     return PALETTES[theme]
 
 
 def new_figure(theme: str, title: str, subtitle: str = "", height: int = 640) -> go.Figure:
-    """Empty figure in the common style; its width follows the page."""
+    """Return an empty figure in the common style; its width follows the page."""
     colors = palette(theme)
     heading = {
         "text": title,
         "subtitle": {"text": subtitle, "font": {"size": 16, "color": colors.muted}},
-        "y": 1 - 22 / height,  # the same distance from the top whatever the height
+        "y": 1 - 22 / height,  # the same distance from the top at any height
     }
     template = pio.templates[f"workbench_{theme}"].to_plotly_json()
     figure = Figure(layout={"template": template, "title": heading, "height": height}, _validate=False)
-    # Plotly takes ten times as long to look through what is right here; what is put in later it does look through.
+    # Plotly takes ten times as long to validate these constants; later additions are validated.
     figure._validate = figure._layout_obj._validate = True
     return figure
 
 
 def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any) -> go.Figure:
-    """A figure in the common style with traces and layout as plotly.js takes them; None is left out.
+    """Return a figure in the common style from valid traces and layout; None values are left out.
 
-    Plotly does not look through them, which takes it longer than everything else: for figures that follow a slider.
+    Plotly does not validate them, which takes longer than everything else: for figures that follow a slider.
 
     >>> assembled(new_figure("light", "one"), [{"type": "bar", "x": [1], "text": None}]).data[0].x
     (1,)
@@ -126,13 +126,13 @@ def assembled(figure: go.Figure, traces: Iterable[dict[str, Any]], **layout: Any
 
 
 def marks(x: Any, y: Any, name: str, marker: dict[str, Any], hover: str = "", **more: Any) -> go.Scatter:
-    """Markers without a line; `hover`: what is said of one, empty: nothing."""
+    """Return markers without a line; `hover`: the hover text, empty for none."""
     told = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
     return go.Scatter(x=x, y=y, name=name, mode="markers", marker=marker, **told, **more)
 
 
 def fade(color: str, opacity: float) -> str:
-    """Make a colour see-through.
+    """Make a colour transparent.
 
     >>> fade("#0072B2", 0.5)
     'rgba(0,114,178,0.5)'
@@ -155,7 +155,7 @@ def log_ticks(low: float, high: float) -> dict[str, object]:
 
 
 def log_scale(values: Array, ratio: float) -> dict[str, object]:
-    """Axis of such values: logarithmic where ratios say more than differences, else what it is anyway."""
+    """Return a logarithmic axis where ratios matter more than differences, else plotly's default."""
     values = values[np.isfinite(values)]
     if not len(values) or values.min() <= 0 or values.max() <= ratio * values.min():
         return {}
@@ -165,13 +165,13 @@ def log_scale(values: Array, ratio: float) -> dict[str, object]:
 
 
 def error_bars(low: Any, middle: Any, high: Any, **look: object) -> dict[str, object]:
-    """Plotly's error bars from quantiles (arrays, or a number for each)."""
+    """Return plotly's error bars from quantiles (arrays, or a number for each)."""
     low, middle, high = map(np.atleast_1d, (low, middle, high))
     return {"type": "data", "array": high - middle, "arrayminus": middle - low, **look}
 
 
 class Unit(NamedTuple):
-    """A unit of time: multiply seconds by `scale`."""
+    """Unit of time: multiply seconds by `scale`."""
 
     scale: float
     name: str
@@ -199,7 +199,7 @@ def _axis(colors: Palette) -> dict[str, object]:
         "tickfont": {"size": 15},
         "title": {"font": {"size": 17}, "standoff": 10},
         "automargin": True,
-        "ticklabeloverflow": "allow",  # margins grow for them; else every label is measured at every drawing
+        "ticklabeloverflow": "allow",  # margins grow with the labels; else each label is measured at each drawing
     }
 
 
@@ -221,6 +221,6 @@ def _template(colors: Palette) -> go.layout.Template:
 
 
 def register() -> None:
-    """Make plotly know the templates workbench_light and workbench_dark; its default stays what it is."""
+    """Register the templates workbench_light and workbench_dark with plotly, whose default is not changed."""
     for theme, colors in PALETTES.items():
         pio.templates[f"workbench_{theme}"] = _template(colors)

@@ -1,6 +1,6 @@
-"""Widgets for JupyterLab and Voila: plots that grow while runs go on, and the explorer.
+"""Widgets for JupyterLab and Voila: live plots of runs, and the explorer.
 
-They only fill an Experiment and draw a Trace; what can be chosen comes from the fields' own metadata.
+They only fill an Experiment and draw a Trace. Their choices come from the metadata of the fields.
 """
 
 from importlib import import_module
@@ -33,7 +33,7 @@ _DRAWING = (
 
 
 def __getattr__(name: str) -> Any:
-    """What is loaded when first asked for: who watches a run needs neither the explorer nor the table of runs."""
+    """Load the explorer and the table of runs at first use: live plots need neither."""
     if name not in _LATER:
         raise AttributeError(f"module 'workbench.lab.widgets' has no attribute {name!r}")
     if name in _DRAWING:

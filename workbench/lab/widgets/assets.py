@@ -1,4 +1,4 @@
-"""The widgets' JavaScript and CSS, and plotly.js as it travels to the page: packed, and once."""
+"""The widgets' JavaScript and CSS, and plotly.js, which is sent to the page compressed, and once."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "js"
 
 
 def script(*names: str) -> str:
-    """Join files of ours to one module (what a browser is given cannot import files of ours).
+    """Join files of ours to one module (browsers cannot import files of ours).
 
     >>> "function library" in script("common")
     True
@@ -31,7 +31,7 @@ def style(*names: str) -> str:
 
 
 class Sheet(anywidget.AnyWidget):
-    """The style sheet, which reaches the widgets of others beside it too; their keys, see js/sheet.js."""
+    """Style sheet, which also reaches other libraries' widgets beside ours; for their keys, see js/sheet.js."""
 
     _esm = t.Unicode(script("sheet")).tag(sync=True)
     _css = t.Unicode(style("explorer")).tag(sync=True)
@@ -39,9 +39,9 @@ class Sheet(anywidget.AnyWidget):
 
 @cache
 def library() -> bytes:
-    """plotly.js as the wheel of plotly has it, packed by gzip: a third of its five megabytes.
+    """Return plotly.js from the wheel of plotly, compressed by gzip to a third of its five megabytes.
 
-    Packed harder it would have a sixth less, and take the kernel three times as long.
+    Stronger compression would save a sixth, and take the kernel three times as long.
     """
     import plotly
 
@@ -50,7 +50,7 @@ def library() -> bytes:
 
 
 class _Ahead(anywidget.AnyWidget):
-    """Brings plotly.js with itself, and goes once a page has it; it is never shown."""
+    """Invisible widget that brings plotly.js with itself, and is removed once a page has it."""
 
     _esm = t.Unicode(script("ahead")).tag(sync=True)
     packed = t.Bytes().tag(sync=True)
@@ -62,13 +62,12 @@ class _Ahead(anywidget.AnyWidget):
 
 @cache
 def send_ahead() -> None:
-    """Send plotly.js to the page whose cell runs, so that it is read while the kernel loads what draws; once a kernel.
+    """Send plotly.js to the page whose cell runs, so that it is loaded during the kernel's imports.
 
-    A page that asks for it hears nothing before the cell has ended. Where no page runs the cell (Voila, nbconvert, a
-    script), nothing is sent: what nobody takes would stay in the notebook.
+    A request of the page would be answered only after the cell has ended. Where no page runs the cell (Voila,
+    nbconvert, a script), nothing is sent, because it would remain in the notebook.
     """
     kernel: Any = getattr(get_ipython(), "kernel", None)
-    if kernel is not None and "cellId" in kernel.get_parent().get(
-        "metadata", {}
-    ):  # pages say which cell they run
+    # pages name the cell that they run
+    if kernel is not None and "cellId" in kernel.get_parent().get("metadata", {}):
         _Ahead()

@@ -1,4 +1,4 @@
-"""Nothing that goes wrong in a callback reaches the user as a traceback: it becomes a sentence."""
+"""Errors in callbacks reach the user as a sentence instead of a traceback."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -17,17 +17,17 @@ log = logging.getLogger("workbench.lab.widgets")
 
 
 class StatusReporter(Protocol):
-    """Whoever can say a sentence to the user."""
+    """Interface of what can show a sentence to the user."""
 
     def report(self, text: str) -> None:
-        """Show a sentence; empty: take it away."""
+        """Show a sentence; empty: remove it."""
 
 
 T = TypeVar("T", bound=StatusReporter)
 
 
 def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T, P], None]:
-    """Make a method tell what went wrong instead of raising it; the traceback is logged as information."""
+    """Make a method report errors instead of raising them; the traceback is logged as information."""
 
     @wraps(method)
     def safely(self: T, *args: P.args, **options: P.kwargs) -> None:
@@ -41,7 +41,7 @@ def guarded(method: Callable[Concatenate[T, P], None]) -> Callable[Concatenate[T
 
 
 def error_text(error: Exception) -> str:
-    """A sentence for an error; one that nobody foresaw is named with its kind."""
+    """Return a sentence for an error; an unexpected one is named with its type."""
     text = " ".join(str(error).split())
     if isinstance(error, EXPECTED) and text:
         return text
@@ -49,13 +49,13 @@ def error_text(error: Exception) -> str:
 
 
 def sentence(text: str, bad: bool = False) -> str:
-    """A sentence; one that is bad news is told to screen readers at once."""
+    """Return a sentence; screen readers read bad news at once."""
     kind, role = ("wb-wrong", "alert") if bad else ("wb-note", "status")
     return f'<div class="wb {kind}" role="{role}">{escape(text)}</div>' if text else ""
 
 
 def progress(about: str, text: str, share: float | None, more: str = "") -> str:
-    """A bar, and words beside it; without a share it moves to and fro. more: what is said in bold below."""
+    """Return a bar with text beside it; without a share it moves to and fro. more: text below in bold."""
     value = "" if share is None else f' value="{share:.4f}"'
     bar = f'<progress max="1"{value} aria-label="{escape(about)}" style="width:220px"></progress>'
     last = f"<br><b>{escape(more)}</b>" if more else ""
@@ -63,17 +63,17 @@ def progress(about: str, text: str, share: float | None, more: str = "") -> str:
 
 
 def sides(*children: w.Widget) -> w.HBox:
-    """Side by side where the page is wide enough, else one below the other."""
+    """Return widgets side by side where the page is wide enough, else one below the other."""
     return w.HBox(list(children)).add_class("wb-sides")
 
 
 def row(*children: w.Widget) -> w.HBox:
-    """One beside the other, in lines as wide as the page."""
+    """Return a row of widgets, in lines as wide as the page."""
     return w.HBox(list(children)).add_class("wb-row")
 
 
 def button(text: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-    """A button as wide as its words."""
+    """Return a button as wide as its text."""
     made = w.Button(description=text, tooltip=tooltip or text.lower())
     made.layout.width = "auto"
     made.on_click(lambda _: call())
@@ -81,19 +81,22 @@ def button(text: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
 
 
 def seen(wanted: bool, *parts: w.Widget) -> None:
-    """Show widgets, or take them out of the page."""
+    """Show widgets, or remove them from the page."""
     for widget in parts:
         widget.layout.display = "" if wanted else "none"
 
 
 def fields_about() -> list[w.Text]:
-    """Name, note and tags of a run; sent when a field is left, so before a click on a button."""
+    """Return fields for name, note and tags of a run.
+
+    They are sent when a field is left, so before a click on a button.
+    """
     hints = {"Name": "", "Note": "", "Tags": "separated by commas"}
     return [w.Text(description=n, placeholder=hint, continuous_update=False) for n, hint in hints.items()]
 
 
 def trust_box(parts: str) -> w.Checkbox:
-    """Return a checkbox for one press of a button: it is unchecked again once it was used."""
+    """Return a checkbox for one press of a button: it is unchecked again after its use."""
     about = f"run the code, and use the cluster, that {parts} from elsewhere name; look at them first"
     return w.Checkbox(description=f"Trust {parts}", tooltip=about, indent=False, layout={"width": "auto"})
 
@@ -105,7 +108,7 @@ def trusted(box: w.Checkbox) -> bool:
 
 
 def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
-    """Offer names, and keep the choice where it is still there; a menu that was empty chooses none by itself."""
+    """Offer names, and keep the choice if it still exists; a menu that was empty selects nothing by itself."""
     if list(menu.options) == list(names):
         return
     before = menu.value
@@ -115,7 +118,7 @@ def offered(menu: w.Dropdown, names: Sequence[str]) -> None:
 
 
 class Pane(w.VBox):
-    """A part of the explorer, with a line for what goes wrong in it, and one for what was done."""
+    """Part of the explorer, with a line for its errors, and one for its results."""
 
     def __init__(self, children: Sequence[Any] = ()) -> None:
         self.message, self.note = w.HTML(), w.HTML()
@@ -123,9 +126,9 @@ class Pane(w.VBox):
         self.add_class("wb-pane")
 
     def report(self, text: str) -> None:
-        """Show a sentence above everything else; empty: take it away."""
+        """Show a sentence above everything else; empty: remove it."""
         shown = sentence(text, bad=True)
         if self.message.value != shown:
             self.message.value = shown
-        if text:  # what was done before is no news beside what cannot be done
+        if text:  # earlier results are not shown beside an error
             self.note.value = ""

@@ -1,4 +1,4 @@
-// What a page must know when it is loaded anew, and what a link to it carries. JupyterLab's kernel outlives the page and
+// State of a page for its reload, and for links to it. JupyterLab's kernel outlives the page and
 // knows it all; Voila gives every page a kernel of its own, so there the browser tab remembers answers and runs, and
 // the address where the sliders stand.
 

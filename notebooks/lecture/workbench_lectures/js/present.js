@@ -49,12 +49,12 @@ function present() {
     tab.set("size", size);
     document.documentElement.style.setProperty("--wb-scale", SIZES[size]);
   };
-  const clock = element("button", { type: "button", className: "wb-clock", hidden: tab.get("clock") !== "on", title: "start the clock anew" });
+  const clock = element("button", { type: "button", className: "wb-clock", hidden: tab.get("clock") !== "on", title: "restart the clock" });
   const pad = (n) => String(n).padStart(2, "0");
   const tick = () => {
     const seconds = Math.floor((Date.now() - Number(tab.get("began"))) / 1000), now = new Date();
     clock.textContent = `${Math.floor(seconds / 60)}:${pad(seconds % 60)} · ${pad(now.getHours())}:${pad(now.getMinutes())}`;
-    clock.setAttribute("aria-label", `${Math.floor(seconds / 60)} minutes since the start; start anew`);
+    clock.setAttribute("aria-label", `${Math.floor(seconds / 60)} minutes since the start; restart`);
   };
   const restart = () => (tab.set("began", Date.now()), tick());
   clock.onclick = restart;

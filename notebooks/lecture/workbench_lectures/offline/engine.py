@@ -1,4 +1,4 @@
-"""A lecture's engine: the JavaScript that draws its figures and judges its exercises, and tables of what it cannot."""
+"""Engine of a lecture: JavaScript for its figures and exercises, and tables for the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Engine:
     """Scripts of a lecture, and why some of its figures need tables instead."""
 
     code: str
-    missing: Mapping[str, str] = field(default_factory=dict)  # figure, or "exercises" -> why
+    missing: Mapping[str, str] = field(default_factory=dict)  # figure, or "exercises" -> reason
 
 
 def engine(script: Script[Any]) -> Engine:

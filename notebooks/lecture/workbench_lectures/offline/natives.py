@@ -1,4 +1,4 @@
-"""What JavaScript by hand stands in for, and the numbers that travel with it: random draws, codes, plans, looks."""
+"""Functions with hand-written JavaScript, and the data that it needs: random draws, codes, plans, styles."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workbench_lectures.runs import DIGITS, DIGITS_SAMPLES
 
 FOLDER = Path(__file__).parent / "js"
 LIBRARY = ("python", "theory", "rounds")
-ROUNDS, WORKERS = 20, 258  # the most that a lecture draws of a round's chart
+ROUNDS, WORKERS = 20, 258  # largest chart of a round in a lecture
 
 
 def source(name: str) -> str:
-    """A script of ours.
+    """Return a script of ours.
 
     >>> "class Nd" in source("python")
     True
@@ -35,7 +35,7 @@ def source(name: str) -> str:
 
 @cache
 def natives() -> frozenset[str]:
-    """Functions of the package that JavaScript by hand stands in for.
+    """Return the functions of the package that have hand-written JavaScript.
 
     >>> "workbench.core.forecasting.forecast" in natives()
     True
@@ -51,7 +51,7 @@ def natives() -> frozenset[str]:
 
 @cache
 def known() -> frozenset[str]:
-    """Functions of Python, numpy, math and plotly that `python.js` has."""
+    """Return the functions of Python, numpy, math and plotly that `python.js` has."""
     text, found = source("python"), set()
     for name, module in {"py": "builtins", "np": "numpy", "math": "math"}.items():
         inside = text[text.index(f"const {name} = {{") :]
@@ -64,7 +64,7 @@ def known() -> frozenset[str]:
 
 
 def data(of: set[str]) -> dict[str, Any]:
-    """Numbers that natives need."""
+    """Return data that the replacements need."""
     found: dict[str, Any] = {
         "styles": {name: scheme_style(name)._asdict() for name in names()},
         "palettes": {theme: vars(colors) for theme, colors in PALETTES.items()},
@@ -83,18 +83,18 @@ def data(of: set[str]) -> dict[str, Any]:
 
 
 def draws() -> dict[str, Any]:
-    """Standard exponentials of seed 0: worker i's number in a round is its own, however many there are."""
+    """Return standard exponentials of seed 0: worker i's value in a round does not depend on the number of workers."""
     keyed = CounterRNG(0)
     return {"draws": [keyed.rng(r).standard_exponential(WORKERS).tolist() for r in range(ROUNDS)]}
 
 
 def uniforms() -> dict[str, Any]:
-    """By which workers become slow for a run, seed by seed."""
+    """Return the uniforms that decide which workers become slow in a run, seed by seed."""
     return {"uniforms": [CounterRNG(seed).rng(-1).random(14).tolist() for seed in range(31)]}
 
 
 def residuals() -> dict[str, Any]:
-    """Mean decoding errors of the cyclic code, by workers, load and answers."""
+    """Return the mean decoding errors of the cyclic code, by workers, load and answers."""
     return {
         "residuals": {
             n: {s: mean_errors(n, s, "ones").tolist() for s in range(1, n // 2 + 1)} for n in range(4, 15)
@@ -103,7 +103,7 @@ def residuals() -> dict[str, Any]:
 
 
 def codes() -> dict[str, Any]:
-    """The three workers' matrices, and how each set of answers is decoded."""
+    """Return the three workers' matrices, and the decode weights of each set of answers."""
     found = []
     for draw in range(10):
         code = by_hand.code_of(draw)
@@ -115,7 +115,7 @@ def codes() -> dict[str, Any]:
 
 
 def trees() -> dict[str, Any]:
-    """What every worker of a regular tree holds."""
+    """Return what every worker of a regular tree stores."""
     fields = bandwidth.Bandwidth.entries()
     top = {line.name: int(line.high or 0) for line in fields if line.kind == "whole"}
     found = {}

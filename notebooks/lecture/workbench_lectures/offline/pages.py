@@ -1,4 +1,4 @@
-"""The site: a page for each lecture and an index, which any file server carries, or a folder without one."""
+"""Static site: a page for each lecture and an index, for any file server or a local folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{tit
 def write(
     folder: Path, notebooks: Path, scripts: Mapping[str, Script[Any]], say: Any = lambda _: None
 ) -> list[Path]:
-    """Write the site of lectures whose notebooks are in a folder; `say` hears of every page. Returns the pages."""
+    """Write the site of lectures whose notebooks are in a folder; `say` is called for every page; return the pages."""
     folder.mkdir(parents=True, exist_ok=True)
     library = json.dumps(b64encode(assets.library()).decode())
     _put(folder / "plotly.js", f"globalThis.WORKBENCH_PLOTLY = {library};")
@@ -66,7 +66,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def index(found: Mapping[str, Told]) -> str:
-    """The list of lectures."""
+    """Return the list of lectures."""
     lines = (
         f'<li><a href="{escape(name)}.html">{escape(each.title)}</a> <span>{each.minutes} min</span></li>'
         for name, each in found.items()
@@ -81,7 +81,7 @@ def index(found: Mapping[str, Told]) -> str:
 
 
 def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
-    """One lecture: its notebook's prose, its figures, a recorded run, its exercises."""
+    """Return the page of one lecture: its notebook's prose, its figures, a recorded run, its exercises."""
     made = engine(script)
     body = "".join(f'<div class="wb-cell">{_cell(cell)}</div>' for cell in cells if _cell(cell))
     parts: dict[str, Any] = {}
@@ -116,12 +116,12 @@ def page(script: Script[Any], cells: Iterable[Any], title: str) -> str:
 
 
 def _module(name: str, text: str) -> str:
-    """A widget's module as an expression: pages from a folder may not import from one another."""
+    """Return a widget's module as an expression: pages from a folder may not import from one another."""
     return f"const {name} = (() => {{\n{re.sub(r'^export default ', 'return ', text, flags=re.M)}\n}})();"
 
 
 def _cell(cell: Any) -> str:
-    """A notebook's cell as HTML: prose, or the place of what its call shows."""
+    """Return a notebook's cell as HTML: prose, or a placeholder for what its call shows."""
     if cell.cell_type == "markdown":
         return f'<div class="jp-RenderedMarkdown jp-RenderedHTMLCommon">{markdown2html(cell.source)}</div>'
     last = ast.parse(cell.source).body[-1:]

@@ -1,4 +1,4 @@
-"""Figures made beforehand, for all places of their sliders, and a recorded run: what no JavaScript computes."""
+"""Figures for all positions of their sliders, and a recorded run, where JavaScript cannot compute them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from workbench_lectures.knobs import Knobs
 from workbench_lectures.lecture import Part, Script
 from workbench_lectures.race import a_target
 
-DIGITS = 6  # significant: far more than a screen shows
-MIN_SLIDER_PLACES = 5  # places of a slider of real numbers, where the lecture names none
+DIGITS = 6  # significant digits: far more than a screen shows
+MIN_SLIDER_PLACES = 5  # positions of a slider of real numbers, where the lecture names none
 
 
 def packed(value: Any) -> str:
-    """JSON, packed and written in letters, as a page takes it from a file without a server."""
+    """Return JSON, compressed and encoded as text, as a page reads it from a file without a server."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[Any]]:
-    """Where each of these sliders may stand in a figure that is made beforehand.
+    """Return the positions of sliders in a figure that is made in advance.
 
     >>> from workbench_lectures import scripts
     >>> places(scripts()["2-by-hand"], ["draw"])
@@ -52,18 +52,18 @@ def places(script: Script[Any], names: Sequence[str]) -> Mapping[str, Sequence[A
         else:
             spread = np.geomspace if line.log else np.linspace
             spaced = [float(f"{x:.3g}") for x in spread(line.low or 0.0, line.high or 0.0, MIN_SLIDER_PLACES)]
-            found[line.name] = sorted({*spaced, getattr(first, line.name)})  # it stands there at first
+            found[line.name] = sorted({*spaced, getattr(first, line.name)})  # its initial position
     return found
 
 
 def key(knobs: Knobs, names: Sequence[str]) -> str:
-    """The name of a table's row, as JavaScript writes it."""
+    """Return the name of a table's row, as JavaScript writes it."""
     values = (getattr(knobs, name) for name in names)
     return ",".join(str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values)
 
 
 def table(script: Script[Any], part: Part[Any]) -> dict[str, Any]:
-    """All figures of a part, on a light page, as differences from the first."""
+    """Return all figures of a part, on a light page, as differences from the first."""
     found = places(script, part.names)
     base: dict[str, Any] = {}
     values: dict[str, int] = {}
@@ -110,7 +110,7 @@ def _changes(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's kinds, with few digits; what is no number is null, what is not set is left out."""
+    """Return JSON types, with few digits; NaN becomes null, and unset values are left out."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def race(script: Script[Any]) -> dict[str, Any]:
-    """The run to watch, recorded at the sliders' first positions: curves, rows, how the axes are called."""
+    """Return the run to watch, recorded at the sliders' initial positions: curves, rows, labels of the axes."""
     runs = start_all(script.entries(script.knobs().fit()))
     traces = [run.result() for run in runs]
     columns = [_shown(run.rows()) for run in runs]

@@ -1,9 +1,9 @@
-"""Lectures' Python as JavaScript: their figures' functions, their exercises, and whatever of the package these call.
+"""Translation of lectures from Python to JavaScript: functions of figures and exercises, and all that they call.
 
-There is one source of what a figure shows, the Python one. `Translator.of` starts at a name of a module and follows
-every name that it meets: functions and classes are translated, constants are written down as they are, and what
-`natives` names is left to JavaScript written by hand (`js/python.js`, `js/theory.js`, `js/rounds.js`). Python's
-operators become calls, since arrays and lists have them too. What has no counterpart raises `Untranslatable`.
+The Python code is the only source of a figure. `Translator.of` starts at a name of a module and follows every name
+that it meets. Functions and classes are translated, and constants are written as literals. Names in `natives` have
+hand-written JavaScript (`js/python.js`, `js/theory.js`, `js/rounds.js`). Python's operators become calls, because
+arrays and lists have them too. Code without an equivalent raises `Untranslatable`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ RESERVED |= {"let", "new", "null", "super", "switch", "this", "throw", "true", "
 
 
 class Untranslatable(Exception):
-    """No JavaScript can be made of this; says what and where."""
+    """Code that has no JavaScript equivalent, with its place."""
 
 
 @cache
 def _tree(module: ModuleType) -> dict[str, ast.AST]:
-    """What a module defines at its top, by name."""
+    """Return the top-level definitions of a module, by name."""
     found: dict[str, ast.AST] = {}
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -66,7 +66,7 @@ def _tree(module: ModuleType) -> dict[str, ast.AST]:
 
 
 def literal(value: Any) -> str:
-    """A constant as JavaScript; raises `TypeError` where it is none.
+    """Return a constant as JavaScript; raises `TypeError` for other values.
 
     >>> literal({"a": (1, 2.5)}), literal(float("nan"))
     ('({"a": [1, 2.5]})', 'NaN')
@@ -90,10 +90,10 @@ def literal(value: Any) -> str:
 
 
 class Translator:
-    """JavaScript of what has been asked for, each definition once and after those that it needs.
+    """JavaScript of the requested names, each definition once and after those that it needs.
 
-    `natives`: qualified names that JavaScript by hand stands in for; `known`: functions of numpy, math and the like
-    that it has. `lines` are the definitions.
+    `natives`: qualified names with hand-written JavaScript. `known`: functions of numpy, math and the like that it
+    has. `lines` are the definitions.
     """
 
     def __init__(self, natives: Iterable[str], known: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ class Translator:
         self._ids: dict[tuple[str, str], str] = {}
 
     def of(self, module: ModuleType, name: str) -> str:
-        """JavaScript's expression for a module's name."""
+        """Return JavaScript's expression for a module's name."""
         if name not in vars(module):
             if hasattr(builtins, name):
                 return self._outside(f"builtins.{name}")
@@ -131,7 +131,7 @@ class Translator:
         raise Untranslatable(f"{module.__name__}: {name} can neither be translated nor written down")
 
     def _outside(self, qualified: str) -> str:
-        """A function of numpy, math, plotly or Python itself."""
+        """Return a function of numpy, math, plotly or Python itself."""
         if qualified not in self.known:
             raise Untranslatable(f"{qualified} has no counterpart in JavaScript")
         module, _, name = qualified.rpartition(".")
@@ -160,7 +160,7 @@ def _safe(name: str) -> str:
 
 
 class _Scope:
-    """A module's names, and those of the functions around a piece of it."""
+    """Names of a module, and those of the functions around a piece of it."""
 
     def __init__(
         self, translator: Translator, module: ModuleType, local: frozenset[str] = frozenset()
@@ -179,7 +179,7 @@ class _Scope:
     # ------------------------------------------------------------ definitions
 
     def function(self, node: ast.FunctionDef | ast.Lambda, me: bool = False) -> str:
-        """A function that knows its arguments' names; `me`: a method, whose first argument is `this`."""
+        """Return a function that accepts keyword arguments; `me`: a method, whose first argument is `this`."""
         given = [*node.args.posonlyargs, *node.args.args]
         names = [each.arg for each in (given[1:] if me else given)]
         keys = [each.arg for each in node.args.kwonlyargs]
@@ -203,7 +203,7 @@ class _Scope:
         return f"py.def({whole}, {signature}, {json.dumps(keys)}, {json.dumps(rest)})"
 
     def class_(self, made: str, node: ast.ClassDef) -> list[str]:
-        """A class of knobs: its properties and methods; fields and their checks are the page's."""
+        """Return a class of knobs: its properties and methods; the page implements fields and their checks."""
         if [ast.unparse(base) for base in node.bases] != ["Knobs"]:
             raise self.refuse(node)
         fields = vars(self.module)[node.name].model_fields
@@ -279,7 +279,7 @@ class _Scope:
         return f"py.iter({value})" if isinstance(target, ast.Tuple | ast.List) else value
 
     def target(self, node: ast.expr) -> str:
-        """What is assigned to, or a parameter of a comprehension."""
+        """Return the target of an assignment, or a parameter of a comprehension."""
         if isinstance(node, ast.Tuple | ast.List):
             return f"[{', '.join(map(self.target, node.elts))}]"
         if isinstance(node, ast.Starred):
@@ -301,7 +301,7 @@ class _Scope:
     def s_with(self, node: ast.With) -> str:
         if "errstate" not in ast.unparse(node.items[0]):
             raise self.refuse(node)
-        return self.block(node.body)  # no warnings there
+        return self.block(node.body)  # JavaScript has no such warnings
 
     # ------------------------------------------------------------ expressions
 
@@ -415,7 +415,7 @@ class _Scope:
         return f"py.at({self.expr(node.value)}, {self.key(node.slice)})"
 
     def key(self, node: ast.expr) -> str:
-        """What stands in brackets; a tuple is a place along each axis, a list several along one."""
+        """Return what is in brackets; a tuple is an index per axis, a list several along one."""
         return f"py.key({self.expr(node)})" if isinstance(node, ast.Tuple) else self.expr(node)
 
     def x_slice(self, node: ast.Slice) -> str:
@@ -455,7 +455,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
-    """Names that a function's statements assign, without those of functions in it."""
+    """Return names that a function's statements assign, without those of functions in it."""
     found: set[str] = set()
     for node in body:
         if isinstance(node, ast.FunctionDef):

@@ -158,7 +158,7 @@ def test_convergence_refuses_empty_traces(traces: list[wb.Trace]) -> None:
     with pytest.raises(SettingError, match=r"^traces = \[\]: is empty; give at least one Trace"):
         convergence([])
     wrong: Any = [traces[0], traces[0].experiment]
-    with pytest.raises(SettingError, match=r"^traces\[1\] = Experiment: is no Trace"):
+    with pytest.raises(SettingError, match=r"^traces\[1\] = Experiment: is not a Trace"):
         convergence(wrong)
     none = replace(traces[0], columns={name: values[:0] for name, values in traces[0].columns.items()})
     with pytest.raises(SettingError, match="finished no round"):

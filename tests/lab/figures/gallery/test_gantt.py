@@ -208,7 +208,7 @@ def test_gantt_of_large_clusters_is_truncated() -> None:
 
 def test_gantt_refuses_what_is_not_a_trace_or_round(traces: list[wb.Trace]) -> None:
     wrong: Any = traces[0].experiment, "3"
-    with pytest.raises(SettingError, match=r"^trace = Experiment: is no Trace"):
+    with pytest.raises(SettingError, match=r"^trace = Experiment: is not a Trace"):
         gantt(wrong[0])
     with pytest.raises(SettingError, match=r"^round = '3': take a whole number from 0 to 14"):
         gantt(traces[0], wrong[1])

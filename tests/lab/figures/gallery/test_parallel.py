@@ -19,5 +19,5 @@ def test_parallel_has_a_line_for_every_finished_run() -> None:
 
 
 def test_parallel_refuses_an_unknown_result() -> None:
-    with pytest.raises(SettingError, match=r"of = 'auc': is no column of numbers"):
+    with pytest.raises(SettingError, match=r"of = 'auc': is not a column of numbers"):
         parallel(runs(), "auc")

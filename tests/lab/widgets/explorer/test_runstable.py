@@ -49,7 +49,7 @@ def test_runs_table_plots_selected_runs_on_one_axis(table: RunsTable, traces: li
     assert {"CR", "UMW"} <= {curve.name for curve in table.plot.current().data}
     assert table.traces()[0].same(next(t for t in traces if t.label == "CR"))
     table.look()
-    assert "marked; click on 1" in bad(table)
+    assert "selected; click on 1" in bad(table)
     table.mark("cr")
     table.look()
     order = [table.children.index(part) for part in (table.round, table.player, table.plot)]
@@ -104,12 +104,12 @@ def test_runs_table_archives_and_restores(table: RunsTable) -> None:
     assert "archived: cr" in table.note.value
     table.archive()  # none is selected, so only this message is shown
     assert table.note.value == ""
-    assert "are marked" in bad(table)
+    assert "are selected" in bad(table)
     assert "cr" not in set(table.grid.df["run"])
     table.archived.value = True
     table.mark("cr")
     table.archive()
-    assert "brought back: cr" in table.note.value
+    assert "restored: cr" in table.note.value
     table.archived.value = False
     assert "cr" in set(table.grid.df["run"])
 
@@ -140,7 +140,7 @@ def test_runs_table_shows_errors_until_the_next_button(table: RunsTable, tmp_pat
     table.again()
     buttons = {each.description: each for each in walk(table) if isinstance(each, w.Button)}
     buttons["As text"].click()
-    assert "are marked" in table.message.value
+    assert "are selected" in table.message.value
     table.mark(".cr.tmp")
     for text in ("Delete", "Delete for good"):
         buttons[text].click()
@@ -313,7 +313,7 @@ def test_runs_table_escapes_html_in_notes(table: RunsTable) -> None:
 def test_runs_table_without_a_selection(table: RunsTable) -> None:
     for action in (table.look, table.show, table.rerun, table.resume, table.differ, table.copy, table.write):
         action()
-        assert "are marked" in bad(table)
+        assert "are selected" in bad(table)
 
 
 def test_runs_table_without_runs(tmp_path: Path) -> None:

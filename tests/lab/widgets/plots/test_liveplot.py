@@ -104,7 +104,7 @@ def test_live_plot_resends_a_lost_frame() -> None:
     run = Slow(TRACES[0])
     plot = still([run])
     view = View(plot)
-    hear = view.on_message
+    hear = view.hear
     run.done = 5
     plot._look()
     plot.send = lambda *_, **__: None  # type: ignore[method-assign]

@@ -201,7 +201,7 @@ def test_pools_whose_master_was_killed_leave_nothing() -> None:
 
 @pytest.mark.skipif(
     sys.platform != "linux" or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0,
-    reason="this system lets nobody mount a small disk of one's own",
+    reason="this system does not let users mount a small disk",
 )
 @pytest.mark.parametrize(("megabytes", "ranks", "fits"), [(4, 3, False), (64, 3, True), (64, 1000, False)])
 def test_pool_reports_too_little_shared_memory(megabytes: int, ranks: int, fits: bool) -> None:

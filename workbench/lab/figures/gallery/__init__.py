@@ -1,1 +1,1 @@
-"""Every figure: one file, with a function of the file's name that draws it."""
+"""All figures: one file each, with a function of the file's name that draws it."""

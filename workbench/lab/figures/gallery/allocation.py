@@ -1,4 +1,4 @@
-"""What one worker holds."""
+"""Allocation: the samples of one worker."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from workbench.lab.figures.style import BLUE, Theme, new_figure, palette
 
 
 def allocation(experiment: Experiment, rank: int, round: int = 0, theme: Theme = "light") -> go.Figure:
-    """Draw which samples a worker goes through in a round, with which coefficients.
+    """Draw which samples a worker processes in a round, with which coefficients.
 
-    `experiment`: which run; `rank`: of the worker, from 1; `round` from 0.
+    `experiment`: settings of the run; `rank`: of the worker, from 1; `round`: from 0.
 
     Raises `SettingError` when there is no such worker, or for an unknown theme.
 

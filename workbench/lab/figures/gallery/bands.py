@@ -16,7 +16,7 @@ from workbench.lab.figures.labels import axis, result, setting, upper
 from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.style import Theme, log_ticks, new_figure, scheme_style
 
-# beyond them, ratios say more than differences: logarithmic axis
+# Spread beyond which ratios matter more than differences: logarithmic axis.
 _MAX_LINEAR_RATIO, _MAX_LINEAR_RATIO_TIME = 20.0, 6.0
 _TIMES = ("time", "round_time", "time_to")
 
@@ -27,7 +27,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     `summary`: what `wb.runs(folder).mean(of, by=[...])` returns. `x`: one of its groups' columns; default:
     the last one with numbers. Texts give points with error bars. `theme`: "light" or "dark".
 
-    Raises `SettingError`: the table is no such summary or is empty, or x is none of its groups' columns.
+    Raises `SettingError`: the table is not such a summary or is empty, or x is not a column of its groups.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"rate": [1, 2], "n": 5, "never": 0, "mean": [3.0, 2.0], "low": [2.5, 1], "high": [4, 3]})
@@ -39,7 +39,7 @@ def bands(summary: pd.DataFrame, x: str | None = None, theme: Theme = "light") -
     x = _abscissa(summary, by) if x is None else x
     if x not in by:
         raise unknown_name("x", x, by)
-    # Schemes side by side keep their looks: one line, of one point, each.
+    # Schemes side by side keep their styles: one line of one point each.
     curves = list(_curves(summary, x, [name for name in by if name != x or x == "scheme"]))
     numbers = all(_is_number(value) for curve in curves for value in curve.x)
     of = str(summary.attrs["of"])
@@ -62,7 +62,7 @@ def _groups(summary: pd.DataFrame) -> list[str]:
     by = list(summary.attrs.get("by", []))
     if not by or "of" not in summary.attrs or not {"mean", "low", "high", *by} <= set(summary):
         why = "give what wb.runs(folder).mean(of, by=[...]) returns"
-        raise SettingError(f"summary: is no table of means by a setting or more; {why}")
+        raise SettingError(f"summary: is not a table of means by one or more settings; {why}")
     if not len(summary):
         raise SettingError("summary: is empty; no run is done yet")
     return by

@@ -1,4 +1,4 @@
-"""A measured cluster: its workers' times, the delay model fitted to them, and its links."""
+"""Measured cluster: computing times of its workers, the fitted delay model, and its links."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from workbench.lab.figures.style import (
 )
 
 MAX_POINTS = 400
-MAX_LINE_CHARACTERS = 105  # letters of a subtitle's line, on a page that is 1100 px wide
+MAX_LINE_CHARACTERS = 105  # characters of a subtitle's line, on a page that is 1100 px wide
 DRAWN_ROUNDS, DRAWN_WORKERS = 40, 500
 PANELS = (
     "Two workers, round by round",
@@ -43,10 +43,11 @@ Look = dict[str, Any]
 
 
 def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
-    """Draw a cluster as it was measured: four panels.
+    """Draw four panels of a measured cluster.
 
-    The workers that straggle most and least over the rounds, as in figure 1 of paper 4; every worker's times, a colour
-    a host; how many times are longer than a given one, with the fitted delay model; what messages take by their length.
+    They show the workers that straggle most and least over the rounds, as in figure 1 of paper 4; the times of every
+    worker, with a colour per host; the share of times that exceed a given time, with the fitted delay model; and the
+    times of messages by length.
 
     Raises `SettingError` for an unknown theme.
 
@@ -72,7 +73,7 @@ def cluster(measured: ClusterProfile, theme: Theme = "light") -> go.Figure:
 
 
 def _about(measured: ClusterProfile) -> list[str]:
-    """Lines of the subtitle: plotly breaks none by itself, and cuts what is too long."""
+    """Return the lines of the subtitle: plotly does not break lines, and cuts those that are too long."""
     notes = measured.notes()
     when, problem = measured.date[:16].replace("T", " "), measured.problem.replace("_", " ")
     start = f"measured {when} UTC, {measured.workers} workers, {problem}"
@@ -88,14 +89,14 @@ def _line(figure: go.Figure, panel: Look, x: Any, y: Any, name: str, **look: Any
 
 
 def _dots(figure: go.Figure, panel: Look, x: Any, quantiles: Array, width: int, **look: Any) -> None:
-    """Medians, with bars from the 5 % to the 95 % quantile; quantiles: (5, dots)."""
+    """Draw medians, with bars from the 5 % to the 95 % quantile; `quantiles` has shape (5, dots)."""
     low, middle, high = quantiles[[0, 2, 4]]
     bars = error_bars(low, middle, high, thickness=2, width=width)
     figure.add_scatter(**panel, x=x, y=middle, mode="markers", error_y=bars, **look)
 
 
 def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
-    """The most and the least straggling worker."""
+    """Draw the times of the most and the least straggling worker over the rounds."""
     panel, rounds = {"row": 1, "col": 1}, np.arange(len(shown.times))
     most, least = extremes(shown.times)
     curves = ((most, "straggles most", VERMILLION, "solid"), (least, "straggles least", BLUE, "dash"))
@@ -107,7 +108,7 @@ def _over_rounds(figure: go.Figure, shown: Recorded, unit: Unit) -> None:
 
 
 def extremes(times: Array) -> tuple[int, int]:
-    """Places of the worker that straggles most and the one that does least; where none does, of the longest means.
+    """Return the indices of the workers that straggle most and least; without stragglers, by the mean time.
 
     >>> extremes(np.array([[1.0, 9.0, 1.1], [1.0, 9.0, 1.1]]))
     (1, 0)
@@ -118,7 +119,7 @@ def extremes(times: Array) -> tuple[int, int]:
 
 
 def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, unit: Unit) -> None:
-    """Median and the middle nine tenths of each worker's times, host by host."""
+    """Draw median and 5 % to 95 % range of each worker's times, host by host."""
     panel, few = {"row": 1, "col": 2}, measured.workers <= 40
     quantiles = np.quantile(shown.times, QUANTILES, axis=0) * unit.scale
     hosts = measured.host_of_each()
@@ -136,7 +137,7 @@ def _by_worker(figure: go.Figure, measured: ClusterProfile, shown: Recorded, uni
 
 
 def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit: Unit) -> None:
-    """Share of the times that are longer, logarithmic: tails show."""
+    """Draw the share of the times that exceed a given time on a logarithmic axis, which shows the tail."""
     panel, place = {"row": 2, "col": 1}, measured.main
     shown, best = measured.recorded[place], measured.delay_models[place][0]
     delay_model = drawn(best.delays, DRAWN_ROUNDS, DRAWN_WORKERS) * shown.typical
@@ -158,14 +159,14 @@ def _distribution(figure: go.Figure, measured: ClusterProfile, theme: str, unit:
 
 
 def survival(times: Array) -> tuple[Array, Array]:
-    """Some times, and the share of all that are longer.
+    """Return selected times, and for each the share of all times that are at least as long.
 
     >>> survival(np.array([2.0, 1.0]))[1].tolist()
     [1.0, 0.5]
     """
     ordered = np.sort(times, axis=None)
     shares = 1 - np.arange(len(ordered)) / len(ordered)
-    # Evenly spread over the logarithms of the shares: the tail keeps its points.
+    # Evenly spaced on the logarithm of the shares, so that the tail keeps its points.
     indices = np.unique(
         len(ordered) - np.geomspace(1, len(ordered), min(MAX_POINTS, len(ordered))).astype(int)
     )
@@ -176,7 +177,7 @@ def survival(times: Array) -> tuple[Array, Array]:
 
 
 def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
-    """Times on the way by length, and what the fitted link charges."""
+    """Draw transfer times by length, and what the fitted link charges."""
     lengths, up, down = by_length(measured.recorded)
     panel, unit = {"row": 2, "col": 2}, time_unit(float(np.median(up[:, 2])))
     directions = [("answers", BLUE, "circle", 1.0, up), ("models", GREEN, "square", 1.12, down)]
@@ -184,7 +185,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     directions = [direction for direction in directions if direction[-1].any()]
     for name, color, symbol, shift, quantiles in directions:
         marker = {"color": color, "symbol": symbol, "size": 9}
-        beside = lengths * shift  # not one over the other
+        beside = lengths * shift  # side by side instead of one over the other
         _dots(figure, panel, beside, quantiles.T * unit.scale, 4, name=name, marker=marker)
     port, low, high = measured.fitted.port, float(lengths.min()), float(lengths.max())
     x = np.geomspace(low, high, 60) if low < high else lengths[:1]
@@ -195,7 +196,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
     title = "length of a message (bytes; bars: 5 to 95 %)"
     figure.update_xaxes(**panel, type="log", title_text=title, **log_ticks(low, high), tickformat="~s")
     times = np.array([direction[-1] for direction in directions]) * unit.scale
-    times = times[times > 0]  # what no logarithm shows
+    times = times[times > 0]  # a logarithmic axis has no zero
     highest = float(times.max(initial=0.0))
     lowest = max(float(times.min(initial=highest)), highest / 1e4)
     scale = {"type": "log", **log_ticks(lowest, highest)} if highest > 0 else {"rangemode": "tozero"}
@@ -203,7 +204,7 @@ def _messages(figure: go.Figure, measured: ClusterProfile) -> None:
 
 
 def by_length(recorded: Sequence[Recorded]) -> tuple[Array, Array, Array]:
-    """Lengths of messages (k,), and quantiles of the ways up and down for each, (k, 5): medians over the loads."""
+    """Return message lengths (k,), and quantiles of both directions for each, (k, 5): medians over the loads."""
     lengths = sorted({each.bytes for each in recorded})
     ups, downs = (
         [

@@ -1,4 +1,4 @@
-"""The encoding matrix as a heat map."""
+"""Encoding matrix as a heat map."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from workbench.lab.figures.inputs import plan_of, plural, signed
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
 MAX_WORKERS, MAX_COLUMNS = 400, 1024
-_MAX_PRINTED_CELLS = 16  # workers and parts up to which the numbers stand in the cells
-_MAX_LABELLED_ROWS = 40  # up to which cells have gaps and every row a label
+_MAX_PRINTED_CELLS = 16  # workers and parts up to which coefficients are printed
+_MAX_LABELLED_ROWS = 40  # rows up to which cells have gaps and every row a label
 
 
 class Cells(NamedTuple):
-    """What the heat map shows of a plan: rows are workers 1, 2, ..., columns start at parts `first`."""
+    """Coefficients in the heat map: rows are workers 1, 2, ..., columns start at parts `first`."""
 
     values: Array  # (workers, columns)
     first: Array  # (columns,)
@@ -28,7 +28,7 @@ class Cells(NamedTuple):
 
 
 def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
-    """Draw the encoding matrix: which worker holds which parts with which coefficients.
+    """Draw the encoding matrix: which worker stores which parts with which coefficients.
 
     `source`: a plan, or an experiment. `theme`: "light" or "dark".
 
@@ -58,7 +58,7 @@ def code(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
 
 
 def cells_of(plan: Plan) -> Cells:
-    """Coefficients of the workers shown, without making the whole matrix."""
+    """Return the coefficients of the workers shown, without making the whole matrix."""
     workers = min(plan.workers, MAX_WORKERS)
     a, b = int(plan.indptr[1]), int(plan.indptr[workers + 1])
     parts, coefficients = plan.indices[a:b], plan.coefficients[a:b]
@@ -67,7 +67,7 @@ def cells_of(plan: Plan) -> Cells:
     low, high = (0, plan.parts) if whole else (parts.min(), parts.max() + 1)
     width = -(-(high - low) // MAX_COLUMNS)
     values = np.zeros((workers, -(-(high - low) // width)))
-    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last and stays
+    order = np.argsort(np.abs(coefficients), kind="stable")  # the largest is written last, and so is kept
     values[rows[order], (parts[order] - low) // width] = coefficients[order]
     return Cells(values, low + width * np.arange(values.shape[1]), int(width))
 
@@ -94,7 +94,7 @@ def _heat_map(cells: Cells) -> go.Heatmap:
 
 
 def only_coefficient(coefficients: Array) -> float | None:
-    """The one number that all coefficients but zeros are; None where they differ.
+    """Return the common value of all nonzero coefficients; None where they differ.
 
     >>> only_coefficient(np.array([1.0, 0.0, 1.0])), only_coefficient(np.array([1.0, -1.0]))
     (1.0, None)
@@ -106,10 +106,10 @@ def only_coefficient(coefficients: Array) -> float | None:
 
 
 def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
-    """Diverging colours around zero, whose grey stands out from the background; of one sign, that half of them.
+    """Return a diverging colour scale around zero, or one half of it for coefficients of one sign.
 
-    A code may hold a few huge coefficients; the scale ends where they would wash out all others, and says so. Where all
-    are one number there is nothing to read off, so no bar is drawn: `one_number` says it in words.
+    A code may hold a few huge coefficients: the scale ends where they would hide all others, and says so. Where all
+    coefficients are equal no colour bar is drawn; `one_number` puts the value into the subtitle.
     """
     sizes = np.abs(coefficients[coefficients != 0.0])
     most = float(sizes.max()) if len(sizes) else 1.0
@@ -129,7 +129,7 @@ def coefficient_scale(coefficients: Array, theme: str) -> dict[str, object]:
 
 
 def one_number(coefficients: Array) -> list[str]:
-    """Words for a subtitle, where all coefficients are one number."""
+    """Return words for a subtitle where all coefficients are equal, else nothing."""
     only = only_coefficient(coefficients)
     return [] if only is None else [f"every coefficient is {signed(only, 4)}"]
 

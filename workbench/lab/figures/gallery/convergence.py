@@ -29,7 +29,7 @@ from workbench.lab.figures.style import CLEAR, Theme, log_scale, log_ticks, mark
 
 MAX_POINTS = 2000
 MARKERS_PER_CURVE = 8
-# beyond these, ratios say more than differences: logarithmic axis
+# Spread beyond which ratios matter more than differences: logarithmic axis.
 _MAX_LINEAR_RATIO_X, MAX_LINEAR_RATIO_Y = 6.0, 20.0
 
 
@@ -54,7 +54,7 @@ def convergence(
     ['CR']
     """
     series = named(traces)
-    column(series[0].trace, metric)  # before they go into the title, both are names of something
+    column(series[0].trace, metric)  # check it before it is used in the title
     abscissa(series[0].trace, x)
     log = log_x([s.trace for s in series], x)
     figure = new_figure(theme, title(metric, x), shared([s.trace for s in series]), height=640)
@@ -68,7 +68,7 @@ def convergence(
 
 
 def title(metric: str, x: str) -> str:
-    """What is drawn against what.
+    """Return the title: metric versus axis.
 
     >>> title("loss", "time")
     'Training loss versus wall clock'
@@ -77,7 +77,7 @@ def title(metric: str, x: str) -> str:
 
 
 def _scale_y(series: Sequence[Series], metric: str) -> dict[str, object]:
-    """Of metrics that are to fall, ratios may say more than differences."""
+    """Return the scale of the vertical axis: logarithmic for decreasing metrics that span decades."""
     values = np.concatenate([column(s.trace, metric) for s in series])
     return {"type": "linear", **({} if rises(metric) else log_scale(values, MAX_LINEAR_RATIO_Y))}
 
@@ -96,13 +96,13 @@ def _curves(
     curves = [_curve(s, metric, x, log, phase) for s, phase in zip(series, phases, strict=True)]
     for rank, (curve, name) in enumerate(zip(curves, names, strict=True), start=1000):
         curve.update(name=name, legendrank=rank)
-    # Where curves are equal, a dashed one drawn later lets a solid one show through its gaps.
+    # Where curves coincide, a dashed one drawn later shows a solid one through its gaps.
     return sorted(curves, key=lambda curve: curve.line.dash != "solid")
 
 
 def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatter:
     xs, ys = points(s.trace, metric, x, log)
-    # Other points have clear markers: legends show a trace's first colour, and its mean size and opacity.
+    # Other points have transparent markers: a legend shows a trace's first colour, and its mean size and opacity.
     colors = np.where(marked(xs, log, phase), s.style.color, CLEAR)
     return go.Scatter(
         x=xs,
@@ -116,7 +116,7 @@ def _curve(s: Series, metric: str, x: str, log: bool, phase: float) -> go.Scatte
 
 
 def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
-    """Thin a run's curve; it starts at zero, before the first round, where the axis has a zero."""
+    """Thin a run's curve; it starts at round zero where the axis has a zero."""
     xs, ys = known(trace, metric, x)
     indices = thin(len(xs), MAX_POINTS)
     xs, ys = xs[indices], ys[indices]
@@ -126,7 +126,7 @@ def points(trace: Trace, metric: str, x: str, log: bool) -> tuple[Array, Array]:
 
 
 def thin(count: int, most: int) -> NDArray[np.int64]:
-    """Choose at most that many of `count` points: the ends, dense at the start, where curves are steep.
+    """Choose at most `most` of `count` points: both ends, and more at the start, where curves are steep.
 
     >>> thin(5, 10).tolist()
     [0, 1, 2, 3, 4]
@@ -139,7 +139,7 @@ def thin(count: int, most: int) -> NDArray[np.int64]:
 
 
 def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
-    """Choose the few points that carry a marker: the first, and some evenly along the axis.
+    """Choose the few points that carry a marker: the first, and others evenly along the axis.
 
     The phase (0 to 1) shifts them, so that the markers of equal curves do not hide one another.
     """
@@ -150,7 +150,7 @@ def marked(xs: Array, log: bool, phase: float) -> NDArray[np.bool_]:
 
 
 def log_x(traces: Sequence[Trace], x: str) -> bool:
-    """Say whether runs differ so much in length that equal speedups should be equal distances."""
+    """Return whether run lengths differ so much that a logarithmic time axis is better."""
     starts, ends = ([abscissa(trace, x)[at] for trace in traces] for at in (0, -1))
     return bool(x == "time" and min(starts) > 0 and max(ends) > _MAX_LINEAR_RATIO_X * min(ends))
 
@@ -161,7 +161,7 @@ def log_x(traces: Sequence[Trace], x: str) -> bool:
 def _with_target(
     figure: go.Figure, series: Sequence[Series], metric: str, x: str, target: float, log: bool, theme: str
 ) -> list[str]:
-    """Draw the target and where each run meets it; returns legend entries that say so."""
+    """Draw the target and where each run meets it; return legend entries with these times."""
     check_target(target)
     found = [crossing(s.trace, metric, target, x) for s in series]
     base = reference_of(series, found)
@@ -189,8 +189,8 @@ def _entry(at: float, base: float, x: str) -> str:
 
 def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme: str) -> None:
     stroke = {"color": palette(theme).muted, "width": 2, "dash": "dot"}
-    # At the right end curves have passed the target: falling ones are below the line, rising ones above. On a
-    # logarithmic axis the slowest only just has, and at the left falling ones are far above.
+    # At the right end curves have passed the target: decreasing ones are below the line, increasing ones above. On a
+    # logarithmic axis the slowest curve has only just passed, and at the left decreasing ones are far above.
     side = "top" if rises(metric) else "bottom"
     end = "start" if log and not rises(metric) else "end"
     label = {
@@ -203,7 +203,7 @@ def _target_line(figure: go.Figure, metric: str, target: float, log: bool, theme
 
 
 def _met(s: Series, metric: str, place: int, x: str, theme: str) -> go.Scatter:
-    """Ring around the first point of a curve that meets the target."""
+    """Draw a ring around the first point of a curve that meets the target."""
     marker = {"symbol": "circle-open", "size": 18, "color": palette(theme).text, "line": {"width": 2.5}}
     at = [abscissa(s.trace, x)[place]], [column(s.trace, metric)[place]]
     hover = f"<b>{s.label}</b> meets the target<br>{x} %{{x:.5~g}}"

@@ -1,4 +1,4 @@
-"""Learning curves as means over repetitions, with their confidence bands."""
+"""Learning curves: means over repetitions with confidence bands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workbench.lab.figures.lines import Curve, about, draw, scale_y
 from workbench.lab.figures.speedups import AXES, known, repetitions, seedless
 from workbench.lab.figures.style import Theme, log_ticks, new_figure
 
-POINTS_PER_CURVE = 400  # of a curve over time
+POINTS_PER_CURVE = 400  # points of a curve over time
 
 
 def convergence_bands(
@@ -28,12 +28,12 @@ def convergence_bands(
     level: float = 0.95,
     theme: Theme = "light",
 ) -> go.Figure:
-    """Draw the mean of a metric over the runs that differ in nothing but their seed, with its confidence band.
+    """Draw the mean of a metric over runs that differ in their seed only, with its confidence band.
 
-    `traces`: runs, such as `wb.runs(folder).traces()`; those with one experiment but for the seed make one curve.
-    `metric`: a column of `trace.rounds`. `x`: "time" (s), at each moment, straight between the updates, until the first
-    of the runs ends, logarithmic where runs differ widely in length; or "round", round by round. `level`: of the
-    confidence interval of the mean.
+    `traces`: runs, such as `wb.runs(folder).traces()`; runs whose experiments are equal except for the seed make one
+    curve. `metric`: a column of `trace.rounds`. `x`: "time" (s) or "round". Over time, metrics are interpolated
+    linearly between updates, until the first run ends. The time axis is logarithmic where run lengths differ widely.
+    `level`: of the confidence interval of the mean.
 
     Raises `SettingError`: metric, x, level or theme is unknown, or there are no traces.
 

@@ -1,4 +1,4 @@
-"""Who makes the steps long."""
+"""Diagnosis: how much each worker lengthens the steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MAX_BARS = 24  # bars
 
 
 def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
-    """Draw everybody's share of the steps' time, with 90 % bands for those who stand out.
+    """Draw each worker's share of the steps' time, with 90 % bands for the workers that stand out.
 
-    `diagnosis`: what `wb.diagnose` says. Raises `SettingError` for an unknown theme.
+    `diagnosis`: result of `wb.diagnose`. Raises `SettingError` for an unknown theme.
 
     >>> figure = culprits(Diagnosis("two", 1.1, (), {"worker 0": 0.05, "worker 1": 0.0}, "links"))
     >>> list(figure.data[0].y)
@@ -43,6 +43,6 @@ def culprits(diagnosis: Diagnosis, theme: Theme = "light") -> go.Figure:
     )
     figure.update_xaxes(title_text="share of the steps' time", tickformat=".0%", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showgrid=False)
-    if not shown:  # an axis of its own makes numbers up
+    if not shown:  # an empty axis would show invented numbers
         figure.update_xaxes(range=[0, 1]).update_yaxes(showticklabels=False, ticks="")
     return figure

@@ -1,4 +1,4 @@
-"""One round as a Gantt chart."""
+"""Gantt chart of one round."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from workbench.lab.figures.style import (
 )
 
 MAX_RANKS = 300
-_MAX_LABELLED_RANKS = 40  # ranks up to which rows are labelled one by one
+_MAX_LABELLED_RANKS = 40  # ranks up to which every row is labelled
 
 
 def gantt(trace: Trace, round: int = 0, theme: Theme = "light") -> go.Figure:
-    """Draw one round: a row per rank, a bar for whatever takes time, a line at the round's end.
+    """Draw one round: a row per rank, a bar for each activity, a line at the round's end.
 
     `trace`: a run with events. `round`: from 0. `theme`: "light" or "dark".
 
-    A message shows on its sender's row: light while it travels and queues, solid while it goes through the
-    receiver's port; the receiver's row shows its port. Hollow bars are work that nobody used: answers that
-    came too late (with an x), workers that the end of the round cut off.
+    A message is on its sender's row: light while it travels and queues, solid while it passes the receiver's port.
+    The receiver's row shows when its port was busy. Hollow bars are work that was not used: answers that came too
+    late (with an x), and workers that were cut off by the round's end.
 
     Raises `SettingError`: the run has no such round, or kept no events.
 
@@ -72,7 +72,7 @@ def _subtitle(r: Round, unit: Unit) -> str:
 
 
 def _layers(r: Round, theme: str) -> list[tuple[str, Bars, dict[str, Any]]]:
-    """Kinds of bars in the order of drawing; where a rank computes and sends at once, each has half of its row."""
+    """Return the kinds of bars in drawing order; a rank that computes and sends at once uses half a row for each."""
     muted, lower = palette(theme).muted, {"width": 0.4, "offset": 0.0}
     work, talk = ({"width": 0.4, "offset": -0.4}, lower) if r.overlapping else ({}, {})
     return [
@@ -153,10 +153,10 @@ def _marks(name: str, x: Any, y: Any, marker: dict[str, Any], hover: str) -> dic
 
 
 def _uprights(r: Round, unit: Unit, theme: str) -> list[dict[str, Any]]:
-    """Lines from bottom to top at the round's end, and at its start where some ranks began before."""
+    """Draw vertical lines at the round's end, and at its start where some ranks began earlier."""
     stroke = {"color": palette(theme).text, "width": 2}
     strokes = [(r.duration * unit.scale, stroke)]
-    if r.early < 0:  # ranks that began before the round before had ended everywhere
+    if r.early < 0:  # ranks that began before the previous round had ended everywhere
         strokes.append((0.0, {**stroke, "width": 1, "dash": "dot"}))
     place = {"type": "line", "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return [{**place, "x0": x, "x1": x, "line": look} for x, look in strokes]
@@ -174,7 +174,7 @@ def _axes(r: Round, unit: Unit) -> dict[str, dict[str, Any]]:
 
 
 def _ticks(ranks: int) -> list[int]:
-    """Ranks to label: all of few, else round numbers."""
+    """Return the ranks to label: all, or round numbers if there are many."""
     if ranks <= _MAX_LABELLED_RANKS:
         return list(range(ranks))
     step = next(s for s in (5, 10, 20, 50, 100, 200, 500, 10**9) if ranks / s <= 20)

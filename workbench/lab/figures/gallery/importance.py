@@ -1,4 +1,4 @@
-"""Which settings of a sweep decide a result."""
+"""Importance: how much each setting of a sweep explains of a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was late when: a recording as a heat map."""
+"""Lateness: a recording as a heat map."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from workbench.analysis.recordings.card import LATE_RATIO
 from workbench.analysis.recordings.recording import Recording
 from workbench.lab.figures.style import BLUE, VERMILLION, Theme, new_figure, palette
 
-MAX_STEPS = 2000  # steps; more are taken together, the latest of each few
+MAX_STEPS = 2000  # steps drawn; longer recordings show the latest of several steps
 
 
 def lateness(recording: Recording, theme: Theme = "light") -> go.Figure:
     """Draw every worker's time over the step's median, steps from left to right.
 
-    `recording`: of one job; long ones show the latest of several steps together, and say so.
+    `recording`: of one job; in long ones a column shows the latest of several steps, and the subtitle says so.
 
     Raises `SettingError` for several jobs at once, or an unknown theme.
 

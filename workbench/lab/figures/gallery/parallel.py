@@ -1,4 +1,4 @@
-"""All runs of a sweep at once: an axis for each setting that differs, one for the result."""
+"""Parallel coordinates: all runs of a sweep, with an axis per setting that differs and one for the result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from workbench.lab.figures.labels import result, setting, upper
 from workbench.lab.figures.style import BLUE, ORANGE, SKY, Theme, log_scale, new_figure, palette
 
 _MAX_LINEAR_RATIO = 20.0
-_MAX_LABELLED_VALUES = 8  # values of a setting that are all named
+_MAX_LABELLED_VALUES = 8  # values of a setting up to which each is labelled
 
 
 def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
-    """Draw every run as a line over parallel axes: its settings that differ, then a result, whose colour it has.
+    """Draw each run as a line over parallel axes: settings that differ, then a result, which sets its colour.
 
-    `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result, a column of numbers; where it spans more than
-    a factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page a range of an axis can be chosen.
+    `runs`: a table of runs, such as `wb.runs(folder)`. `of`: the result, a numeric column; if it spans more than a
+    factor of twenty, its logarithm is drawn. `theme`: "light" or "dark". In a page, ranges of the axes can be
+    selected.
 
     Raises `SettingError`: no run has the result.
 
@@ -34,7 +35,7 @@ def parallel(runs: Runs, of: str = "time", theme: Theme = "light") -> go.Figure:
     """
     done = runs.done
     if of not in done or not len(done) or not pd.api.types.is_numeric_dtype(done[of]):
-        raise SettingError(f"of = {of!r}: is no column of numbers of runs that are done")
+        raise SettingError(f"of = {of!r}: is not a column of numbers of finished runs")
     done = done[np.isfinite(done[of].to_numpy(float))]
     values = done[of].to_numpy(float)
     log = bool(log_scale(values, _MAX_LINEAR_RATIO)) if len(values) else False

@@ -1,4 +1,4 @@
-"""Phase diagram: whose rounds are shortest, as straggler fraction and latency vary."""
+"""Phase diagram: the fastest scheme by straggler fraction and latency."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.figures.style import Theme, marks, new_figure, palette, scheme_style
 
 Words = NDArray[np.object_]
-_COLOR_SHARE = 0.75  # of a scheme's colour in a field, the rest is the ground's: text stands out from it
+_COLOR_SHARE = 0.75  # share of the scheme's colour in a field, the rest is background: text stays readable
 
 
 def phase_diagram(
     contest: SchemeGrid, alpha: Fraction | None = None, latency: float | None = None, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw the winner over the grid, in its scheme's colour, with its lead; a ring marks the present setting.
+    """Draw the fastest scheme over the grid, in its colour, with its lead; a ring marks the current setting.
 
-    `alpha` and `latency` (s): of the setting that gets the ring.
+    `alpha` and `latency` (s): coordinates of the ring.
 
     Raises `SettingError` for an unknown theme or an empty grid.
 
@@ -45,7 +45,7 @@ def phase_diagram(
 
 
 def mixed(color: str, ground: str, share: float) -> str:
-    """Mix a colour into a ground.
+    """Mix a colour with a background.
 
     >>> mixed("#0000FF", "#FFFFFF", 0.5)
     '#8080ff'
@@ -104,7 +104,7 @@ def _here(contest: SchemeGrid, alpha: Fraction, latency: float, theme: Theme) ->
 
 
 def _between(latencies: tuple[float, ...], latency: float) -> float:
-    """Place of a latency among the columns, which are logarithmic except for a leading 0."""
+    """Return the position of a latency on the columns, which are logarithmic except for a leading 0."""
     low = min((value for value in latencies if value > 0), default=1.0)
     floor = low / 10
     logs = np.log10([max(value, floor) for value in latencies])

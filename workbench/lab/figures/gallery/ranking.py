@@ -1,4 +1,4 @@
-"""What the planner answers: how long each choice takes, how sure that is, and what its rounds are made of."""
+"""Ranking: the planner's configurations by time, with their uncertainty and the composition of their rounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ COLORS = {"computing": GREY, "stragglers": VERMILLION, "latency": ORANGE, "trans
 
 
 def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.Figure:
-    """Draw the best of every scheme, then the next best choices, in order; beside them what their rounds are made of.
+    """Draw the best configuration of each scheme, then the next best, with the composition of their rounds.
 
-    `advice`: what `wb.plan` returned. `most`: choices shown at most. `theme`: "light" or "dark".
+    `advice`: result of `wb.plan`. `most`: number of configurations at most. `theme`: "light" or "dark".
 
     Raises `SettingError`: an unknown theme, or nothing to show.
 
@@ -74,7 +74,7 @@ def ranking(advice: Advice, most: int = MAX_BARS, theme: Theme = "light") -> go.
 
 
 def picked(advice: Advice, most: int = MAX_BARS) -> list[Choice]:
-    """Which choices are shown: the best of every scheme first of all, then the best others; in order."""
+    """Choose the configurations to show: the best of every scheme, then the best others; sorted by time."""
     firsts = {id(choice) for choice in advice.schemes[:most]}
     others = [choice for choice in advice.choices if id(choice) not in firsts][: max(most - len(firsts), 0)]
     shown = firsts | {id(choice) for choice in others}
@@ -96,7 +96,7 @@ def _add(figure: go.Figure, choice: Choice, scale: float) -> None:
 
 
 def _say(figure: go.Figure, choice: Choice, theme: Theme) -> None:
-    """How sure a choice is, beside its bar."""
+    """Return the uncertainty of a configuration in words, for the text beside its bar."""
     if choice.sure >= 0.005:
         figure.add_annotation(
             text=f"wins {choice.sure:.0%}", row=1, col=1, x=1.0, xref="x domain", xanchor="right", y=choice.marked,

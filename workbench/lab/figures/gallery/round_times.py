@@ -1,4 +1,4 @@
-"""Distribution of the time per round."""
+"""Distribution of round times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workbench.lab.figures.style import (
     time_unit,
 )
 
-MAX_EQUAL_RATIO = 1.01  # times the quickest round, up to which all take equally long
+MAX_EQUAL_RATIO = 1.01  # factor over the shortest round up to which all rounds count as equally long
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -39,11 +39,11 @@ class _Row(NamedTuple):
 def round_times(
     runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], theme: Theme = "light", skip: int = 0
 ) -> go.Figure:
-    """Draw how long rounds take: one box per run, on a logarithmic axis, so that ratios are distances.
+    """Draw the round times: one box per run, on a logarithmic axis.
 
-    `runs`: traces or forecasts; give a dict from name to forecast to name them. A name that starts with a
-    scheme's (such as "CR forecast") takes the scheme's colour. `theme`: "light" or "dark". `skip`: so many
-    first rounds of each trace are left out: in a real run they may take longer, as caches fill.
+    `runs`: traces or forecasts; give a dict from name to forecast to name them. A name that starts with a scheme's
+    (such as "CR forecast") takes the scheme's colour. `theme`: "light" or "dark". `skip`: number of first rounds of
+    each trace to leave out: in a real run they may take longer, until caches are filled.
 
     Raises `SettingError`: there is nothing to draw, something that is neither trace nor forecast, or a trace
     with no more rounds than are left out.
@@ -63,7 +63,7 @@ def round_times(
     figure.add_traces([_box(row, unit) for row in rows])
     figure.add_traces([_mean(row, unit, theme) for row in rows])
     order = {"categoryorder": "array", "categoryarray": [row.label for row in reversed(rows)]}
-    # In one call: plotly checks everything anew in each, and a slider waits for it.
+    # All boxes in one call: plotly validates everything in each call, and a slider waits for it.
     return figure.update_layout(
         xaxis={"title": {"text": f"time per round ({unit.name})"}, "tickformat": "~g", **_scale(rows, unit)},
         yaxis={**order, "showgrid": False, "ticks": "", "range": [-0.6, len(rows) - 0.4]},
@@ -74,21 +74,22 @@ def round_times(
 
 
 def _scale(rows: Sequence[_Row], unit: Unit) -> dict[str, object]:
-    """Logarithmic, except where rounds of a scheme that asks nobody take no time at all."""
+    """Return a logarithmic scale, except where rounds of a scheme that asks no worker take no time."""
     ends = np.array([np.quantile(row.seconds, (QUANTILES[0], QUANTILES[-1])) for row in rows])
     low, high = float(ends.min()), float(ends.max())
     if low <= 0:
         return {"type": "linear", "rangemode": "tozero"}
     if high > MAX_EQUAL_RATIO * low:
         return {"type": "log", **log_ticks(low, high)}
-    ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]  # else rounding would fill the axis
+    # otherwise rounding errors would fill the axis
+    ends = np.array([low, high]) * unit.scale * [2 / 3, 3 / 2]
     return {"type": "log", "nticks": 10, "range": np.log10(ends).tolist()}
 
 
 def _rows(runs: Sequence[Trace | Forecast] | Mapping[str, Trace | Forecast], skip: int) -> list[_Row]:
     runs = [runs] if isinstance(runs, (Trace, Forecast)) else runs
     if not isinstance(runs, Collection):
-        raise SettingError(f"runs = {short(runs)}: is no list; give at least one Trace or Forecast")
+        raise SettingError(f"runs = {short(runs)}: is not a list; give at least one Trace or Forecast")
     if not len(runs):
         raise SettingError("runs = []: is empty; give at least one Trace or Forecast")
     pairs = list(runs.items()) if isinstance(runs, Mapping) else _name(list(runs))
@@ -115,7 +116,7 @@ def _seconds(run: Trace | Forecast, skip: int) -> Array:
 
 
 def _box(row: _Row, unit: Unit) -> go.Box:
-    """Box from quantiles, so that a figure of a million rounds stays small."""
+    """Draw a box from quantiles, so that a figure of a million rounds stays small."""
     low, q1, median, q3, high = (np.array([q]) for q in np.quantile(row.seconds, QUANTILES) * unit.scale)
     stroke, fill = {"color": row.style.color, "width": 2.5}, fade(row.style.color, 0.3)
     look = {"orientation": "h", "width": 0.5, "line": stroke, "fillcolor": fill, "hoverinfo": "x+name"}
@@ -132,7 +133,7 @@ def _mean(row: _Row, unit: Unit, theme: str) -> go.Scatter:
 
 
 def _said_mean(row: _Row) -> dict[str, object]:
-    unit = time_unit(float(row.seconds.mean()))  # its own: means may differ by orders of magnitude
+    unit = time_unit(float(row.seconds.mean()))  # a unit per row: means may differ by orders of magnitude
     text = f"mean {row.seconds.mean() * unit.scale:.3g} {unit.name}"
     place = {"xref": "paper", "x": 1.01, "xanchor": "left", "y": row.label, "yref": "y"}
     return {"text": text, **place, "showarrow": False, "font": {"size": 16}}

@@ -1,4 +1,4 @@
-"""Rounds as a stream: what every worker did in every round, with its utilisation and lateness beside it."""
+"""Stream of rounds: the state of every worker in every round, with its utilisation and lateness."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from workbench.core.trace.trace import Trace
 from workbench.lab.figures.inputs import check_traces, plural
 from workbench.lab.figures.style import BLUE, ORANGE, PINK, VERMILLION, Theme, new_figure, palette
 
-MAX_ROUNDS = 400  # rounds that are drawn; of more, the newest
-MAX_NUMBERED_ROWS = 12  # rows or rounds that all have their number
+MAX_ROUNDS = 400  # rounds that are drawn; the newest if there are more
+MAX_NUMBERED_ROWS = 12  # rows or rounds of which each is numbered
 
 
 def colors(theme: str) -> dict[str, str]:
-    """What each state of a worker looks like, and ink, soft ink and ground.
+    """Return the colours of the worker states, and those of text, secondary text and background.
 
     >>> list(colors("light"))[:3]
     ['waits', 'computes', 'queues']
@@ -32,11 +32,11 @@ def colors(theme: str) -> dict[str, str]:
 def stream(
     trace: Trace, first: int | None = None, rounds: int = MAX_ROUNDS, theme: Theme = "light"
 ) -> go.Figure:
-    """Draw a row for every worker, over the rounds: who computes, waits, sends, is late, dropped or dead.
+    """Draw a row per worker over the rounds: computing, waiting, sending, late, dropped or dead.
 
-    `trace`: a run with events. `first`: the first round that is drawn; default: so that the last ones are. `rounds`:
-    how many at most. Every round is as wide as another, however long it took. Beside the rows: the share of the time
-    in which a worker computed, and of the rounds that ended without it. `theme`: "light" or "dark".
+    `trace`: a run with events. `first`: first round drawn; by default, such that the last rounds are shown. `rounds`:
+    number of rounds at most. All rounds have the same width, whatever they lasted. Beside the rows: the share of time
+    in which a worker computed, and the share of rounds that ended without it. `theme`: "light" or "dark".
 
     Raises `SettingError`: the trace kept no events.
 

@@ -1,4 +1,4 @@
-"""Who talks to whom, and which samples everybody holds."""
+"""Tree: which node sends to which, and which samples each worker stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_RANKS, MAX_STRIPS = 400, 8_000
 
 
 class Strips(NamedTuple):
-    """Consecutive samples that a rank holds with one coefficient."""
+    """Consecutive samples that a rank stores with one coefficient."""
 
     rank: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Strips(NamedTuple):
 
 
 def tree(source: Plan | Experiment, theme: Theme = "light") -> go.Figure:
-    """Draw who talks to whom, and beside it which samples of the data set every worker holds.
+    """Draw which node sends to which, and beside it which samples of the data set every worker stores.
 
     `source`: a plan, or an experiment. `theme`: "light" or "dark".
 
@@ -89,10 +89,10 @@ def _edges(plan: Plan, layout: Layout, theme: str) -> dict[str, Any]:
 
 
 def _stubs(plan: Plan, layout: Layout) -> tuple[Array, Array]:
-    """Three short lines under each node that has children of which none is drawn."""
+    """Draw three short lines under each node whose children are not drawn."""
     if layout.radial:
         return np.zeros(0), np.zeros(0)
-    # The rest is like its siblings.
+    # The remaining nodes are like their siblings.
     alike = np.where(layout.rank == REST_NODE, np.roll(layout.rank, 1), layout.rank)
     children, inner = plan.children, set(layout.edges[:, 0].tolist())
     tops = [place for place, rank in enumerate(alike.tolist()) if children[rank] and place not in inner]
@@ -130,7 +130,7 @@ def _number(rank: int, count: int) -> str:
 
 
 def _sizes(loads: NDArray[np.int64], ranks: int) -> Array:
-    """Marker sizes: area in proportion to the load."""
+    """Return marker sizes whose area is proportional to the load."""
     largest = float(np.clip(1500 / ranks, 5, 30))
     return np.maximum(4.0, largest * np.sqrt(loads / max(1, loads.max())))
 
@@ -150,7 +150,7 @@ def _labels(plan: Plan, layout: Layout, place: int) -> str:
 
 
 def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
-    """Arrowheads in the middle of a ring's edges, while there is room for them."""
+    """Draw arrowheads in the middle of a ring's edges, if there is room."""
     look = {"text": "", "showarrow": True, "arrowhead": 2, "arrowsize": 1.6}
     look |= {"arrowcolor": palette(theme).muted, "xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     found = []
@@ -165,7 +165,7 @@ def _arrows(layout: Layout, theme: str) -> list[dict[str, Any]]:
 
 
 def strips_of(plan: Plan, ranks: int) -> Strips:
-    """Join parts held with one coefficient to runs of samples, for as many ranks as can be drawn."""
+    """Join parts stored with one coefficient to ranges of samples, for as many ranks as can be drawn."""
     counts = np.diff(plan.indptr[: ranks + 1])
     rank = np.repeat(np.arange(ranks), counts)
     part, coefficient = plan.indices[: len(rank)], plan.coefficients[: len(rank)]
@@ -178,7 +178,7 @@ def strips_of(plan: Plan, ranks: int) -> Strips:
     strips = Strips(rank[first], plan.bounds[part[first]], plan.bounds[part[last] + 1], coefficient[first])
     if len(first) <= MAX_STRIPS:
         return strips
-    whole = strips.rank < strips.rank[MAX_STRIPS]  # never half of a rank's data
+    whole = strips.rank < strips.rank[MAX_STRIPS]  # all data of a rank, or none
     return Strips(*(column[whole] for column in strips))
 
 
@@ -207,7 +207,7 @@ def _axes(plan: Plan, layout: Layout, strips: Strips) -> dict[str, dict[str, Any
 
 
 def _layer_axis(plan: Plan) -> dict[str, object]:
-    """How many workers each layer has, where not all of them are drawn."""
+    """Label the axis with the number of workers per layer, where not all are drawn."""
     counts = np.bincount(plan.depth)
     texts = [f"layer {depth}:<br>{plural(n, 'worker')}" for depth, n in enumerate(counts.tolist())]
     bare = {"showgrid": False, "showline": False, "ticks": "", "title": {"text": ""}}

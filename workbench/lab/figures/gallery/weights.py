@@ -1,4 +1,4 @@
-"""What a parent makes of its children's messages."""
+"""Decode weights: how a parent combines its children's messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workbench.lab.figures.inputs import plural, runs, signed
 from workbench.lab.figures.style import BLUE, HUES, VERMILLION, Theme, marks, new_figure, palette
 
 HEIGHT_PX = 360
-MAX_PRINTED_BARS = 24  # bars up to which every number is printed
+MAX_PRINTED_BARS = 24  # bars up to which every weight is printed
 
 
 def weights(trace: Trace, round: int, parent: int = MASTER, theme: Theme = "light") -> go.Figure:
-    """Draw the decode weights of a parent in a round: a bar per message used, a cross per sender that was too late.
+    """Draw the decode weights of a parent in a round: a bar per message used, a cross per late sender.
 
     Raises `SettingError` as `decode_weights` does, and for an unknown theme.
 
@@ -71,7 +71,7 @@ def _bars(found: Weights, row: int, trace: Trace) -> go.Bar:
 
 
 def numbered(x: NDArray[Any], y: Array, told: bool, **more: Any) -> go.Bar:
-    """Bars with their numbers above them, where these are to be told and the bars are few."""
+    """Draw bars, with their values above them where there are few."""
     text = [signed(value) for value in y] if told and len(y) <= MAX_PRINTED_BARS else None
     return go.Bar(x=x, y=y, text=text, textposition="outside", cliponaxis=False, **more)
 

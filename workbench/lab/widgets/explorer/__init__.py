@@ -1,1 +1,1 @@
-"""The explorer: choose, look ahead, run, compare."""
+"""Explorer: choose settings, forecast, run, compare."""

@@ -1,4 +1,4 @@
-"""What is known before a run: forecasts of every scheme, and who wins as the setting varies."""
+"""Results before a run: forecasts of every scheme, and the fastest scheme as the setting varies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from workbench.lab.figures.inputs import labels
 from workbench.lab.figures.scheme_grid import SchemeGrid
 from workbench.lab.widgets.forms.setup import Setup, Shape, judge, with_shape
 
-# computing times drawn for a forecast, rounds times workers: a slider waits for it
+# computing times drawn for a forecast (rounds times workers): a slider waits for it
 DRAWS_PER_FORECAST = 4_000
-MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # rounds of a forecast at least and at most
+MIN_FORECAST_ROUNDS, MAX_FORECAST_ROUNDS = 8, 100  # rounds of a forecast
 LATENCIES = (0.0, *(float(x) for x in np.geomspace(1e-5, 1.0, 11).round(9)))  # s
 MAX_ALPHAS = 8
 CONTEST_ROUNDS = 24
@@ -22,20 +22,20 @@ CONTEST_ROUNDS = 24
 
 @dataclass(frozen=True)
 class Planned:
-    """An experiment that has not been run, as legends name it."""
+    """Experiment that has not been run, with a label for legends."""
 
     experiment: Experiment
     engine: str = ""
 
     @property
     def label(self) -> str:
-        """The scheme's name."""
+        """Name of the scheme."""
         return self.experiment.scheme
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A scheme's forecast, or why there is none."""
+    """Forecast of a scheme, or the reason why there is none."""
 
     name: str
     experiment: Experiment
@@ -44,7 +44,7 @@ class Ahead:
 
 
 def names_of(experiments: Sequence[Experiment]) -> list[str]:
-    """Names for legends; experiments of one scheme are told apart by their settings.
+    """Return names for legends; experiments of one scheme are distinguished by their settings.
 
     >>> names_of([Experiment(scheme="GC", scheme_args={"stragglers": s}) for s in (1, 2)])
     ['GC stragglers=1', 'GC stragglers=2']
@@ -55,9 +55,9 @@ def names_of(experiments: Sequence[Experiment]) -> list[str]:
 def look_ahead(
     experiments: Sequence[Experiment], rounds: int | None = None, known: Sequence[Ahead] = ()
 ) -> list[Ahead]:
-    """Forecast every experiment on the same draws; deaths are left out, because a forecast knows none.
+    """Forecast every experiment on the same draws; deaths are left out, because forecasts do not support them.
 
-    `known`: what was found before; an experiment that is among them is not forecast again.
+    `known`: earlier results; experiments among them are not forecast again.
     """
     found = []
     for name, e in zip(names_of(experiments), experiments, strict=True):
@@ -68,7 +68,7 @@ def look_ahead(
 
 
 def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
-    """Is this what a forecast of the experiment would say? A file of recorded times may have changed since."""
+    """Return whether a result is still valid for an experiment; a file of recorded times may have changed."""
     if known.forecast is None or len(known.forecast.seconds) != rounds:
         return False
     same = (
@@ -80,12 +80,12 @@ def _holds(known: Ahead, e: Experiment, rounds: int) -> bool:
 def _ahead(name: str, e: Experiment, rounds: int) -> Ahead:
     try:
         return Ahead(name, e, forecast(e.replace(faults=()) if e.faults else e, rounds=rounds))
-    except (ValueError, OSError) as error:  # data that cannot be had are of these kinds
+    except (ValueError, OSError) as error:  # kinds of errors of data that cannot be read
         return Ahead(name, e, None, str(error))
 
 
 def alphas_of(shape: Shape) -> list[int]:
-    """Numbers of stragglers to try: all of a parent's few children, or some that are evenly spread."""
+    """Return the numbers of stragglers to try: all of a parent's few children, or an even selection."""
     most = shape.children - 1
     return sorted({round(s) for s in np.linspace(0, most, min(MAX_ALPHAS, most + 1))})
 
@@ -95,7 +95,7 @@ def contest(
 ) -> SchemeGrid | None:
     """Forecast every scheme over straggler fractions and latencies, on the same draws.
 
-    `told` is called with the share that is done; when it answers False, that is the end of it: None.
+    `told` is called with the finished share; if it returns False, the work is cancelled and the result is None.
     """
     able = [
         (entry, v.experiment) for entry, v in zip(setup.entries, judge(setup), strict=True) if v.experiment

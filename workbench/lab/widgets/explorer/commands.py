@@ -1,4 +1,4 @@
-"""A setting as text: YAML for `workbench run`, and the papermill command that runs it in a notebook."""
+"""Settings as text: YAML for `workbench run`, and the papermill command that runs them in a notebook."""
 
 import shlex
 from typing import Any
@@ -10,7 +10,7 @@ NOTEBOOK = "notebooks/run.ipynb"
 
 
 def yaml_of(experiment: Experiment) -> str:
-    """The experiment as `Experiment.read` takes it.
+    """Return the experiment as YAML for `Experiment.read`.
 
     >>> yaml_of(Experiment(scheme="UMW", workers=4)).splitlines()[0]
     'scheme: UMW'
@@ -21,7 +21,7 @@ def yaml_of(experiment: Experiment) -> str:
 def papermill_command(
     experiment: Experiment, engine: str = "sim", cluster: str = "", output: str = "out.ipynb"
 ) -> str:
-    """One line for a shell: notebooks/run.ipynb with every setting of the experiment.
+    """Return one line for a shell: notebooks/run.ipynb with every setting of the experiment.
 
     >>> papermill_command(Experiment(scheme="UMW", workers=4)).split(" -p ")[:3]
     ['papermill notebooks/run.ipynb out.ipynb', 'scheme UMW', 'problem logistic']
@@ -42,6 +42,6 @@ def papermill_command(
 
 
 def flow(dump: dict[str, Any], name: str) -> str:
-    """One field in YAML on one line."""
+    """Write one field as YAML on one line."""
     text_line = text.dump({name: dump[name]}, default_flow_style=True, width=10**6)
     return text_line.strip().removesuffix("...").strip()

@@ -1,4 +1,4 @@
-"""The explorer: turn knobs, see at once what they would do, run, look into a round, keep what is worth keeping."""
+"""Explorer: set parameters, see forecasts at once, run, open a round, save results."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,14 +29,15 @@ from workbench.lab.widgets.plots.plot import Stills
 EXAMPLE: dict[str, Any] = {
     "problem": "softmax",
     "problem_args": {"data": "digits", "intercept": True, "l2": 1e-4},
-    "delays": {"kind": "pareto", "shift": 5e-4, "shape": 1.3},  # a heavy tail: stragglers are what one sees
+    # a heavy tail, so that there are visible stragglers
+    "delays": {"kind": "pareto", "shift": 5e-4, "shape": 1.3},
     "link": {"latency": 1e-3, "bandwidth": 1e6},
     "rounds": 100,
 }
 
 
 class Explorer(w.VBox):
-    """Controls on the left, tabs on the right, each of which is an attribute of its name."""
+    """Controls on the left, tabs on the right; each tab is an attribute of its name."""
 
     def __init__(
         self, experiments: Sequence[Experiment], name: str = "", folder: str | Path = "runs"
@@ -59,17 +60,17 @@ class Explorer(w.VBox):
             family.catalogue.on_change(self._defined)
 
     def report(self, text: str) -> None:
-        """Say what went wrong where the user looks first."""
+        """Show an error where the user looks first."""
         self.desk.tabs[0].report(text)
 
     @guarded
     def refresh(self) -> None:
-        """The settings have changed: judge them, look ahead."""
+        """Judge the settings after a change, and forecast."""
         self.desk.refresh()
 
     @guarded
     def _defined(self) -> None:
-        """A class was defined, as by a notebook's cell: offer it, and look ahead anew where it is chosen."""
+        """Offer a class that was defined, as by a notebook's cell, and forecast again where it is chosen."""
         if self.controls.renew():
             self.refresh()
 
@@ -81,7 +82,7 @@ class Explorer(w.VBox):
         self.tabs.selected_index = self.desk.tabs.index(tab)
 
     def _ipython_display_(self) -> None:
-        """With pictures of forecast and curves for readers without a kernel."""
+        """Display it with pictures of forecasts and curves for readers without a kernel."""
         plots = {
             "forecast of round times": self.desk.tab(Preview).times,
             "curves": self.desk.tab(Running).plot,
@@ -90,16 +91,16 @@ class Explorer(w.VBox):
 
     @property
     def experiments(self) -> list[Experiment]:
-        """What can be run as it stands."""
+        """Experiments that can be run with the current settings."""
         return self.desk.experiments
 
     @property
     def traces(self) -> list[Trace]:
-        """Results of the runs that are shown and over."""
+        """Results of the shown runs that are over."""
         return self.desk.tab(Running).traces
 
     def run(self, timeout: float | None = None) -> list[Trace]:
-        """Press Run and wait for the end; raises `SettingError` where the settings cannot be run."""
+        """Start all runs and wait for their end; raises `SettingError` where the settings cannot be run."""
         if self.desk.reason:
             raise SettingError(self.desk.reason)
         running = self.desk.tab(Running)
@@ -111,8 +112,8 @@ class Explorer(w.VBox):
 def explore(setting: str | Experiment | Sequence[Experiment] = "", folder: str | Path = "runs") -> Explorer:
     """Open the explorer.
 
-    `setting`: where to begin: the name of a preset, an experiment, or several; default: CodedReduce and its
-    rivals on the bundled digits. `folder`: where runs and exports are kept.
+    `setting`: initial settings: the name of a preset, an experiment, or several; default: CodedReduce and its
+    baselines on the bundled digits. `folder`: folder of saved runs and exports.
 
     Raises `SettingError`: there is no preset of that name.
 

@@ -1,4 +1,4 @@
-"""The grid of the table of runs: that of itables, drawn anew without losing what its user asked of it."""
+"""Grid of the table of runs: that of itables, with the user's sorting and filters kept when it is drawn again."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,39 +11,39 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from workbench.lab.widgets.assets import FOLDER
 
-SHOWN_DIGITS = 5  # that are shown of a number
-_TABLE: dict[str, Any] = {  # for DataTables, see docs/decisions/0018
+SHOWN_DIGITS = 5  # digits of a number that are shown
+_TABLE: dict[str, Any] = {  # options of DataTables, see docs/decisions/0018
     "maxBytes": 0,  # all rows are sent: they are sorted and filtered in the page
     "showIndex": False,
     "scrollX": True,
     "pageLength": 10,
     "colReorder": True,
     "order": [],
-    "columnDefs": [],  # js/grid.js reads them, of a grid that the page shows before anything is drawn, too
+    "columnDefs": [],  # js/grid.js also reads them from a grid that is shown before anything is drawn
     "classes": "display compact nowrap",
-    # no info: at each click and drawing it would look at every cell, whether that is selected
+    # no info: at each click and drawing it would check for every cell whether it is selected
     "select": {"style": "multi", "keys": True, "headerCheckbox": False, "info": False},
     "layout": {
         "topStart": "search",
-        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn anew
+        "topEnd": "searchBuilder",  # not behind a button: that fails when the table is drawn again
         "bottomStart": ["info", "pageLength"],
     },
     "language": {"searchBuilder": {"title": {"0": "", "_": "Conditions (%d)"}, "add": "Add a condition"}},
     "text_in_header_can_be_selected": False,
-    "format_floats_in_python": False,  # they are rounded before; text would be sent twice
+    "format_floats_in_python": False,  # numbers are rounded before; text would be sent twice
 }
 
 
 def _module() -> str:
-    """The module of itables as a value of ours: what it exports is wrapped by js/grid.js."""
+    """Return the module of itables as a value of ours: js/grid.js wraps its exports."""
     inner = re.sub(r"export\s*\{\s*(\w+) as default\s*\};?", r"return \1;", str(ITable._esm))
     return f"const itables = (() => {{\n{inner}\n}})();\n{(FOLDER / 'grid.js').read_text(encoding='utf-8')}"
 
 
 class Grid(ITable):
-    """Rows that are sorted, filtered and marked in the page; `selected_rows`: those that are marked.
+    """Rows that are sorted, filtered and selected in the page; `selected_rows`: the selected ones.
 
-    `asked`: what the user asked of it, by the columns' titles: columns, order, search, length, page, conditions.
+    `asked`: the user's view, by the columns' titles: columns, order, search, length, page, conditions.
 
     >>> grid = Grid()
     >>> grid.draw(pd.DataFrame({"run": ["a", "b"], "time": [1 / 3, None]}), ["time", "run"])
@@ -60,8 +60,9 @@ class Grid(ITable):
     def draw(
         self, table: pd.DataFrame, shown: Sequence[str], pinned: int = 0, marked: Sequence[int] = ()
     ) -> None:
-        """Show columns of a table, the first ones pinned; of all others only what is asked of them counts."""
-        placed = [name for name in self.asked.get("columns", ()) if name in shown]  # as they were dragged
+        """Show columns of a table, the first ones pinned; other columns are sent only if the user's view needs them."""
+        # in the order to which they were dragged
+        placed = [name for name in self.asked.get("columns", ()) if name in shown]
         used = [name for name in self.used if name in table]
         columns = list(dict.fromkeys([*shown[:pinned], *placed, *shown, *used]))
         hidden = [i for i, name in enumerate(columns) if name not in shown]
@@ -75,11 +76,11 @@ class Grid(ITable):
 
     @property
     def used(self) -> list[str]:
-        """Columns after which rows are filtered or sorted."""
+        """Columns by which rows are filtered or sorted."""
         return [*_about(self.asked.get("conditions", {})), *(name for name, _ in self.asked.get("order", ()))]
 
     def mark_found(self) -> None:
-        """Mark all rows that the search and the conditions leave."""
+        """Select all rows that match the search and the conditions."""
         self.send({"kind": "mark"})
 
 
@@ -92,13 +93,14 @@ def _about(conditions: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sent(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers with the digits that one reads, and nothing where there is nothing."""
+    """Return numbers with the digits that are shown, and empty cells for missing values."""
     found = table.reset_index(drop=True)
     for name in found:
         column = found[name]
         if is_bool_dtype(column) or not is_numeric_dtype(column):
             found[name] = column.astype(object).where(column.notna(), "").astype(str)
-        elif is_float_dtype(column) or column.hasnans:  # as nullable numbers they would be sorted as text
+        # converted to nullable numbers, they would be sorted as text
+        elif is_float_dtype(column) or column.hasnans:
             values = column.to_numpy(float, na_value=float("nan"))
             found[name] = [float(f"{x:.{SHOWN_DIGITS}g}") for x in values]
     return found

@@ -1,4 +1,4 @@
-"""The grid of the table of runs: reads the folders in a thread, and shows chosen columns of the rows."""
+"""Grid of the table of runs, filled by a thread that reads the folders."""
 
 import time
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from workbench.lab.widgets.callbacks import Pane, button, guarded, progress, row
 from workbench.lab.widgets.explorer.grid import Grid
 from workbench.lab.widgets.forms.fields import number
 
-MAX_LISTED_RUNS = 10**6  # runs that words are written about
-BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; of the time
+MAX_LISTED_RUNS = 10**6  # runs whose errors are listed
+BAR_AFTER_S, DRAW_SHARE = 1.0, 0.2  # s until progress is shown; share of the time for drawing
 Line = dict[str, Any]  # a row of the table
 _FIXED_COLUMNS = ("run", "state", "scheme", "workers")
 RESULTS = ("time", "loss")  # columns whose means are offered first
@@ -27,24 +27,24 @@ _COLUMNS = ("straggler_fraction", "load", *RESULTS, "time_to", "rounds_done", "t
 
 
 class RunsGrid(Pane):
-    """Rows of runs of which some are selected; the widget around it overrides `_marked` and `_filled`."""
+    """Rows of runs of which some are selected; the enclosing widget overrides `_marked` and `_filled`."""
 
     def __init__(self, runs: Runs | str | Path) -> None:
         super().__init__()
         self.runs = runs if isinstance(runs, Runs) else LazyRuns(runs).runs()
         self._lock, self._turn, self._filling = RLock(), 0, False
         self._thread: Thread | None = None
-        self._offered = set[str]()  # columns that were shown without being asked for
-        self.shown: list[int] = []  # rows of the table, as they stand in the grid
+        self._offered = set[str]()  # columns that were shown by default
+        self.shown: list[int] = []  # indices of the grid's rows in the table
         self.bar = w.HTML()
         self.grid = Grid()
         self.grid.observe(lambda _: self._marked(), "selected_rows")
 
     def _marked(self) -> None:
-        """Follow which rows are selected."""
+        """Handle a change of the selected rows."""
 
     def _filled(self) -> None:
-        """Follow which columns there are."""
+        """Handle a change of the columns."""
 
     def _columns(self) -> w.Widget:
         self.columns = w.SelectMultiple(description="Columns", rows=8)
@@ -71,11 +71,11 @@ class RunsGrid(Pane):
 
     @property
     def _usual(self) -> list[str]:
-        """Columns that are shown as long as nobody chooses others, in order."""
+        """Columns that are shown by default, in order."""
         return list(dict.fromkeys((*_FIXED_COLUMNS, *self.runs.differing, *_COLUMNS)))
 
     def fill(self, runs: Runs) -> None:
-        """Show a table that was read; usual columns that are new are shown, too, and marked runs stay so."""
+        """Show a table; new default columns are shown, too, and selected runs stay selected."""
         with self._lock:
             marked = self._folders()
             self.runs = runs
@@ -84,10 +84,10 @@ class RunsGrid(Pane):
             chosen = {*self.columns.value, *(name for name in self._usual if name not in self._offered)}
             self._offered |= {name for name in self._usual if name in filled}
             pinned = self.pinned.value if self.columns.options else ("run",)
-            self._filling = True  # all columns at once: every table that is drawn is sent
+            self._filling = True  # all columns at once: every drawn table is sent
             for menu, names in ((self.columns, chosen), (self.pinned, pinned)):
                 if list(menu.options) != filled:
-                    menu.value = ()  # the page looks for what is chosen among the new ones at once
+                    menu.value = ()  # the page looks up the selection among the new options at once
                     menu.options = filled
                 menu.value = [name for name in filled if name in names]
             self._filled()
@@ -118,7 +118,7 @@ class RunsGrid(Pane):
 
     @guarded
     def _aim(self) -> None:
-        """Read when the loss, or the metric that was typed, was first at the target that was."""
+        """Read when the loss, or the typed metric, first met the typed target."""
         metric, _, last = (text := self.target.value.strip()).rpartition(" ")
         target = number(last) if last else None
         if isinstance(target, str):
@@ -129,7 +129,7 @@ class RunsGrid(Pane):
 
     @guarded
     def again(self) -> None:
-        """Read the folders again; returns once that is done, or soon: what is read later is shown as it comes."""
+        """Read the folders again; runs that are not read soon appear later."""
         if self.runs.root is None:
             return
         self._turn += 1
@@ -140,14 +140,14 @@ class RunsGrid(Pane):
         self._thread.join(BAR_AFTER_S)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all is read; says whether it is."""
+        """Wait until everything is read; return whether it is."""
         if self._thread is not None:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
     @guarded
     def _follow(self, reading: LazyRuns, turn: int) -> None:
-        """Read in a thread, say how far it is, and show what is read where that is more than is shown."""
+        """Read in a thread, report progress, and show what is read when there is more than is shown."""
         began = reported = time.monotonic()
         due = began + BAR_AFTER_S
         try:
@@ -173,14 +173,14 @@ class RunsGrid(Pane):
                 self.fill(found)
 
     def mark(self, *names: str) -> None:
-        """Mark runs by name, as clicks do."""
+        """Select runs by name, like clicks."""
         with self._lock:
             rows = {self.runs.table.at[i, "run"]: place for place, i in enumerate(self.shown)}
             self.grid.selected_rows = [rows[name] for name in names]
 
     @property
     def chosen(self) -> list[Line]:
-        """The rows that are marked."""
+        """Selected rows."""
         found = self._rows().to_dict("records")
         return [{str(name): value for name, value in run_row.items()} for run_row in found]
 
@@ -195,8 +195,8 @@ class RunsGrid(Pane):
         rows = self.chosen
         if not least <= len(rows) <= most:
             wanted = f"{least} or more" if most == MAX_LISTED_RUNS else span(least, most)
-            how = f"click on {wanted} in the table, a second click unmarks"
-            raise SettingError(f"runs: {len(rows)} are marked; {how}")
+            how = f"click on {wanted} in the table, a second click deselects"
+            raise SettingError(f"runs: {len(rows)} are selected; {how}")
         return rows
 
     def _say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The table of all runs as a widget: sort, filter, mark; plot, look into a round, run again, resume, compare."""
+"""Table of all runs as a widget: sort, filter, select; plot, open a round, run again, resume, compare."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ FORMS = {"CSV": "csv", "Parquet": "parquet", "MLflow database": "mlflow", "RO-Cr
 
 
 class RunsTable(RunsViews):
-    """The table of runs, one row each; marked rows are plotted on one axis at once.
+    """Table of runs, one row each; the selected runs are plotted together.
 
     Search takes words; conditions take ranges and texts for any column. What is written goes into the runs' folders.
 
@@ -54,9 +54,9 @@ class RunsTable(RunsViews):
         self, runs: Runs | str | Path = "runs", show: Callable[[Sequence[Run]], None] | None = None
     ) -> None:
         super().__init__(runs, show)
-        self._drawn: list[str] = []  # folders of those that were marked when something was last made of it
+        self._drawn: list[str] = []  # folders of the runs that were selected at the last drawing
         above = [Sheet(), self.message, self.bar, self.note, self._columns(), self.grid]
-        # What was asked for stands above the curves, which are there anyhow.
+        # What was requested is above the curves, which are always shown.
         below = [self.found, self.text, self.round, self.player, self.live, self.plot]
         self.children = [*above, self._actions(), self._choices(), self._words(), *below]
         self._hide()
@@ -71,22 +71,22 @@ class RunsTable(RunsViews):
         if list(self.by.options) != list(self.runs.settings):
             self.by.options = self.runs.settings
 
-    # ---------------------------------------------------------------- what one does with runs
+    # ---------------------------------------------------------------- actions on runs
 
     def _actions(self) -> w.Widget:
         offered = {
             "Select all filtered": (
                 self.grid.mark_found,
-                "mark all runs that the search and the conditions leave",
+                "select all runs that match the search and the conditions",
             ),
-            "Clear selection": (self.mark, "mark none"),
+            "Clear selection": (self.mark, "select none"),
             "Look into a round": (self.look, "one round of the selected run in slow motion"),
             "Show on the live plot": (self.show, "the selected runs beside those that run"),
-            "Run again": (self.rerun, "start the selected runs' experiments anew"),
-            "Resume": (self.resume, "resume the selected real run, or follow it if it is under way"),
+            "Run again": (self.rerun, "start the selected runs' experiments again"),
+            "Resume": (self.resume, "resume the selected real run, or attach to it if it is under way"),
             "What differs": (self.differ, "settings and results in which two selected runs differ"),
             "As text": (self.copy, "the selected run as YAML and as a papermill line"),
-            "Archive": (self.archive, "put the selected runs away, or bring them back; nothing is deleted"),
+            "Archive": (self.archive, "archive the selected runs, or restore them; nothing is deleted"),
             "Delete": (self.ask, "asks before it deletes"),
         }
         self.question = w.HTML()
@@ -98,7 +98,7 @@ class RunsTable(RunsViews):
         return w.VBox([row(*buttons, self.trust), self.confirm])
 
     def _button(self, label: str, call: Callable[[], None], tooltip: str = "") -> w.Button:
-        """A button; what an earlier one complained about is over."""
+        """Make a button; a click removes the message of an earlier one."""
 
         def press() -> None:
             self.report("")
@@ -119,7 +119,7 @@ class RunsTable(RunsViews):
 
     @guarded
     def rerun(self) -> None:
-        """Start the experiments of the selected runs again; they are shown as they go on."""
+        """Start the experiments of the selected runs again, and show them live."""
         rows, trust = self._some(MAX_PLOTTED_RUNS), trusted(self.trust)
         self._show([_again(row, trust) for row in rows])
 
@@ -128,14 +128,14 @@ class RunsTable(RunsViews):
         """Resume the selected run."""
         (run_row,) = self._some(1)
         self._show([resume(run_row["folder"], trust=trusted(self.trust))])
-        self._say(f"goes on in {run_row['folder']}")
+        self._say(f"resumed in {run_row['folder']}")
 
     @guarded
     def archive(self) -> None:
-        """Put the selected runs away; those that are away come back."""
+        """Archive the selected runs; archived ones are restored."""
         rows = self._some()
         away = not all(row["archived"] for row in rows)
-        self._write(rows, lambda _: {"archived": away}, "archived" if away else "brought back")
+        self._write(rows, lambda _: {"archived": away}, "archived" if away else "restored")
 
     @guarded
     def ask(self) -> None:
@@ -147,7 +147,7 @@ class RunsTable(RunsViews):
         seen(True, self.confirm)
 
     def forget(self) -> None:
-        """Take the question away; nothing is deleted."""
+        """Remove the question; nothing is deleted."""
         seen(False, self.confirm)
 
     def _hide(self) -> None:
@@ -168,7 +168,7 @@ class RunsTable(RunsViews):
             self.again()
         self._say(f"deleted: {', '.join(row['run'] for row in rows)}")
 
-    # ---------------------------------------------------------------- words, groups
+    # ---------------------------------------------------------------- names, notes, tags, groups
 
     def _words(self) -> w.Widget:
         self.name, self.about, self.tags = fields = fields_about()
@@ -176,7 +176,7 @@ class RunsTable(RunsViews):
 
     @guarded
     def write(self) -> None:
-        """Write name, note and tags into the selected run; into several: the tags, beside those they have."""
+        """Write name, note and tags into the selected run; for several runs, add the tags."""
         rows = self._some()
         if len(rows) == 1:
             name = {"name": self.name.value} if self.name.value.strip() else {}
@@ -188,7 +188,8 @@ class RunsTable(RunsViews):
         self, rows: Sequence[Line], notes: Callable[[Line], dict[str, Any]], done: str = "written"
     ) -> None:
         for run_row in rows:
-            folder = Path(run_row["folder"])  # of a sweep's run that has none yet: words lie in the one above
+            # a run of a sweep without a folder: its notes are in the folder above
+            folder = Path(run_row["folder"])
             describe(folder if folder.is_dir() else folder.parent, **notes(run_row))
         self.again()
         more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
@@ -199,12 +200,12 @@ class RunsTable(RunsViews):
         hint = "a new file, or a folder"
         self.path = w.Text(description="to", placeholder=hint, continuous_update=False)
         group = self._button("Group", self.group, "mean and band over the runs of each group")
-        export = self._button("Export", self.export, "write the selected runs, or all where none is marked")
+        export = self._button("Export", self.export, "write the selected runs, or all where none is selected")
         return w.VBox([row(self.of, self.by, group), row(self.form, self.path, export)])
 
     @guarded
     def export(self) -> None:
-        """Write the selected runs, or all that are shown, in the chosen form."""
+        """Write the selected runs, or all shown runs, in the chosen format."""
         if not (text := self.path.value.strip()):
             raise SettingError("to: nothing is written there; name a new file, or a folder, such as runs.csv")
         path = Path(text).expanduser()
@@ -216,7 +217,7 @@ class RunsTable(RunsViews):
 
 
 def _again(run_row: Line, trust: bool) -> Run:
-    """Run it again, where what its folder names may be run."""
+    """Run it again, if the code that its folder names may run."""
     with (
         runnable(f, trust)
         if (f := Path(run_row["folder"])).is_dir()

@@ -1,4 +1,4 @@
-"""What is shown of the selected runs below their table: curves, one round, differences, text, means of groups."""
+"""Views of the selected runs below their table: curves, one round, differences, text, means of groups."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,11 +26,11 @@ from workbench.lab.widgets.plots.liveplot import LivePlot
 from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Plot
 
-MAX_PLOTTED_RUNS = 12  # runs that are plotted together
+MAX_PLOTTED_RUNS = 12  # runs that are plotted together at most
 
 
 class RunsViews(RunsGrid):
-    """Shows the selected runs."""
+    """Views of the selected runs."""
 
     def __init__(self, runs: Runs | str | Path, show: Callable[[Sequence[Run]], None] | None) -> None:
         super().__init__(runs)
@@ -45,19 +45,22 @@ class RunsViews(RunsGrid):
 
     @guarded
     def _plot(self) -> None:
-        """Draw the curves of what is marked, at once."""
+        """Draw the curves of the selected runs."""
         self.report("")
         if found := self.traces():
             self.plot.show(lambda theme: convergence(found, theme=theme))
         if not (rows := self.chosen):
             return
-        texts = [f"{len(rows):,} marked", *(f"{row['run']}: {row['error']}" for row in rows if row["error"])]
+        texts = [
+            f"{len(rows):,} selected",
+            *(f"{row['run']}: {row['error']}" for row in rows if row["error"]),
+        ]
         if sum(row["state"] == "done" for row in rows) > MAX_PLOTTED_RUNS:
             texts[0] += f", the first {MAX_PLOTTED_RUNS} are drawn"
         self._say("; ".join(texts[:4]))
 
     def traces(self) -> list[Trace]:
-        """Those of the selected runs that have rounds, at most so many; says which cannot be read."""
+        """Return the selected runs that have rounds, at most `MAX_PLOTTED_RUNS`; the message names unreadable ones."""
         found, bad = [], []
         for run_row in [each for each in self.chosen if each["state"] == "done"][:MAX_PLOTTED_RUNS]:
             try:
@@ -97,7 +100,7 @@ class RunsViews(RunsGrid):
 
     @guarded
     def differ(self) -> None:
-        """Show in what the two selected runs differ, and nothing else."""
+        """Show only the settings in which the two selected runs differ."""
         one, other = (row["run"] for row in self._some(2, least=2))
         found = self.runs.diff(one, other)
         rows = [[str(name), *map(_short, pair)] for name, *pair in found.itertuples(name=None)]
@@ -105,7 +108,7 @@ class RunsViews(RunsGrid):
 
     @guarded
     def copy(self) -> None:
-        """Show the selected run as YAML, and the papermill line that runs it."""
+        """Show the selected run as YAML, and the papermill command that runs it."""
         (run_row,) = self._some(1)
         e = experiment_in(run_row)
         cluster = run_row["cluster"] if isinstance(run_row["cluster"], str) else ""
@@ -114,7 +117,7 @@ class RunsViews(RunsGrid):
 
     @guarded
     def group(self) -> None:
-        """Mean and band of a result over the runs of each group, usually seeds, as a table and drawn."""
+        """Show mean and band of a result over the runs of each group, usually seeds, as a table and a figure."""
         self._hide()
         found = self.runs.mean(self.of.value, list(self.by.value) or None)
         rows = [[_short(value) for value in line] for line in found.to_numpy(object)]
@@ -131,7 +134,7 @@ class RunsViews(RunsGrid):
 
 
 def experiment_in(run_row: Line) -> Experiment:
-    """What was run, or was to be."""
+    """Return the experiment that was run, or was planned."""
     folder = Path(run_row["folder"])
     status = None if folder.is_dir() else Status.read(folder.parent)
     return experiment_of(folder) if status is None else described(status.spec)

@@ -1,4 +1,4 @@
-"""What a tab of the explorer is, and the desk that all of them work at.
+"""Base of the explorer's tabs, and the state that they share.
 
 To add a tab, add a file to `tabs` with a subclass of `Tab`; nothing else needs an edit.
 """
@@ -24,12 +24,12 @@ T = TypeVar("T", bound="Tab")
 
 
 class Tab(Pane):
-    """A tab; it may hear what happens, and looks up at the desk whatever it needs."""
+    """Tab; it is notified of changes, and reads the shared state from `desk`."""
 
     catalogue: ClassVar[dict[str, type[Tab]]] = {}
-    key: ClassVar[str]  # its name as an attribute of the explorer
+    key: ClassVar[str]  # name of the explorer's attribute
     title: ClassVar[str]
-    place: ClassVar[float]  # in the row of tabs
+    place: ClassVar[float]  # position in the row of tabs
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -41,41 +41,41 @@ class Tab(Pane):
         self.children = [self.message, *self.parts()]
 
     def parts(self) -> Iterable[Any]:
-        """Make what stands in the tab."""
+        """Return the widgets of the tab."""
         return ()
 
     def changed(self) -> None:
-        """The settings are others now."""
+        """Update the tab after a change of the settings."""
 
     def over(self) -> None:
-        """All runs that are shown are over."""
+        """Update the tab when all shown runs are over."""
 
     def opened(self) -> None:
-        """The user chose this tab."""
+        """Update the tab when the user opens it."""
 
     def figures(self) -> Mapping[str, Drawing]:
-        """What can be kept, by name."""
+        """Return the figures that can be saved, by name."""
         return {}
 
 
 class ExplorerState:
-    """What is set, and the tabs that make something of it."""
+    """Settings, and the tabs that show them."""
 
     def __init__(self, controls: Controls, folder: str | Path) -> None:
         self.controls, self.folder = controls, Path(folder)
-        self.experiments: list[Experiment] = []  # what can be run as it stands
-        self.setup: Setup | None = None  # what the controls say, where some of it can be used
-        self.reason = ""  # why some of it cannot be used
+        self.experiments: list[Experiment] = []  # experiments that can be run with the current settings
+        self.setup: Setup | None = None  # settings of the controls, where some of them are valid
+        self.reason = ""  # why some of them are not valid
         self.front: Callable[[Tab], None] = lambda tab: None  # shows a tab
         self._lock = RLock()  # callbacks come from several threads
         self.tabs = [cls(self) for cls in sorted(Tab.catalogue.values(), key=lambda cls: cls.place)]
 
     def tab(self, kind: type[T]) -> T:
-        """The tab of a kind."""
+        """Return the tab of a class."""
         return next(tab for tab in self.tabs if isinstance(tab, kind))
 
     def refresh(self) -> None:
-        """The settings have changed: judge them, and tell all tabs."""
+        """Judge the settings after a change, and notify all tabs."""
         with self._lock:
             verdicts = self.controls.verdicts()
             self.experiments = [v.experiment for v in verdicts if v.experiment is not None]
@@ -86,13 +86,13 @@ class ExplorerState:
                 tab.changed()
 
     def over(self) -> None:
-        """Runs are over: tell all tabs."""
+        """Notify all tabs that runs are over."""
         with self._lock:
             for tab in self.tabs:
                 tab.over()
 
 
 def shown(plots: Mapping[str, Plot]) -> dict[str, Drawing]:
-    """Those plots that the user sees."""
+    """Return the plots that the user sees."""
     seen = {name: plot for name, plot in plots.items() if plot.drawn and plot.layout.display != "none"}
     return {name: plot.current for name, plot in seen.items()}

@@ -1,4 +1,4 @@
-"""Tables as HTML."""
+"""HTML tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, text_columns: int = 1) -> str:
-    """A table; the first `words` columns are text, the others numbers, set to the right. Cells are escaped.
+    """Return an HTML table; the first `words` columns are text, the others numbers, aligned right. Cells are escaped.
 
     >>> table(["scheme", "s"], [["<CR>", "1.5"]], "times").count("&lt;CR&gt;")
     1
@@ -36,7 +36,10 @@ def _cell(tag: str, text: str, right: bool) -> str:
 
 
 def costs(ahead: Sequence[Ahead]) -> str:
-    """What a round bears and costs, per scheme: late ones, load, messages, bytes, time, in multiples of the best."""
+    """Return the table of costs of a round per scheme: tolerated stragglers, load, messages, bytes, time.
+
+    Numbers are in multiples of the best scheme's.
+    """
     known = [a.forecast.mean for a in ahead if a.forecast is not None]
     best = min(known, default=0.0)
     numbers = ["load", "messages", "bytes", "mean round", "spread", "times the fastest"]
@@ -61,7 +64,7 @@ def _costs(a: Ahead, best: float) -> list[str]:
 
 
 def may_be_late(e: Experiment) -> str:
-    """Who may be late, in numbers: a tree's share per parent is seldom that of a star, which is of all workers.
+    """Return the number and share of tolerated stragglers: of the children of a parent, or of all workers.
 
     >>> may_be_late(Experiment(scheme="GC", workers=84, scheme_args={"stragglers": 17}))
     '17 of 84 (20 %)'
@@ -76,7 +79,7 @@ def may_be_late(e: Experiment) -> str:
 
 
 def speeds(found: pd.DataFrame, target: float) -> str:
-    """The speedup table: seconds to the target, and how many times the reference's."""
+    """Return the table of speedups: seconds to the target, and their ratio to the reference's."""
     rows = [
         [str(name), "never" if seconds != seconds else quantity_of(seconds), _times(ratio)]
         for name, seconds, ratio in found[["scheme", "seconds", "speedup"]].itertuples(index=False)

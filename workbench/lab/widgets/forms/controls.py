@@ -1,4 +1,4 @@
-"""The explorer's left side: every setting, as forms made from the fields' own metadata."""
+"""Left side of the explorer: every setting, as forms made from the fields' own metadata."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ Reasons = dict[str, str]  # by field
 
 
 class Controls(w.VBox):
-    """All settings: `setup` is what they say, `verdicts` judges it and colours what cannot be used."""
+    """All settings: `setup` returns them, `verdicts` judges them and colours what cannot be used."""
 
     def __init__(self, given: Sequence[Experiment], changed: Callable[[], None], name: str = "") -> None:
         self._told = changed
@@ -63,7 +63,7 @@ class Controls(w.VBox):
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
         for form in common:
             form.on_change(lambda _: self._changed())
-        self.forms: dict[str, Form] = {  # by the field of an experiment that they fill
+        self.forms: dict[str, Form] = {  # by the field of an experiment
             "delays": self.delays,
             "link": self.link,
             "problem_args": self.problem,
@@ -75,14 +75,14 @@ class Controls(w.VBox):
         self.add_class("wb-controls")
         self.show(given)
 
-    # ---------------------------------------------------------------- what the user does
+    # ---------------------------------------------------------------- actions of the user
 
     def renew(self) -> bool:
-        """Offer every class that there is now, with the fields that it has now. Is one of those that are chosen new?"""
+        """Offer every class that exists now, with its present fields. Return whether a chosen one has changed."""
         return any(form.renew() for form in (self.schemes, self.delays, self.problem, self.optimiser))
 
     def _changed(self) -> None:
-        """A setting was changed by hand, so it is no longer the preset."""
+        """Clear the choice of a preset after a change by the user."""
         self.preset.fill({"preset": ""})
         self._told()
 
@@ -96,15 +96,15 @@ class Controls(w.VBox):
         self.schemes.show(with_shape(self.setup(), shape, workers).entries)
 
     def set_alpha_and_latency(self, stragglers: int, latency: float) -> None:
-        """Set both, as a click on the phase diagram does."""
+        """Set straggler fraction and latency, as a click on the phase diagram does."""
         self.link.fill({"latency": show(latency)})
         self.shapes.set_stragglers(stragglers)
         self._changed()
 
-    # ---------------------------------------------------------------- what they say
+    # ---------------------------------------------------------------- values
 
     def setup(self) -> Setup:
-        """What all controls say together, whether it can be used or not."""
+        """Return the settings of all controls, valid or not."""
         common = {
             "workers": self.shapes.form.shown()["workers"],
             **self.run.read(),
@@ -118,7 +118,7 @@ class Controls(w.VBox):
         return Setup(self.schemes.entries(), common)
 
     def verdicts(self) -> list[Verdict]:
-        """One per scheme; fields that cannot be used are coloured, with the reason."""
+        """Judge every scheme; fields that cannot be used are coloured, with the reason."""
         setup, forms = self.setup(), self.forms
         shared = {name: form.complaints() for name, form in forms.items()}
         shared["shape"] = {**self.shapes.complaint(), **shared["shape"]}
@@ -135,10 +135,10 @@ class Controls(w.VBox):
             form.blame(shared[name])
         return [replace(v, experiment=None, reason=wrong) if wrong and v.experiment else v for v in found]
 
-    # ---------------------------------------------------------------- filling them
+    # ---------------------------------------------------------------- filling
 
     def show(self, experiments: Sequence[Experiment]) -> None:
-        """Write experiments into all forms; classes of loose files by their own names, as in the menus."""
+        """Write experiments into all forms; classes of single files by their own names, as in the menus."""
         setup, first = setup_of(experiments), experiments[0]
         common = dict(setup.common)
         self.shapes.show(shape_of(experiments), common["workers"])
@@ -152,13 +152,13 @@ class Controls(w.VBox):
 
 
 def preset_titles() -> dict[str, str]:
-    """Every published experiment by name, with what it is, none of which is made for that."""
+    """Return every preset by name, with its title, and an entry for settings without one."""
     found = presets.titles | others.titles
     return {name: f"{name}: {title}" for name, title in found.items()}
 
 
 def preset_of(name: str) -> Preset:
-    """A published experiment; raises `SettingError` where there is none of that name."""
+    """Return a preset; raises `SettingError` where there is none of that name."""
     known = preset_titles()
     if name not in known:
         raise unknown_name("preset", name, known)
@@ -168,7 +168,7 @@ def preset_of(name: str) -> Preset:
 def _place(
     verdict: Verdict, entry: Entry, mine: Reasons, shared: Mapping[str, Reasons], forms: Mapping[str, Form]
 ) -> None:
-    """Put a reason at the field where the user can mend it: in the scheme's form, or in one that all share."""
+    """Put a reason at the field where the user can fix it: in the scheme's form, or in a shared one."""
     form, name, reason = verdict.form, verdict.field, verdict.reason
     if form == "scheme_args":
         mine.setdefault(name, reason)
@@ -187,7 +187,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: show(value) for name, value in values.items()}
 
 
-# ---------------------------------------------------------------- the tree and the stragglers
+# ---------------------------------------------------------------- tree and stragglers
 
 
 class ShapeForm(w.VBox):
@@ -215,7 +215,7 @@ class ShapeForm(w.VBox):
         tree = "" if workers == shape.workers else f" (this tree has {shape.workers})"
         share = f", the share α = s/n = {shape.alpha}" if shape.stragglers else ""
         borne = f"; {shape.stragglers or 'none'} of every {shape.children} children may be late{share}"
-        # Of more than there are, the field says that it cannot be.
+        # If there are more than possible, the field shows that this is invalid.
         self.alpha.value = sentence(
             f"{workers} workers{tree}{borne if shape.stragglers < shape.children else ''}"
         )
@@ -254,20 +254,20 @@ class ShapeForm(w.VBox):
             self._move(shape, workers)
 
     def reach(self) -> None:
-        """Let the stragglers' slider go up to all children but one."""
+        """Let the stragglers' slider reach all children but one."""
         children = self.form.shown()["children"]
         if isinstance(children, int) and children > 0:
             self.form.reach({"stragglers": children - 1})
 
     def shape(self) -> Shape | None:
-        """The tree's numbers; None where they make no tree."""
+        """Return the tree's shape; None where the numbers do not form a tree."""
         return None if self.complaint() else self._read()
 
     def _read(self) -> Shape:
         return Shape(**{name: value for name, value in self.form.shown().items() if name in SHARED_FIELDS})
 
     def complaint(self) -> dict[str, str]:
-        """Why the numbers make no tree, by field; empty where they do."""
+        """Return why the numbers do not form a tree, by field; empty where they do."""
         try:
             self._read()
         except SettingError as error:
@@ -287,7 +287,7 @@ def _tree_text(shape: Shape) -> str:
     return f"{shape.workers} workers: {shape.children} children, {shape.layers} layers"
 
 
-# ---------------------------------------------------------------- the schemes
+# ---------------------------------------------------------------- schemes
 
 
 OWN = Field(
@@ -301,7 +301,7 @@ OWN = Field(
 
 
 class EntryForm(w.VBox):
-    """One scheme: its numbers, and a button that takes it out."""
+    """Form of one scheme, with a button that removes it."""
 
     def __init__(
         self, entry: Entry, changed: Callable[[], None], removed: Callable[["EntryForm"], None]
@@ -319,21 +319,21 @@ class EntryForm(w.VBox):
 
     @property
     def newest(self) -> bool:
-        """Is the scheme still what the form was made from?"""
+        """Whether the form still matches the scheme's class."""
         return schemes.get(self.scheme) is self.cls
 
     def fill(self, entry: Entry) -> None:
-        """Write an entry's numbers into the form."""
+        """Write an entry's values into the form."""
         texts = {name: show(value) for name, value in entry.args.items()}
         self.form.fill({**texts, "own": show(dict(entry.own)) if entry.own else ""}, fresh=True)
 
     def reach(self, workers: object) -> None:
-        """Let sliders reach what a cluster of so many workers allows."""
+        """Set the sliders' ends for a number of workers."""
         if isinstance(workers, int) and workers > 0:
             self.form.reach(reaches(self.scheme, self.form.shown(), workers))
 
     def entry(self) -> Entry:
-        """What stands in the form. What is no mapping becomes a field that no experiment has."""
+        """Return the entry in the form. Text that is not a mapping becomes a field that no experiment has."""
         values = self.form.read()
         own = values.pop("own", None) or {}
         own = {str(name): value for name, value in own.items()} if isinstance(own, dict) else {"own": own}
@@ -347,7 +347,7 @@ def _menu() -> Field:
 
 
 class Entries(w.VBox):
-    """All schemes that are compared. `wanted` is asked for the entry of a scheme that is to be added."""
+    """Schemes that are compared. `wanted` returns the entry of a scheme that is to be added."""
 
     def __init__(self, changed: Callable[[], None], wanted: Callable[[str], Entry]) -> None:
         self._changed, self._wanted = changed, wanted
@@ -358,7 +358,7 @@ class Entries(w.VBox):
         super().__init__([w.HTML('<div class="wb wb-heading">Schemes</div>'), self.holder, self.further])
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show these schemes instead of those that are shown; forms of the same schemes stay."""
+        """Show these schemes instead of the present ones; forms of the same schemes stay."""
         if [form.scheme for form in self.forms] == [entry.scheme for entry in entries]:
             for form, entry in zip(self.forms, entries, strict=True):
                 form.fill(entry)
@@ -370,7 +370,7 @@ class Entries(w.VBox):
         self.holder.children = tuple(forms)
 
     def renew(self) -> bool:
-        """Offer what there is now, schemes that are defined anew with forms from their fields. Are there such?"""
+        """Offer the schemes that exist now, with new forms for redefined ones. Return whether there were such."""
         if (choices := _menu()) != self.further.entries[0]:
             self.further.reshape([choices], {"scheme": ""})
         old = [form for form in self.forms if not form.newest]
@@ -393,5 +393,5 @@ class Entries(w.VBox):
         self._changed()
 
     def entries(self) -> tuple[Entry, ...]:
-        """What stands in the forms."""
+        """Return the entries of the forms."""
         return tuple(form.entry() for form in self.forms)

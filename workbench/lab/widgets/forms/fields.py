@@ -1,6 +1,7 @@
-"""From the metadata of settings to what a form shows, and from what is typed back to values.
+"""Conversion of settings' metadata to form fields, and of typed texts to values.
 
-A new scheme, delay model, problem or optimiser gets its form from its own fields; nothing here knows any of them.
+A new scheme, delay model, problem or optimiser gets its form from its own fields; this module has no code for any of
+them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from workbench.core.base.text import YAMLError, dump, parse
 
 Kind = Literal["whole", "number", "text", "choice", "flag", "list"]
 
-# What sliders of unbounded numbers cover, by unit; typed values may lie beyond.
+# Ranges of sliders for unbounded numbers, by unit; typed values may be outside.
 SPANS = {
     "s": (1e-6, 10.0),
     "s/sample": (1e-7, 1e-1),
@@ -24,12 +25,12 @@ SPANS = {
     "bytes/s": (1e4, 1e10),
     "floats/s": (1e5, 1e12),
 }
-_SLIDER_DECADES = 3.0  # of a slider around a default, where the unit tells nothing
+_SLIDER_DECADES = 3.0  # decades of a slider around a default, where the unit gives no range
 
 
 @dataclass(frozen=True)
 class Field:
-    """One line of a form. `low` and `high` are the slider's ends (None: no slider); `empty`: may be left empty."""
+    """Line of a form. `low` and `high` are the slider's ends (None: no slider); `empty`: may be left empty."""
 
     name: str
     label: str
@@ -39,7 +40,7 @@ class Field:
     default: str = ""
     empty: bool = False
     choices: tuple[str, ...] = ()  # of a text: suggestions
-    labels: tuple[str, ...] = ()  # what the choices are called, if not by themselves
+    labels: tuple[str, ...] = ()  # labels of the choices, if they differ
     low: float | None = None
     high: float | None = None
     log: bool = False
@@ -47,7 +48,9 @@ class Field:
 
 
 def fields_of(cls: type[Settings]) -> list[Field]:
-    """Lines of a form for a class of settings, in order; nested settings, which have forms of their own, are left out.
+    """Return the lines of a form for a class of settings, in order.
+
+    Nested settings have their own forms, and are left out.
 
     >>> from workbench.core.contract.links import Link
     >>> [(f.name, f.kind, f.unit) for f in fields_of(Link)]
@@ -187,7 +190,7 @@ def _kind(options: Sequence[Mapping[str, Any]]) -> Kind:
 
 
 def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
-    """Ends of a slider and whether it is logarithmic. Empty where it would not help: seeds, sizes of data sets."""
+    """Return ends and scale of a slider; empty where it would not help: seeds, sizes of data sets."""
     least = option.get("minimum", option.get("exclusiveMinimum"))
     most = option.get("maximum", option.get("exclusiveMaximum"))
     default = spec.get("default")
@@ -199,7 +202,7 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(default, int) or spec.get("unit") == "samples":
             return {}
         return {"low": least, "high": max(12.0, 4.0 * default)}
-    # Several decades, of the unit or around the default; the left end is 0 where that may be chosen.
+    # Several decades, of the unit or around the default; the left end is 0 if that is valid.
     low, high = SPANS.get(spec.get("unit", ""), (0.0, 0.0))
     if default and not low <= default <= high:
         low, high = default * 10**-_SLIDER_DECADES, default * 10**_SLIDER_DECADES
@@ -208,7 +211,7 @@ def _span(spec: Mapping[str, Any], option: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(value: Any) -> str:
-    """What stands in a field for a value; `read` gives the value back.
+    """Return the text of a field for a value; `read` returns the value.
 
     >>> show(5e-05), show(True), show((6, 8, 10)), show(None)
     ('5e-05', 'yes', '[6, 8, 10]', '')
@@ -223,7 +226,7 @@ def show(value: Any) -> str:
 
 
 def read(field: Field, text: str) -> Any:
-    """Value of what was typed. What is no such value stays text, and whoever gets it says what is wrong with it.
+    """Return the value of a typed text. Invalid text stays text, so that the setting reports what is wrong.
 
     >>> read(Field("rounds", "rounds", kind="whole"), "100"), read(Field("step", "step", kind="number"), "1e-3")
     (100, 0.001)
@@ -239,7 +242,7 @@ def read(field: Field, text: str) -> Any:
 
 
 def number(text: str) -> int | float | str:
-    """A whole number, else a number, else the text."""
+    """Return a whole number, else a number, else the text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -249,7 +252,7 @@ def number(text: str) -> int | float | str:
 
 
 def _listed(text: str) -> Any:
-    """Lists as YAML; brackets may be left out."""
+    """Return a list from YAML; brackets may be left out."""
     bare = "," in text and text[0] not in "[{"
     try:
         return parse(f"[{text}]" if bare else text)
@@ -258,7 +261,7 @@ def _listed(text: str) -> Any:
 
 
 def complaint(field: Field, text: str) -> str:
-    """Why a field cannot be used as it stands, if its text alone tells: it may not be empty."""
+    """Return why a field is invalid, if its text alone shows it: it may not be empty."""
     if text.strip() or field.empty or field.kind == "text":
         return ""
     example = f", e.g. {field.default}" if field.default else ""
@@ -266,12 +269,12 @@ def complaint(field: Field, text: str) -> str:
 
 
 def menu(name: str, label: str, labels: Mapping[str, str], help: str = "") -> Field:
-    """A line with a menu: value -> what it is called."""
+    """Return the menu of a field: value -> label."""
     return Field(name, label, help, kind="choice", choices=tuple(labels), labels=tuple(labels.values()))
 
 
 def values_of(fields: Sequence[Field], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Values of a form, by name; what stands as it does by default is left out.
+    """Return values of a form, by name; values at their default are left out.
 
     >>> from workbench.core.contract.links import Link
     >>> values_of(fields_of(Link), {"latency": "1e-3", "bandwidth": "", "downloads": "no"})

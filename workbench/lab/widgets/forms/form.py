@@ -1,4 +1,4 @@
-"""Forms made from fields, with the reason why something cannot be used; some have a menu on top, of what they set."""
+"""Forms made from fields, with the reason why something cannot be used; some have a menu of classes on top."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Form(anywidget.AnyWidget):
     fields: t.List[dict[str, Any]] = t.List().tag(sync=True)
     values: t.Dict[str, str] = t.Dict().tag(sync=True)
     reasons: t.Dict[str, str] = t.Dict().tag(sync=True)
-    heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> how many of its messages are in `values`
+    heard: t.Dict[str, int] = t.Dict().tag(sync=True)  # view -> number of its messages that are in `values`
 
     def __init__(
         self, title: str, entries: Sequence[Field], values: Mapping[str, str] | None = None, **traits: Any
@@ -52,10 +52,10 @@ class Form(anywidget.AnyWidget):
         self.on_msg(self._typed)
 
     def _typed(self, _: object, content: dict[str, Any], buffers: object) -> None:
-        """Take what the user typed.
+        """Read what the user typed.
 
         A message keeps its place before a later click on Run. A trait would not: a page holds changes of a trait back
-        as long as the kernel is busy with the one before.
+        while the kernel is busy with the previous one.
         """
         if content.get("kind") != "typed":
             return
@@ -72,7 +72,7 @@ class Form(anywidget.AnyWidget):
         self._listeners.append(listener)
 
     def reshape(self, entries: Sequence[Field], values: Mapping[str, str] | None = None) -> None:
-        """Show other fields; what is not given stands at its default."""
+        """Show other fields; values that are not given are at their defaults."""
         self.entries = tuple(entries)
         with self.hold_sync():
             self.fields = list(map(asdict, entries))
@@ -86,7 +86,7 @@ class Form(anywidget.AnyWidget):
         self.values = texts | {name: text for name, text in values.items() if name in texts}
 
     def reach(self, ends: Mapping[str, int]) -> None:
-        """Let the sliders of whole numbers end there, where they have sliders; what stands in the fields stays."""
+        """Set the ends of sliders of whole numbers; values in the fields stay."""
         entries = tuple(
             replace(entry, high=float(ends[entry.name]))
             if entry.high is not None and entry.name in ends
@@ -97,20 +97,20 @@ class Form(anywidget.AnyWidget):
             self.entries, self.fields = entries, list(map(asdict, entries))
 
     def read(self) -> dict[str, Any]:
-        """Values that are not at their default, by name."""
+        """Return values that are not at their default, by name."""
         return values_of(self.entries, self.values)
 
     def shown(self) -> dict[str, Any]:
-        """Values of all fields by name, those at their default too; None for empty ones."""
+        """Return values of all fields by name, including defaults; None for empty ones."""
         return {entry.name: read(entry, self.values[entry.name]) for entry in self.entries}
 
     def complaints(self) -> dict[str, str]:
-        """Fields that cannot be used whatever the others are."""
+        """Return the fields that are invalid whatever the others are, with reasons."""
         found = {entry.name: complaint(entry, self.values.get(entry.name, "")) for entry in self.entries}
         return {name: reason for name, reason in found.items() if reason}
 
     def blame(self, reasons: Mapping[str, str]) -> None:
-        """Colour fields and say why; those that are not named are fine."""
+        """Colour fields and show why; fields that are not named are valid."""
         names = {line.name for line in self.entries}
         places = {name: name if name in names else name.rpartition(".")[2] for name in reasons}
         kept = {places[name]: reason for name, reason in reasons.items() if places[name] in names}
@@ -119,7 +119,7 @@ class Form(anywidget.AnyWidget):
 
 
 class ChoiceForm(Form):
-    """A menu of classes of settings and the fields of the chosen one.
+    """Menu of classes of settings, with the fields of the chosen one.
 
     >>> from workbench.core.contract.delays import delay_models
     >>> form = ChoiceForm("Delays", "kind", delay_models(), "pareto")
@@ -142,7 +142,7 @@ class ChoiceForm(Form):
 
     @property
     def chosen(self) -> str:
-        """The menu's choice."""
+        """Choice of the menu."""
         return self.values[self.menu]
 
     def _entries(self, chosen: str, texts: Mapping[str, str]) -> list[Field]:
@@ -162,21 +162,21 @@ class ChoiceForm(Form):
             self.choose(self.chosen)
 
     def choose(self, chosen: str, values: Mapping[str, Any] | None = None) -> None:
-        """Show another one's fields; fields of the same name keep what stands in them, unless values are given."""
+        """Show another class's fields; values of fields with the same name are kept, unless values are given."""
         texts = self.values if values is None else texts_of(self.classes[chosen], values)
         lines = self._entries(chosen, texts)
         texts = self._same(lines) if values is None else texts
         self.reshape(lines, {**texts, self.menu: chosen})
 
     def renew(self) -> bool:
-        """Offer what there is now, the chosen one as it is defined now; what was typed stays. Is that one another?"""
+        """Offer the classes that exist now; what was typed stays. Return whether the chosen one has changed."""
         before, lines = self.shown_classes, self._entries(self.chosen, self.values)
         if lines != list(self.entries):
             self.reshape(lines, {**self._same(lines), self.menu: self.chosen})
         return self.shown_classes != before
 
     def _same(self, entries: Sequence[Field]) -> dict[str, str]:
-        """Texts of fields that both have, in the same unit, if they were changed."""
+        """Return texts of fields that both have, in the same unit, if they were changed."""
         before = {(entry.name, entry.unit, entry.kind): entry.default for entry in self.entries}
         retained = {
             entry.name: (entry.name, entry.unit, entry.kind) for entry in entries if entry.name in self.values
@@ -188,5 +188,5 @@ class ChoiceForm(Form):
         }
 
     def settings(self) -> dict[str, Any]:
-        """Values that are not at their default, without the menu's; nested ones with their kind."""
+        """Return values that are not at their default, without the menu's; nested ones with their kind."""
         return settings_from(self.classes[self.chosen], self.values)

@@ -1,8 +1,9 @@
-"""What the explorer's controls say together: several schemes on the same cluster, data and stragglers.
+"""Combined settings of the explorer's controls: several schemes on the same cluster, data and stragglers.
 
-Some parameters mean the same in many schemes (the vocabulary of the papers): `children` and `layers` of a tree, and
-`stragglers` of those who are decoded together: of the children of a parent in a tree, of a group's workers in a
-grouped scheme, else of all workers. These are set once, by a shape, for every scheme whose fields have those names.
+Some parameters have the same meaning in many schemes, by the vocabulary of the papers. `children` and `layers`
+describe a tree. `stragglers` counts those that are decoded together: of the children of a parent in a tree, of a
+group's workers in a grouped scheme, else of all workers. They are set once, by a shape, for every scheme with fields
+of those names.
 """
 
 import re
@@ -22,15 +23,15 @@ from workbench.core.schemes.coded_reduce import nearest_trees, tree_size
 
 MAX_LAYERS = 8
 CATALOGUES: dict[str, Catalogue[Any]] = {"optimiser": Optimiser.catalogue, "problem": ProblemArgs.catalogue}
-# fields that mean the same in every scheme that has them
+# fields with the same meaning in every scheme that has them
 SHARED_FIELDS = ("children", "layers", "stragglers")
 
-# Numbers of workers or of parts, of which there are as many; what sliders show of them depends on the cluster.
+# Numbers of workers or of parts, which are limited; the range of their sliders depends on the cluster.
 INTEGER_FIELDS = ("children", "clusters", "groups", "load", "reduction", "replication", "start", "step")
 
 
 class Shape(Settings):
-    """A regular tree and how many stragglers it bears: n children, L layers, any s late children per parent.
+    """Regular tree with its tolerated stragglers: n children, L layers, any s late children per parent.
 
     >>> Shape(children=12, layers=2, stragglers=3).workers
     156
@@ -55,7 +56,7 @@ class Shape(Settings):
 
 @dataclass(frozen=True)
 class Entry:
-    """A scheme with its parameters; `own`: fields of the experiment in which it differs from the others."""
+    """Scheme with its parameters; `own`: fields of the experiment in which it differs from the others."""
 
     scheme: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Setup:
     def spec(self, entry: Entry) -> dict[str, Any]:
         """Return the fields of an entry's experiment.
 
-        An optimiser or problem of its own takes of the common one's numbers those that it has as well.
+        An entry with its own optimiser or problem takes those values of the common one that it has as well.
         """
         found = {**self.common, **entry.own, "scheme": entry.scheme, "scheme_args": dict(entry.args)}
         for name, catalogue in CATALOGUES.items():
@@ -84,7 +85,7 @@ class Setup:
 
 
 def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
-    """Return the fields of a class; None where there is no class of that name, as its experiment says."""
+    """Return the fields of a class; None where no class has that name: the experiment reports it."""
     try:
         return cast(Collection[str], catalogue.get_class(name).model_fields)
     except SettingError:
@@ -93,7 +94,7 @@ def _fields_of(catalogue: Catalogue[Any], name: Any) -> Collection[str] | None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """An experiment, or why there is none: the form and the field to blame, and a sentence."""
+    """Experiment, or why there is none: the form and the field at fault, and a sentence."""
 
     experiment: Experiment | None
     form: str = ""
@@ -102,7 +103,7 @@ class Verdict:
 
 
 def judge(setup: Setup) -> list[Verdict]:
-    """One verdict per entry, in order; data are not opened."""
+    """Judge every entry, in order, without opening data."""
     return [_verdict(setup.spec(entry)) for entry in setup.entries]
 
 
@@ -114,7 +115,7 @@ def _verdict(spec: Mapping[str, Any]) -> Verdict:
 
 
 def blamed(sentence: str) -> tuple[str, str]:
-    """The form and the field that a sentence begins with.
+    """Return the form and the field that begin a sentence.
 
     >>> blamed("optimiser_args.schedule.warmup = -1: take 0 or more")
     ('optimiser_args', 'schedule.warmup')
@@ -132,7 +133,7 @@ def blamed(sentence: str) -> tuple[str, str]:
 
 
 def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
-    """The entry with the shape's parameters, as far as its scheme has fields for them."""
+    """Return the entry with the shape's parameters, as far as its scheme has fields for them."""
     names = schemes.get(entry.scheme).model_fields
     args = dict(entry.args)
     if {"children", "layers"} <= set(names):
@@ -143,14 +144,14 @@ def shaped(entry: Entry, shape: Shape, workers: int) -> Entry:
 
 
 def _late(shape: Shape, among: int) -> int:
-    """The share alpha of so many, rounded as for gradient coding in paper 1; never all of several."""
+    """Return the share alpha of a number, rounded as for gradient coding in paper 1; never all of several."""
     if among == shape.children:
         return shape.stragglers
     return max(0, min(round(shape.alpha * among), among - 1))
 
 
 def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int]:
-    """How far the sliders of a scheme's own parameters go on so many workers, by field.
+    """Return the ends of the sliders of a scheme's own parameters for a number of workers, by field.
 
     >>> reaches("GC", {}, 156), reaches("CR", {"children": 12}, 156)
     ({'stragglers': 155}, {'children': 156, 'stragglers': 11})
@@ -158,22 +159,21 @@ def reaches(scheme: str, args: Mapping[str, Any], workers: int) -> dict[str, int
     names = schemes.get(scheme).model_fields
     found = {name: workers for name in names if name in INTEGER_FIELDS}
     if "stragglers" in names:
-        spared = (
-            0 if "window" in names else 1
-        )  # within several rounds all may be late, in one at least one is not
+        # within several rounds all may be late, in a single one at least one is not
+        spared = 0 if "window" in names else 1
         found["stragglers"] = max(0, decoded_together(names, args, workers) - spared)
     return found
 
 
 def with_shape(setup: Setup, shape: Shape, workers: int | None = None) -> Setup:
-    """Every entry with the shape's parameters; the cluster has the tree's size, or that many workers."""
+    """Return every entry with the shape's parameters; the cluster has the tree's size, or that many workers."""
     count = shape.workers if workers is None else workers
     entries = tuple(shaped(entry, shape, count) for entry in setup.entries)
     return Setup(entries, {**setup.common, "workers": count})
 
 
 def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
-    """Entry for a further scheme: with the shape's parameters; with its own defaults where only these work."""
+    """Return the entry of a further scheme: with the shape's parameters, or its defaults if only these are valid."""
     count = setup.common.get("workers", shape.workers)
     names = schemes.get(scheme).model_fields
     bare = Entry(scheme, {name: names[name].default for name in SHARED_FIELDS if name in names})
@@ -183,7 +183,7 @@ def added(setup: Setup, scheme: str, shape: Shape) -> Entry:
 
 
 def shape_of(experiments: Sequence[Experiment]) -> Shape:
-    """The shape that the experiments have: of the first tree, else of a star with the first's stragglers."""
+    """Return the shape of the experiments: of the first tree, else of a star with the first's stragglers."""
     built = [(e.workers, e.built_scheme.model_dump()) for e in experiments]
     for _, args in built:
         if set(SHARED_FIELDS) <= set(args):
@@ -193,7 +193,7 @@ def shape_of(experiments: Sequence[Experiment]) -> Shape:
 
 
 def nearest(workers: int, count: int = 5) -> list[Shape]:
-    """Regular trees whose size is nearest to that many workers, and the star of exactly that many.
+    """Return regular trees whose size is nearest to a number of workers, and the star of exactly that number.
 
     >>> [shape.workers for shape in nearest(150)]
     [155, 156, 132, 126, 150]
@@ -206,7 +206,7 @@ def nearest(workers: int, count: int = 5) -> list[Shape]:
 
 
 def setup_of(experiments: Sequence[Experiment]) -> Setup:
-    """What several experiments have in common, and in what each differs from the first."""
+    """Return what several experiments have in common, and in what each differs from the first."""
     args = ("scheme_args", "problem_args", "optimiser_args")
     dumps = [
         {**e.model_dump(mode="json", exclude=set(args)), **{name: getattr(e, name) for name in args}}

@@ -1,4 +1,4 @@
-// plotly.js, sent before there is anything to draw. The kernel lets go of it as soon as a page has it.
+// Sends plotly.js before there is anything to draw. The kernel removes this widget as soon as a page has it.
 
 export default {
   initialize({ model }) {

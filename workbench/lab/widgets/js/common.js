@@ -4,12 +4,12 @@ const PAGE = Symbol.for("workbench.plotly");
 const QUIET = 1500; // ms without a change after which a picture is made
 const PATIENCE = 5000; // ms after which another widget asks again
 
-/** When the page has nothing else to do, or soon: reading plotly.js takes a slow page seconds, and a widget that begins
- * meanwhile is given up by anywidget after two: it then hears nothing of its kernel. */
+/** Wait until the page is idle, or briefly: loading plotly.js takes a slow page seconds, and anywidget gives up a widget
+ * that starts meanwhile after two: it is then not connected to its kernel. */
 const idle = () =>
   new Promise((done) => ("requestIdleCallback" in globalThis ? requestIdleCallback(done, { timeout: 3000 }) : setTimeout(done, 100)));
 
-/** Tell the kernel. Where it has ended, or its notebook was closed, widgets are there for a moment longer: nobody is told. */
+/** Send a message to the kernel. Where it has ended, or its notebook was closed, widgets remain for a moment: nothing is sent. */
 function tells(model, content) {
   try {
     model.send(content);
@@ -18,14 +18,14 @@ function tells(model, content) {
   }
 }
 
-/** What the widgets of a page share: plotly.js, once it is `ready`; it has `begun` to be read. */
+/** State shared by the widgets of a page: plotly.js, once it is `ready`; `begun`: it is being loaded. */
 function widgetsShare() {
   const page = (globalThis[PAGE] ??= {});
   page.ready ??= new Promise((resolve) => (page.resolve = resolve));
   return page;
 }
 
-/** Read plotly.js as a kernel sends it, packed, unless the page has it. */
+/** Load plotly.js as a kernel sends it, compressed, unless the page has it. */
 async function readLibrary(packed) {
   const page = widgetsShare();
   if (page.begun) return;
@@ -41,8 +41,8 @@ async function readLibrary(packed) {
   URL.revokeObjectURL(url);
 }
 
-/** plotly.js. Where no kernel has sent it ahead, whoever comes first asks for it, and all others wait; nothing of it is
- * kept in the notebook. */
+/** Return plotly.js. If no kernel has sent it, the first widget requests it, and all others wait; it is not stored in
+ * the notebook. */
 function library(model) {
   const page = widgetsShare();
   if (page.begun) return page.ready;
@@ -64,7 +64,7 @@ function library(model) {
   return page.ready;
 }
 
-/** "light" or "dark", as JupyterLab, Voila or VS Code say; else as the system says. */
+/** Return "light" or "dark", as set by JupyterLab, Voila or VS Code, else by the system. */
 function theme() {
   const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
   if (jpThemeLight !== undefined) return jpThemeLight === "true" ? "light" : "dark";
@@ -72,12 +72,12 @@ function theme() {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** How many times as large as usual letters are: a lecture that is projected says so. */
+/** Return the scale of text: projected lectures set it. */
 const letters = () => Number(document.documentElement.style.getPropertyValue("--wb-scale")) || 1;
 
 const ROWS = 16; // labels along an axis that stand beside one another however large they are
 
-/** A figure's layout or traces with letters, and the room around them, so many times as large; of many labels fewer. */
+/** Scale text and margins of a figure's layout or traces; of many labels fewer are kept. */
 function grown(value, by, of = "") {
   if (by === 1 || value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
   if (Array.isArray(value)) return typeof value[0] === "object" ? value.map((inner) => grown(inner, by, of)) : value;
@@ -92,7 +92,7 @@ function grown(value, by, of = "") {
   return Object.fromEntries(Object.entries(value).map(pair));
 }
 
-/** Call back whenever the page changes its theme, or the size of its letters; returns the way to end that. */
+/** Call back whenever the page changes its theme or its text size; returns a function that ends that. */
 function onTheme(callback) {
   const look = () => `${theme()} ${letters()}`;
   let known = look();
@@ -105,18 +105,18 @@ function onTheme(callback) {
   return () => observer.disconnect();
 }
 
-/** What is focused inside of an element keeps its keys: else JupyterLab takes arrows for moves from cell to cell. */
+/** Keep key presses inside of a focused element: else JupyterLab takes arrows for moves between cells. */
 function ownKeys(el) {
   el.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
 }
 
-/** Give a widget's element our style, and its keys. */
+/** Give a widget's element our style and key handling. */
 function ours(el, ...classes) {
   el.classList.add("wb", ...classes);
   ownKeys(el);
 }
 
-/** A name that no other element of the page has; every widget loads this file anew, so the page counts. */
+/** Return a name that is unique in the page; every widget loads this file again, so the page stores the counter. */
 function unique(word) {
   const page = (globalThis[PAGE] ??= {});
   return `wb-${word}-${(page.serial = (page.serial ?? 0) + 1)}`;
@@ -131,8 +131,8 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** At most one call per animation frame, with what is newest then. `now()` does not wait for the frame if none has been
- * made since the last: what follows a slider is drawn as it comes. */
+/** Call at most once per animation frame, with the newest arguments. `now()` does not wait for the frame if there was no
+ * call since the last: figures that follow a slider are drawn at once. */
 function perFrame(callback) {
   let frame = 0, due = false;
   const next = () => {
@@ -149,19 +149,19 @@ function perFrame(callback) {
   return soon;
 }
 
-/** Is a box to be drawn now? One that is hidden has no size to be drawn in; it is drawn when it is shown. */
+/** Return whether a box is to be drawn now. A hidden one has no size; it is drawn when it is shown. */
 function visible(box) {
   box.stale = !box.offsetWidth;
   return !box.stale;
 }
 
-/** PLOTLY_CONFIG: what every figure of ours is shown with, see base/page.py. */
+/** PLOTLY_CONFIG: config of every figure of ours, see base/page.py. */
 const CONFIG = { ...PLOTLY_CONFIG, toImageButtonOptions: { scale: 2 } };
 
 const watched = new IntersectionObserver((seen) => seen.forEach(({ target, isIntersecting }) => (target.inside = isIntersecting)));
 
-/** Is some of a box in the window, as far as it is scrolled? The browser tells: to measure it anew at every move of a
- * slider would have the whole page laid out once more. */
+/** Return whether some of a box is visible in the window. An observer of the browser reports it: measuring it at every
+ * move of a slider would repeat the layout of the whole page. */
 function inWindow(box) {
   if (box.inside !== undefined) return box.inside;
   watched.observe(box);
@@ -169,8 +169,8 @@ function inWindow(box) {
   return bottom > 0 && top < innerHeight;
 }
 
-/** Config of a plot whose picture is kept under `name()`, asked on the click: plotly makes a figure from scratch, which
- * takes far longer than changing it, where its config is not what it was. */
+/** Return the config of a plot whose picture is saved as `name()`, called on the click: a changed config would make
+ * plotly build the figure again, which takes far longer than changing it. */
 function named(Plotly, name) {
   const { toImageButtonOptions: options, ...others } = CONFIG;
   const click = (plot) => Plotly.downloadImage(plot, { format: "png", ...options, filename: name() });
@@ -178,8 +178,8 @@ function named(Plotly, name) {
   return { ...others, modeBarButtonsToRemove: ["toImage"], modeBarButtonsToAdd: [button] };
 }
 
-/** To be called after every drawing: sends the kernel a picture, if it wants one, once the plot is left alone. `taken`
- * makes its address, or nothing. */
+/** Send the kernel a picture, if it wants one, once the plot has not changed for a while; call it after every drawing.
+ * `taken` returns its address, or nothing. */
 function stills(model, taken) {
   let timer;
   const take = async () => {
@@ -189,7 +189,7 @@ function stills(model, taken) {
   return () => (clearTimeout(timer), (timer = setTimeout(take, QUIET)));
 }
 
-/** A plot as it is, as an address; nothing where there is none to see. */
+/** Return a plot as a data address; nothing where there is none. */
 function imageOf({ box, Plotly }) {
   const { offsetWidth: width, offsetHeight: height } = box;
   return box.data && width ? Plotly.toImage(box, { format: "png", width, height }) : "";

@@ -1,11 +1,11 @@
 // A form made from field metadata: every control has a label, its unit, a slider where that helps, and room for the
-// reason why it cannot be used as it stands.
+// reason why its value is invalid.
 
 const STEPS = 200;
 
 const digits = (value) => Number(value.toPrecision(3));
 
-/** Where a value stands on a slider of 0 to STEPS, and back. The left end of a logarithmic slider that includes 0 is 0. */
+/** Position of a value on a slider of 0 to STEPS, and back. The left end of a logarithmic slider that includes 0 is 0. */
 const scales = {
   place({ low, high, log }, value) {
     if (!log) return ((value - low) / (high - low)) * STEPS;
@@ -30,7 +30,7 @@ function options({ choices, labels, empty, kind }) {
   return empty ? [element("option", { value: "" }, "not set"), ...made] : made;
 }
 
-/** One line. `typed(text)` is called with every change; returns {node, show(text), blame(reason), reach(high)}. */
+/** Make one line. `typed(text)` is called with every change; returns {node, show(text), blame(reason), reach(high)}. */
 function line(field, id, typed) {
   const help = `${id}-help`, why = `${id}-why`;
   const common = { id, "aria-describedby": `${help} ${why}` };
@@ -96,7 +96,7 @@ function render({ model, el }) {
     for (const [, mine] of waiting) mine.count = count;
     tells(model, { kind: "typed", view, count, texts: Object.fromEntries(waiting.map(([name, { text }]) => [name, text])) });
   };
-  /** While a slider moves, one message at a time; what is let go or left goes at once, so before a click that follows. */
+  /** Send one message at a time while a slider moves; a released slider or a left field sends at once, so before a click. */
   const type = (name) => (text) => {
     typed[name] = { text, count: Infinity };
     if (heard() >= count) send();
@@ -104,9 +104,9 @@ function render({ model, el }) {
   };
   const acknowledged = () => (heard() >= count && send(), show());
   el.addEventListener("change", send);
-  /** What the kernel says, unless it has not heard yet what was typed since. */
+  /** Show the kernel's values, unless it has not received yet what was typed since. */
   const current = (name) => (typed[name]?.count > heard() ? typed[name].text : (model.get("values")[name] ?? ""));
-  /** Of the same fields only the sliders' ends have changed: a new slider would fall out of the hand that moves it. */
+  /** Change the sliders' ends only, if the fields are the same: a new slider would lose the pointer that moves it. */
   const refill = () => {
     const fields = model.get("fields"), same = ({ high: _, ...rest }) => JSON.stringify(rest);
     if (!known || fields.map(same).join() !== known.map(same).join()) return fill();

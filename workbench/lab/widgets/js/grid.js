@@ -1,18 +1,18 @@
-// The grid of itables, whose module stands above as `itables`, and what it lacks: names for screen readers, and that what the
-// user asked of it (search, conditions, order, page, columns) stays, whether rows or columns change or the page is loaded again.
+// The grid of itables, whose module is `itables` above, with names for screen readers. The user's view (search, conditions,
+// order, page, columns) is kept when rows or columns change or the page is reloaded.
 
 const WAIT = 5; // ms after a key in the search or a condition
 const SETTLED = 250; // ms after a drawing until the kernel is told
 const NAMES = { "dtsb-data": "column of the condition", "dtsb-condition": "comparison", "dtsb-value": "value" };
 const NUMBERS = new Map([["___NaN___", null], ["___Infinity___", Infinity], ["___-Infinity___", -Infinity]]); // null: an empty cell
 const rowsOf = ({ data_json }) => JSON.parse(data_json, (_, value) => (NUMBERS.has(value) ? NUMBERS.get(value) : value));
-/** A missing number as conditions see it: empty, and neither above nor below any; it is sorted as above all numbers. */
+/** A missing number for conditions: empty, and neither above nor below any; it is sorted above all numbers. */
 const NOTHING = { length: 0, valueOf: () => NaN, toString: () => "" };
 const MISSING = { sort: Infinity, condition: NOTHING };
 const rendered = (value, kind) => (value === null && kind in MISSING ? MISSING[kind] : value);
 const without = ({ data_json, ...others }) => JSON.stringify(others);
 
-/** The grid names none of its conditions' fields, which come and go as the user wants them. */
+/** Label the fields of conditions, which the grid creates without names for screen readers. */
 function name(root) {
   for (const e of root.querySelectorAll(".dtsb-criteria :is(select, input, button):not([aria-label])")) {
     const known = Object.keys(NAMES).find((word) => e.classList.contains(word));
@@ -26,7 +26,7 @@ function asked(api) {
   return { columns, order, search: api.search(), length: api.page.len(), page: api.page(), conditions: api.searchBuilder.getDetails() };
 }
 
-/** Conditions about columns that there are. */
+/** Keep the conditions about existing columns. */
 const about = (columns, { criteria = [], logic = "AND" }) => ({
   logic,
   criteria: criteria.map((each) => (each.criteria ? about(columns, each) : each)).filter((each) => each.criteria?.length || columns.includes(each.data)),
@@ -46,8 +46,8 @@ function render({ model, el }) {
     clearTimeout(timer);
     timer = setTimeout(tell, SETTLED);
   };
-  /** The model as itables sees it. It unmarks all rows whenever it is told of marks, which takes ten thousand rows half a
-   * second: so it gets none of the rows, which are added here, and is not told. */
+  /** Return the model for itables. It deselects all rows at each change of the selection, which takes half a second for
+   * ten thousand rows. So it gets no rows, which are added here, and no changes of the selection. */
   const seen = {
     get: (key) => (key === "_dt_args" ? { ...known, data_json: "[]", searchDelay: WAIT, drawCallback: drawn, columnDefs: defined() } : model.get(key)),
     set: (key, value) => busy || model.set(key, value),
@@ -75,7 +75,7 @@ function render({ model, el }) {
     if (conditions.criteria) api.searchBuilder.rebuild(about(now, conditions), false);
     api.draw().page(Math.min(page, Math.max(api.page.info().pages - 1, 0))).draw("page");
   };
-  /** Other rows in the same columns go into the grid that is there; for other columns it is made anew. */
+  /** Put other rows into the same grid if the columns are equal; for other columns the grid is made again. */
   const renew = () => {
     const before = known;
     known = model.get("_dt_args");

@@ -1,11 +1,11 @@
-// Curves that grow while runs go on. The kernel sends new rows; axes, theme and scales are the page's own business.
+// Live curves of runs. The kernel sends new rows; axes, theme and scales are handled by the page.
 
 const X = { time: "wall clock", round: "rounds", bytes: "bytes received", samples: "samples computed" };
 const MOST_POINTS = 2000;
 const RATIO = { x: 6, y: 20 }; // beyond these, ratios say more than differences: logarithmic axis
 const MOST_MARKED = 200; // points of a curve that is evaluated now and then
 
-/** Rows of all curves, as they come. A frame says from which row on it holds; a gap is asked for again. */
+/** Rows of all curves, as they arrive. A frame names its first row; rows of a gap are requested again. */
 class Store {
   constructor(model) {
     this.model = model;
@@ -36,7 +36,7 @@ class Store {
   }
 }
 
-/** Which points of a long curve are drawn: evenly spread ones, and dense ones at the start, where curves are steep. */
+/** Indices of the points of a long curve that are drawn: evenly spaced, and dense at the start, where curves are steep. */
 function thinned(count) {
   if (count <= MOST_POINTS) return [...Array(count).keys()];
   const half = MOST_POINTS / 2, chosen = new Set();
@@ -55,7 +55,7 @@ function points(columns, x, y) {
   return { sparse, x: kept.map((i) => xs[i]), y: kept.map((i) => ys[i]) };
 }
 
-/** "log" where ratios say more than differences. What has become logarithmic stays so, until other data are shown. */
+/** "log" where ratios matter more than differences. A logarithmic axis stays so until other data are shown. */
 function scale(choice, axis, spans, before) {
   if (choice !== "auto") return choice;
   if (before === "log") return "log";
@@ -65,7 +65,7 @@ function scale(choice, axis, spans, before) {
 
 const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
 
-/** Where a run changed its scheme: a mark on its curve, which tells why. */
+/** Markers where a run changed its scheme, with the reason as hover text. */
 function marks(changes, curves, rows, x, y) {
   const placed = changes.filter(({ curve, round }) => Number.isFinite(rows[curve]?.[y]?.[round - 1]));
   const at = (name) => placed.map(({ curve, round }) => rows[curve][name][round - 1]);
@@ -94,7 +94,7 @@ function targetLine(target, color) {
   return { type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line, label };
 }
 
-/** A labelled menu of choices {value: words}; `chosen` is told. */
+/** A labelled menu of choices {value: label}; `chosen` is called with the choice. */
 function menu(label, choices, value, chosen) {
   const id = unique("live");
   const select = element("select", { id, onchange: () => chosen(select.value) });
@@ -136,10 +136,10 @@ function controls(model, changed, alive) {
   return { node, refill };
 }
 
-/** What each run is doing, in a table that screen readers are told of. */
+/** State of each run, in a table that screen readers announce. */
 function statusTable(model, alive) {
   const node = element("table", { className: "wb-table wb-status", "aria-label": "runs" });
-  const rows = []; // bars stay where they are: one that moves by itself would begin anew with every word
+  const rows = []; // bars are kept: a moving one would restart with every text
   const fill = () => {
     const status = model.get("status");
     status.forEach(({ name, state, note, share, begins }, i) => {
@@ -159,7 +159,7 @@ function statusTable(model, alive) {
     rows.length = status.length;
     if (node.children.length !== rows.length || [...node.children].some((row, i) => row !== rows[i])) node.replaceChildren(...rows);
   };
-  /** Somebody wants runs: a bar moves until the kernel, which may be loading what it needs, says what they do. */
+  /** Show a moving bar after a request for runs, until the kernel, which may be importing libraries, reports on them. */
   const begin = () => {
     const track = element("span", { className: "wb-track" }, element("progress", { max: 1, "aria-label": "progress" }));
     node.append(element("tr", {}, element("td"), element("td", {}, "starting"), element("td", { className: "wb-begins" }, track), element("td")));
@@ -189,7 +189,7 @@ function render({ model, el }) {
     };
   };
 
-  /** 1, 2, 5, 10, ... where the curves span few decades, powers of ten where they span many: as `log_ticks` in figures/style.py. */
+  /** Return ticks: 1, 2, 5, 10, ... over few decades, powers of ten over many, as `log_ticks` in figures/style.py. */
   const ticks = (axis) => {
     if (types[axis] !== "log") return {};
     const ratio = spans[axis][1] / spans[axis][0];
@@ -218,7 +218,7 @@ function render({ model, el }) {
     (snap ??= stills(model, () => imageOf(plot)))();
   });
 
-  /** The target line was dragged. */
+  /** Handle a drag of the target line. */
   const moved = (change) => {
     const before = model.get("target");
     const ends = [change["shapes[0].y0"], change["shapes[0].y1"]].filter((v) => v !== undefined && v !== before);
@@ -244,7 +244,7 @@ function render({ model, el }) {
     if (button?.closest(".wb-pane, .wb-lecture-view")?.contains(el)) table.begin();
   };
   document.addEventListener("click", clicked);
-  // Of a kernel that has ended nothing comes any more: neither an end nor an answer to Stop.
+  // A kernel that has ended sends neither an end nor an answer to Stop.
   const leave = () => ((left = true), table.fill(), bar.refill());
   const traits = { "change:status": table.fill, "msg:custom": message, comm_live_update: leave };
   for (const name of ["curves", "changes", "x", "y", "scale_x", "scale_y", "target", "metrics", "active"])

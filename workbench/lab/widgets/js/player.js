@@ -1,4 +1,4 @@
-// A figure with a time axis in slow motion: what lies in the future is veiled; play, step from moment to moment, scrub.
+// A figure with a time axis in slow motion: the future is covered; play, step from moment to moment, scrub.
 
 const ROUND_TRIP = 8000; // ms for the whole span at normal speed
 const SPEEDS = { 0.25: "¼ speed", 0.5: "½ speed", 1: "normal", 2: "twice", 4: "four times" };
@@ -26,7 +26,7 @@ function render({ model, el }) {
   ours(el);
   el.append(bar, words, figure);
 
-  /** Lay the veil over the part of the plot that lies in the future. */
+  /** Cover the part of the plot that is in the future. */
   const cover = () => {
     const area = plot?.querySelector(".nsewdrag")?.getBoundingClientRect();
     if (!area) return;
@@ -79,7 +79,7 @@ function render({ model, el }) {
   };
   const remove = drawPlot(model, figure, after, false);
 
-  /** A click anywhere on a row tells its rank; a drag zooms. */
+  /** Send the rank of a clicked row; a drag zooms. */
   let down = null;
   const pressed = (event) => (down = event.target.closest(".nsewdrag") ? event : null);
   const released = (event) => {

@@ -1,4 +1,4 @@
-// A plotly figure that the kernel replaces as often as it likes; clicks go back.
+// A plotly figure that the kernel replaces at any rate; clicks are sent back.
 
 const plain = (value) => (["number", "string"].includes(typeof value) ? value : null);
 
@@ -7,7 +7,7 @@ function clicked({ points: [point] }) {
   return { kind: "click", x: plain(x), y: plain(y), z: plain(z), index: plain(pointIndex), about: plain(customdata), trace: point.data.name ?? "" };
 }
 
-/** Draws model's figure into el; `after` is called with the box after every drawing. `points`: clicks on them go back. */
+/** Draw the model's figure into el; `after` is called with the box after every drawing. `points`: send clicks on them. */
 function drawPlot(model, el, after = () => {}, points = true) {
   let plot, config, snap, gone = false;
   const tell = () => {
@@ -27,7 +27,7 @@ function drawPlot(model, el, after = () => {}, points = true) {
     plot.box.dataset.drawn = model.get("serial");
     (snap ??= stills(model, () => imageOf(plot)))();
   });
-  // What is looked at is drawn first; what lies outside of the window follows once the page has time.
+  // Visible figures are drawn first, those outside of the window once the page has time.
   const changed = () => (!plot || inWindow(plot.box) ? draw.now() : idle().then(draw));
   el.setAttribute("role", "figure");
   plotBox(model, el, () => draw()).then((made) => ((plot = made), gone ? made.remove() : draw()));

@@ -1,4 +1,4 @@
-// Brings the style sheet, and gives all beside it, widgets that are not ours included, their keys.
+// Adds the style sheet and key handling to everything beside it, widgets of other libraries included.
 
 export default {
   render({ el }) {

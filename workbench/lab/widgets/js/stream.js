@@ -1,4 +1,4 @@
-// Rounds as a stream, on a canvas: a row a worker, a column a round. The kernel sends columns that are new or other.
+// Stream of rounds on a canvas: a row per worker, a column per round. The kernel sends new or changed columns.
 
 const LEFT = 52, RIGHT = 150, BOTTOM = 38, TOP = 20; // px around the table
 const TO_COME = 255; // a slice of the round under way that is not over
@@ -6,7 +6,7 @@ const SPANS = { 30: "30 rounds", 100: "100 rounds", 300: "300 rounds", 1000: "10
 
 const known = (state) => (state === TO_COME ? -1 : state);
 
-/** Bytes of all rounds that have come, worker by worker within a round; a gap is asked for again. */
+/** Bytes of all received rounds, worker by worker within a round; columns of a gap are requested again. */
 class Table {
   constructor(model) {
     this.model = model;
@@ -55,13 +55,13 @@ class Table {
 const rgb = (color) => [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16));
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 
-/** Round numbers for so many rows or columns that labels do not touch. */
+/** Return round numbers of rows or columns, so sparse that labels do not touch. */
 function stride(count, most) {
   for (let unit = 1; ; unit *= 10) for (const step of [unit, 2 * unit, 5 * unit]) if (count / step <= most) return step;
 }
 
-/** The part of the table that is looked at: a pixel a slice, or several slices, or several rounds. Late, dropped and dead,
- * which a reader looks for, are shown before other states of one pixel. */
+/** Draw the visible part of the table: a pixel per slice, per several slices, or per several rounds. Late, dropped and
+ * dead have priority over other states of one pixel. */
 function picture(table, first, count, palette, most) {
   const units = count > most ? 1 : table.slices, bytes = units === 1 ? table.worst : table.bytes; // units of a round
   const every = Math.max(1, Math.ceil((count * units) / most)); // of a pixel
@@ -108,7 +108,7 @@ function render({ model, el }) {
     return { first: end - count, count };
   };
   const look = () => model.get("styles")[theme()];
-  /** The canvas with the legend above it, which is no part of it. */
+  /** Draw the canvas with the legend above it, which is not part of it. */
   const image = () => {
     const made = document.createElement("canvas"), scale = devicePixelRatio || 1, pen = made.getContext("2d"), colors = look();
     Object.assign(made, { width: canvas.width, height: canvas.height + 28 * scale });
@@ -176,7 +176,7 @@ function render({ model, el }) {
     pen.restore();
   };
 
-  /** Utilisation and lateness of every worker, in its row. */
+  /** Draw utilisation and lateness of every worker, in its row. */
   const sides = (pen, { x, y, w, h }, colors) => {
     const row = h / Math.max(table.workers, 1), room = (RIGHT - 30) / 2;
     for (const [k, [words, color]] of [["computing", colors.computes], ["late", colors.late]].entries()) {
@@ -200,7 +200,7 @@ function render({ model, el }) {
     pen.strokeRect(x, y + view.worker * row, w, Math.max(row, 2));
   };
 
-  /** Say what is under the cursor. */
+  /** Show what is under the cursor. */
   const tell = () => {
     if (view.round < 0 || view.round >= table.rounds) return;
     const counts = new Map();
@@ -256,8 +256,8 @@ function render({ model, el }) {
   el.setAttribute("role", "figure");
   el.append(bar, legend, canvas, read, status);
   const message = (content, buffers) => content.kind === "columns" && (table.take(content, buffers), draw());
-  const anew = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
-  const traits = { "msg:custom": message, "change:edition": anew, "change:shape": draw, "change:status": note };
+  const restart = () => (table.forget(), Object.assign(view, { round: -1, end: null }), table.ask(), draw());
+  const traits = { "msg:custom": message, "change:edition": restart, "change:shape": draw, "change:status": note };
   for (const name of ["label", "active"]) traits[`change:${name}`] = words;
   for (const [event, call] of Object.entries(traits)) model.on(event, call);
   const observer = new ResizeObserver(draw);

@@ -1,1 +1,1 @@
-"""Plots that grow while runs go on."""
+"""Plots that grow during runs."""

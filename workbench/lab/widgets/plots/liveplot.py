@@ -1,9 +1,8 @@
-"""Curves that grow while runs go on: of one or of many, simulated or real, on one axis, with a Stop button.
+"""Live curves of one or many runs, simulated or real, on one axis, with a Stop button.
 
-The kernel sends rows that are new, ten times a second at most; the page draws once per animation frame whatever came
-since the last one. A view that comes late (the page was loaded anew, a second window, Voila) asks for all rows, and
-a view that finds a gap asks for what it lacks, so none is ever wrong for long. Axes, scales and theme are changed
-in the page, without the kernel.
+The kernel sends new rows, ten times a second at most. The page draws them once per animation frame. A view that is
+opened late (a reloaded page, a second window, Voila) requests all rows. A view with a gap requests the missing rows.
+Axes, scales and theme are changed in the page, without the kernel.
 """
 
 import json
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from workbench.lab.batch.background import SweepRun
     from workbench.lab.widgets.plots.sweepplot import SweepPlot
 
-POLL_INTERVAL_S = 0.1  # s between looks at the runs
+POLL_INTERVAL_S = 0.1  # s between polls of the runs
 MAX_RESENT_ROWS = 500  # rows that are sent again at most because their losses came late
 HEIGHT_PX = 480  # px
 FINAL_STATES = ("finished", "stopped", "failed")
@@ -42,7 +41,7 @@ _COSTS = frozenset({*COUNTS, "overrun", "rejected", "abandoned"})  # counts per 
 
 
 class Part(NamedTuple):
-    """Rows of one run from row `first` on, as the page gets them; bytes and samples are cumulative."""
+    """Rows of one run from row `first` on, as sent to the page; bytes and samples are cumulative."""
 
     first: int
     columns: Rows
@@ -63,17 +62,18 @@ class LivePlot(Drawn):
     _esm = t.Unicode(script("live")).tag(sync=True)
     _css = t.Unicode(style()).tag(sync=True)
     curves: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, color, dash, symbol, width of each
-    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, words
+    changes: t.List[dict[str, Any]] = t.List().tag(sync=True)  # of scheme: curve, first round with it, reason
     status: t.List[dict[str, Any]] = t.List().tag(sync=True)  # name, state, note, share, begins of each
-    edition = t.Int().tag(sync=True)  # another number: other runs
-    active = t.Bool().tag(sync=True)  # is there something to stop?
+    edition = t.Int().tag(sync=True)  # changes with the runs
+    active = t.Bool().tag(sync=True)  # whether there are runs to stop
     x = t.Enum(list(AXES), "time").tag(sync=True)
     y = t.Unicode("loss").tag(sync=True)
     scale_x = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     scale_y = t.Enum(["auto", "linear", "log"], "auto").tag(sync=True)
     target = t.Float(None, allow_none=True).tag(sync=True)  # a line that can be dragged
-    metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> words
-    rising = t.List(list(RISING_METRICS)).tag(sync=True)  # last words of metrics of which more is better
+    metrics = t.Dict({"loss": metric_words("loss")}).tag(sync=True)  # name -> label
+    # last words of metrics that increase as the model improves
+    rising = t.List(list(RISING_METRICS)).tag(sync=True)
     titles = t.Dict(dict(AXES)).tag(sync=True)
     styles = t.Dict().tag(sync=True)  # theme -> plotly layout
 
@@ -104,11 +104,11 @@ class LivePlot(Drawn):
             self._tell()
 
     def _ipython_display_(self) -> None:
-        """With a picture of the curves for readers without a kernel."""
+        """Display it with a picture of the curves for readers without a kernel."""
         Stills({"curves": self}).show(self._repr_mimebundle_())
 
     def started_by(self, button: w.Button, call: Callable[[], None]) -> None:
-        """Call on a click. From the click on, the page shows a bar that moves, until the call has returned."""
+        """Call on a click. From the click on, the page shows a moving bar, until the call has returned."""
 
         def clicked(_: w.Button) -> None:
             try:
@@ -119,29 +119,29 @@ class LivePlot(Drawn):
         button.add_class("wb-starts").on_click(clicked)
 
     def stop(self) -> None:
-        """Ask all runs to end after the round that they are in."""
+        """Ask all runs to end after their current round."""
         for run in self.runs:
             run.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until all runs are over; says whether they are. The plot then shows all of them."""
+        """Wait until all runs are over; return whether they are. The plot then shows all of them."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
         return not self.active
 
     def when_over(self, call: Callable[[], None]) -> None:
-        """Call back, from a thread, whenever all runs shown are over."""
+        """Call back, from a thread, whenever all shown runs are over."""
         self._done.append(call)
 
-    # ---------------------------------------------------------------- following the runs
+    # ---------------------------------------------------------------- follow the runs
 
     def _follow(self) -> None:
         over = False
         while not over:
             under_way = next((run for run in self.runs if run.state not in FINAL_STATES), None)
             if under_way is not None:
-                under_way.wait(POLL_INTERVAL_S)  # its end is shown at once
+                under_way.wait(POLL_INTERVAL_S)  # so that its end is shown at once
             with self._lock:
                 over = all(run.state in FINAL_STATES for run in self.runs)
                 self._look()
@@ -154,7 +154,7 @@ class LivePlot(Drawn):
             call()
 
     def _look(self) -> None:
-        """Send what is new."""
+        """Send new rows."""
         found = {i: update for i, sent in enumerate(self._sent) if (update := sent.news()) is not None}
         names = {name: None for update in found.values() for name in update.columns if name not in AXES}
         new = {name: metric_words(name) for name in names if name not in self.metrics}
@@ -169,7 +169,7 @@ class LivePlot(Drawn):
             self.status = status
 
     def _frame(self, parts: Mapping[int, Part]) -> None:
-        """One frame. Single precision is more than a screen shows."""
+        """Return one frame. Single precision is more than a screen shows."""
         if not parts:
             return
         heads = [{"curve": i, "first": p.first, "columns": list(p.columns)} for i, p in parts.items()]
@@ -177,7 +177,7 @@ class LivePlot(Drawn):
         self.send({"kind": "rows", "edition": self.edition, "parts": heads}, buffers=buffers)
 
     def on_message(self, content: dict[str, Any]) -> None:
-        """A view wants rows that it lacks, or the user wants to stop."""
+        """Handle a message: a view requests missing rows, or the user wants to stop."""
         if content.get("kind") == "stop":
             self.stop()
         elif content.get("kind") == "from":
@@ -188,22 +188,21 @@ class LivePlot(Drawn):
 
 
 class _Sent:
-    """What of one run the page has been sent.
+    """State of one run's curve in the page.
 
-    Losses may come later than their rows, so rows are sent again until a later loss is known; those that are made up
-    for at the run's end are sent again then.
+    Losses may come later than their rows. Rows are sent again until a later loss is known, or at the run's end.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.rows = 0
-        self.settled = 0  # rows that are not looked at again before the end
+        self.settled = 0  # rows that are not read again before the end
         self.known = 0  # losses among the rows after them
         self.sums = dict.fromkeys(_SUMS, 0.0)  # over the settled rows
         self.holes = self.closed = False
 
     def news(self) -> Part | None:
-        """Rows that the page lacks, None if there are none."""
+        """Return the rows that the page lacks, None if there are none."""
         over = self.run.state in FINAL_STATES
         if self.closed:
             return None
@@ -232,18 +231,18 @@ class _Sent:
         self.known = int(losses[done:].sum())
 
     def again(self, first: int) -> Part | None:
-        """All rows from `first` on that were sent before."""
+        """Return all rows from `first` on that were sent before."""
         rows = _cumulative(self.run.rows(), dict.fromkeys(_SUMS, 0.0))
         if first >= min(self.rows, len(rows["round"])):
             return None
         return Part(first, {name: column[first : self.rows] for name, column in rows.items()})
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the table under the curves says."""
+        """Return the run's entry in the table under the curves."""
         run = self.run
         share: float | None = max(self.rows, 0) / run.experiment.rounds
         begins = not share and run.state not in FINAL_STATES  # the bar moves by itself until the first round
-        if begins and run.state == "running":  # None: nobody knows how far it is
+        if begins and run.state == "running":  # None: the share is unknown
             share = run.stage
         shown = None if share is None else round(share, 3)
         note = f"{run.note}; now {changes[-1].after}" if (changes := run.changes) else run.note
@@ -251,7 +250,7 @@ class _Sent:
 
 
 def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
-    """The columns that are shown, in the order of `Trace.rounds`."""
+    """Return the shown columns, in the order of `Trace.rounds`."""
     names = [name for name in rows if name in AXES or name not in _COSTS]
     shown = {name: np.asarray(rows[name], dtype=float) for name in names}
     added = {name: sums.get(name, 0.0) + np.cumsum(shown[name]) for name in _SUMS if name in shown}
@@ -260,14 +259,14 @@ def _cumulative(rows: Rows, sums: Mapping[str, float]) -> Rows:
 
 
 def _change(curve: int, change: Change) -> dict[str, Any]:
-    """A change of scheme, with its reason in lines that fit beside a curve."""
+    """Describe a change of scheme, with its reason in lines that fit beside a curve."""
     lines = [fill(clause, 60).replace("\n", "<br>") for clause in change.reason.split("; ")]
     text = "<br>".join([f"{change.before} → {change.after}", *lines])
     return {"curve": curve, "round": change.round, "words": text}
 
 
 def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Name and look of every run's curve; runs of one scheme have its colour, and dashes of their own."""
+    """Return name and style of every run's curve; runs of one scheme share its colour and differ in dashes."""
     looks = styles(run.experiment.scheme for run in runs)
     return [
         {"name": name, **style._asdict(), "width": 3} for name, style in zip(labels(runs), looks, strict=True)
@@ -275,16 +274,16 @@ def curves_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def look(theme: Theme) -> dict[str, Any]:
-    """Common style as plotly's layout."""
+    """Return the common style as plotly's layout."""
     figure = new_figure(theme, "", height=HEIGHT_PX)
     figure.update_layout(margin={"t": 24}, font_color=palette(theme).text, legend_itemwidth=44)
     return dict(json.loads(figure.to_json())["layout"])
 
 
 def watch(runs: "Run | Sequence[Run] | SweepRun") -> "LivePlot | SweepPlot":
-    """Show runs while they go on, on one axis, with a Stop button; or a sweep, with what came of it so far.
+    """Show runs live on one axis, with a Stop button; or a sweep, with its results so far.
 
-    `runs`: what `wb.start` and `wb.attach` return, a list of such, or what `wb.batch.start` and `wb.batch.attach` do.
+    `runs`: result of `wb.start` or `wb.attach`, a list of such, or result of `wb.batch.start` or `wb.batch.attach`.
 
     >>> import workbench as wb
     >>> plot = wb.watch(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))

@@ -9,11 +9,11 @@ from workbench.lab.figures.style import time_unit
 from workbench.lab.widgets.assets import script, style
 from workbench.lab.widgets.plots.plot import Plot, low
 
-MAX_HEIGHT_PX = 660  # px, so that the buttons and the whole chart are seen together
+MAX_HEIGHT_PX = 660  # px, so that the buttons and the whole chart are visible together
 
 
 class Player(Plot):
-    """A round of a trace; a click on a row names its rank (`y` of `on_click`).
+    """Gantt chart of a round; a click on a row gives its rank (`y` of `on_click`).
 
     >>> import workbench as wb
     >>> player = Player()
@@ -24,9 +24,9 @@ class Player(Plot):
 
     _esm = t.Unicode(script("plot", "player")).tag(sync=True)
     _css = t.Unicode(style("player")).tag(sync=True)
-    moments: t.List[list[object]] = t.List().tag(sync=True)  # [time (s), words] in order
+    moments: t.List[list[object]] = t.List().tag(sync=True)  # [time (s), text] in order
     end = t.Float(0.0).tag(sync=True)  # s
-    unit = t.Float(1.0).tag(sync=True)  # what the axis multiplies seconds by
+    unit = t.Float(1.0).tag(sync=True)  # factor from seconds to the axis
     unit_name = t.Unicode("s").tag(sync=True)
 
     def play(self, trace: Trace, round: int) -> None:

@@ -1,8 +1,8 @@
-"""Rounds as a stream: a row for every worker, a column for every round, drawn while the run goes on.
+"""Stream of rounds: a row per worker, a column per round, drawn live.
 
-Plotly redraws a whole heat map for every new column. Here the page keeps a table of bytes, a canvas draws the part that
-is looked at, and the kernel sends the columns that are new or other, ten times a second at most. Of real runs the round
-under way is drawn too, as far as it is.
+Plotly redraws a whole heat map for every new column. Here the page stores a table of bytes, and a canvas draws the
+visible part. The kernel sends new or changed columns, ten times a second at most. Of real runs the round under way is
+drawn too.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from workbench.lab.widgets.plots.player import Player
 from workbench.lab.widgets.plots.plot import Drawn, Stills
 from workbench.mpi.running.real import attach
 
-POLL_INTERVAL_S = 0.1  # s from look to look at the run
-RESTART_GAP_S = 2.0  # s that events are behind where their clock has begun anew
-MIN_REST_S = 0.03  # s for others in this process, however long a look takes
+POLL_INTERVAL_S = 0.1  # s between polls of the run
+RESTART_GAP_S = 2.0  # s by which events are behind after their clock has restarted
+MIN_REST_S = 0.03  # s for others in this process, however long a poll takes
 MAX_MESSAGE_BYTES = 2**20  # bytes in one message at most
 FINAL_STATES = ("finished", "stopped", "failed")
 
 
 class StreamPlot(Drawn):
-    """The canvas; `show` a run, under way or over. A click, or Enter, tells `on_pick` round and worker.
+    """Canvas; `show` a run, under way or over. A click, or Enter, calls `on_pick` with round and worker.
 
     >>> import workbench as wb
     >>> plot = StreamPlot(wb.start(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -49,7 +49,7 @@ class StreamPlot(Drawn):
 
     _esm = t.Unicode(script("stream")).tag(sync=True)
     _css = t.Unicode(style("stream")).tag(sync=True)
-    edition = t.Int().tag(sync=True)  # another number: another table
+    edition = t.Int().tag(sync=True)  # changes with the table
     shape = t.List([0, 0, 0]).tag(sync=True)  # workers, slices of a round, number of the first round
     label = t.Unicode("no run yet").tag(sync=True)
     status = t.Unicode().tag(sync=True)
@@ -71,8 +71,9 @@ class StreamPlot(Drawn):
         """Show another run; returns at once."""
         with self._lock:
             self.run, self.stream, self._new = run, Stream(run.experiment), run.watcher()
-            self._whole = False  # does it show the run's own trace?
-            self._ahead = -np.inf  # s that the run's clock, by its newest event, is ahead of this kernel's
+            self._whole = False  # whether it shows the run's own trace
+            # s by which the run's clock, at its newest event, is ahead of this kernel's
+            self._ahead = -np.inf
             with self.hold_sync():
                 self.label = (
                     f"{run.label} on {run.engine}: what {run.experiment.workers} workers do, round by round"
@@ -90,17 +91,17 @@ class StreamPlot(Drawn):
         self.edition += 1
 
     def on_pick(self, listener: Callable[[int, int], None]) -> None:
-        """Call back with the round and the worker that the user wants to look into."""
+        """Call back with the round and the worker that the user wants to open."""
         self._picked.append(listener)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the run is over; says whether it is. All of it is shown then."""
+        """Wait until the run is over; return whether it is. All of it is shown then."""
         if (thread := self._thread) is not None:
             thread.join(timeout)
         return not self.active
 
     def trace(self) -> Trace | None:
-        """What is known of the run: its trace, or, while it goes on, the events of its newest rounds."""
+        """Return the known part of the run: its trace, or, during the run, the events of its newest rounds."""
         run = self.run
         if run is None or self._whole:
             return None if run is None else run.result()
@@ -112,11 +113,11 @@ class StreamPlot(Drawn):
             return Trace(run.experiment, run.engine, times, dict(events), np.zeros(0))
 
     def can_open(self, round: int) -> bool:
-        """Are the round's events at hand?"""
+        """Return whether the round's events are available."""
         with self._lock:
             return self._whole or self.stream.recent()[1] <= round < self.stream.first + len(self.stream)
 
-    # ---------------------------------------------------------------- following the run
+    # ---------------------------------------------------------------- follow the run
 
     def _follow(self, run: Run) -> None:
         over, due = False, time.monotonic()
@@ -135,13 +136,13 @@ class StreamPlot(Drawn):
                         self._look()
 
     def _look(self) -> None:
-        """Send what is new."""
+        """Send new columns."""
         assert self.run is not None
         new, now = self._new(), time.monotonic()
         first = self.stream.add(new)
         if len(new["end"]) and self.run.engine != "sim":
             ahead = float(new["end"].max()) - now
-            # Events come within a moment; where a changed plan begins anew, so does their clock.
+            # Events arrive without delay; where a changed plan restarts the run, their clock restarts as well.
             self._ahead = ahead if ahead < self._ahead - RESTART_GAP_S else max(self._ahead, ahead)
         if self.shape[2] != self.stream.first:
             self.shape = [*self.shape[:2], self.stream.first]
@@ -153,7 +154,7 @@ class StreamPlot(Drawn):
             self.status = self.run.note
 
     def _conclude(self) -> None:
-        """The run is over: show what its trace has, which is all, unless it was stopped before it had learnt."""
+        """Show the trace of the finished run, which has all rounds unless it was stopped too early."""
         assert self.run is not None
         whole = None if self.run.state == "failed" else Stream.of(self.run.result())
         if whole is not None and len(whole) >= len(self.stream):
@@ -162,11 +163,11 @@ class StreamPlot(Drawn):
             self._columns(0)
         else:
             self._look()
-            self._columns(len(self.stream))  # takes the round away that was under way
+            self._columns(len(self.stream))  # removes the round that was under way
         self.status, self.active = f"{self.run.state}: {self.run.note}", False
 
     def _columns(self, first: int, begun: NDArray[np.uint8] | None = None) -> None:
-        """Columns from a place on, and the shares of each worker. In pieces, where there are many."""
+        """Send columns from an index on, in pieces, and the shares of each worker."""
         table = self.stream
         columns = table.grid[first:] if begun is None else np.concatenate([table.grid[first:], begun[None]])
         shares = np.stack([table.utilisation(), table.lateness()]).astype(np.float32).tobytes()
@@ -178,12 +179,12 @@ class StreamPlot(Drawn):
             self.send(head, buffers=[block.tobytes(), shares])
 
     def stop(self) -> None:
-        """Ask the run to end after the round that it is in."""
+        """Ask the run to end after its current round."""
         if self.run is not None:
             self.run.stop()
 
     def on_message(self, content: dict[str, Any]) -> None:
-        """A view wants what it lacks, or the user wants to stop, or to look into a round."""
+        """Handle a message: a view requests data, or the user wants to stop or to open a round."""
         kind = content.get("kind")
         if kind == "stop":
             self.stop()
@@ -196,7 +197,7 @@ class StreamPlot(Drawn):
 
 
 class Rounds(Pane):
-    """The stream with the round that was clicked below it, as a Gantt chart in slow motion.
+    """Stream with the clicked round below it, as a Gantt chart in slow motion.
 
     >>> import workbench as wb
     >>> rounds = Rounds(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))
@@ -221,13 +222,13 @@ class Rounds(Pane):
         self.children = [self.message, self.stream]
 
     def _ipython_display_(self) -> None:
-        """With pictures for readers without a kernel."""
+        """Display it with pictures for readers without a kernel."""
         plots = {self.stream.label: self.stream, "the round that was opened": self.player}
         Stills(plots).show(self._repr_mimebundle_())
 
     @guarded
     def look_into(self, round: int, worker: int = 0) -> None:
-        """Look into a round; while the run goes on, into one of the newest."""
+        """Open a round; during the run, one of the newest."""
         trace = self.stream.trace()
         if trace is None:
             return
@@ -242,11 +243,11 @@ class Rounds(Pane):
 
 
 def stream(run: Run | Trace | str | Path) -> Rounds:
-    """Show what every worker does, round by round, while the run goes on or after it; a click opens a round.
+    """Show the state of every worker, round by round, during the run or after it; a click opens a round.
 
-    `run`: what `wb.start`, `wb.attach` or `wb.run` return, or a run folder, of a run that is over or under way.
+    `run`: result of `wb.start`, `wb.attach` or `wb.run`, or a run folder, of a run that is over or under way.
 
-    Raises `SettingError`: this is no run, or no folder of one.
+    Raises `SettingError`: this is not a run, or not the folder of one.
 
     >>> import workbench as wb
     >>> rounds = stream(wb.run(wb.Experiment(scheme="UMW", workers=4, rounds=5)))

@@ -163,8 +163,8 @@ class Interactive:
             why = "the last run left something behind"
         if why is None:
             return None
-        anew = f"wb.interactive({self.workers}) opens new ones"
-        return f"engines: {why}; {'start their cluster again' if self.borrowed else anew}"
+        how = f"wb.interactive({self.workers}) opens new ones"
+        return f"engines: {why}; {'start their cluster again' if self.borrowed else how}"
 
     def close(self) -> None:
         """Stop the current run, and end the engines if they were started here. May be called repeatedly."""

@@ -106,7 +106,7 @@ class Desk {
     for (const [name, text] of Object.entries(typed)) {
       const { kind, low, high, choices } = this.fields[name], value = kind === "choice" ? text : Number(text);
       if (!text.trim()) reasons[name] = `${name}: is empty; write a value, e.g. ${this.fields[name].default}`;
-      else if (kind === "choice" ? !choices.includes(text) : Number.isNaN(value)) reasons[name] = `${name} = ${text}: is no number`;
+      else if (kind === "choice" ? !choices.includes(text) : Number.isNaN(value)) reasons[name] = `${name} = ${text}: is not a number`;
       else if (kind === "whole" && !Number.isInteger(value)) reasons[name] = `${name} = ${text}: take a whole number`;
       else if (kind !== "choice" && (value < low || value > high)) reasons[name] = `${name} = ${text}: take ${low} to ${high}, the nearest is ${value < low ? low : high}`;
       else values[name] = value;

@@ -139,7 +139,7 @@ class Slice {
   }
 }
 
-/** The number that so many digits leave of a positive one; ties go to the even digit, as in Python. */
+/** Round a positive number to significant digits; ties go to the even digit, as in Python. */
 function cut(value, precision) {
   const [mantissa, power] = value.toExponential(Math.min(100, precision + 29)).split("e"), figures = mantissa.replace(".", "");
   if (!/^50*$/.test(figures.slice(precision)) || Number(figures[precision - 1]) % 2) return Number(value.toPrecision(precision));
@@ -159,7 +159,7 @@ function general(value, precision, alternate) {
   return sign + bare(short.toFixed(Math.max(0, p - 1 - power)));
 }
 
-/** A number with so many places; ties, which end exactly in a 5, go to the even digit. */
+/** Round a number to decimal places; ties, which end exactly in a 5, go to the even digit. */
 function fixed(value, places) {
   const exact = Math.abs(value).toFixed(places + 30), kept = exact.slice(0, -30).replace(/\.$/, "");
   if (!/^50*$/.test(exact.slice(-30)) || Number(kept.at(-1)) % 2) return value.toFixed(places);
@@ -489,7 +489,7 @@ class Figure {
 
 const go = Object.fromEntries(["Scatter", "Bar", "Heatmap"].map((name) => [name, native((_, kw) => new Trace(name.toLowerCase(), kw))]));
 
-/** A figure as plotly.js takes it: arrays for arrays, null for what is no number, nothing for None. */
+/** A figure as plotly.js takes it: arrays for arrays, null for NaN and infinity, nothing for None. */
 function plain(value) {
   if (isArray(value)) return plain(value.tolist());
   if (Array.isArray(value)) return value.map(plain);

@@ -1,1 +1,1 @@
-"""The explorer's tabs: one file each."""
+"""Tabs of the explorer, one file each."""

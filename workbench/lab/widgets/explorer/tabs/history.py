@@ -1,4 +1,4 @@
-"""The tab of all runs: kept ones, sweeps, and real runs of late."""
+"""Tab of all runs: saved runs, sweeps, and recent real runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from workbench.lab.widgets.explorer.tabs.running import Running
 
 
 class History(Tab):
-    """The table is read when the tab is opened: a folder may hold thousands of runs."""
+    """Tab of all runs; the table is read when the tab is opened, because a folder may hold thousands of runs."""
 
     key, title, place = "history", "Runs", 2.7
 
     def parts(self) -> list[w.Widget]:
         self.box = w.VBox()
         self.table: Any = None  # loaded when it is opened
-        places = [("kept ones, and sweeps", self.desk.folder), ("real runs of late", cache_folder("runs"))]
+        places = [("Saved runs and sweeps", self.desk.folder), ("Recent real runs", cache_folder("runs"))]
         self.where = w.Dropdown(description="Runs", options=places)
         self.where.observe(lambda _: self.opened(), "value")
         return [self.where, self.box]
@@ -40,7 +40,7 @@ class History(Tab):
             self.table.again()
 
     def _show(self, shown: Sequence[Run]) -> None:
-        """Beside the runs that are on the live plot, or instead of them."""
+        """Show runs on the live plot, beside the present ones or instead of them."""
         running = self.desk.tab(Running)
         running.show(shown, keep=True)
         self.desk.front(running)

@@ -1,4 +1,4 @@
-"""Keeping what is shown: figures, data, settings, and runs with a name."""
+"""Export of figures, data and settings, and saved runs."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Keeping(Tab):
-    """Writes below one folder, `root`: run folders, and `exports` with figures, tables and settings."""
+    """Export below one folder, `root`: run folders, and `exports` with figures, tables and settings."""
 
     key, title, place = "keeping", "Save / export", 3
 
@@ -61,7 +61,7 @@ class Keeping(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Offer what can be kept now; the curves of the runs first."""
+        """Offer what can be saved now; the curves of the runs first."""
         running = self.desk.tab(Running)
         tabs = [running, *(tab for tab in self.desk.tabs if tab is not running)]
         self.drawings = {name: drawing for tab in tabs for name, drawing in tab.figures().items()}
@@ -81,7 +81,7 @@ class Keeping(Tab):
         self.opened()
 
     def changed(self) -> None:
-        """Write what is set now, once the tab has been opened."""
+        """Write the current settings, once the tab has been opened."""
         if self.setting.options:
             self._settings()
 
@@ -95,7 +95,7 @@ class Keeping(Tab):
 
     @guarded
     def save_figure(self) -> None:
-        """Write the chosen figure; pictures take a browser some seconds, so that happens in a thread."""
+        """Write the chosen figure in a thread; static pictures take a browser some seconds."""
         if self.figure.value is None:
             raise SettingError("figure: there is none to save yet")
         figure = self.drawings[self.figure.value](self.theme.value)
@@ -117,10 +117,10 @@ class Keeping(Tab):
 
     @guarded
     def save_setting(self) -> None:
-        """Write the chosen scheme's setting as YAML, and the papermill command beside it."""
+        """Write the chosen scheme's settings as YAML, with the papermill command beside them."""
         chosen = _chosen(self.setting, self.experiments)
         if chosen is None:
-            raise SettingError("setting: none can be used as it stands; mend the fields that are marked")
+            raise SettingError("setting: none can be used; fix the fields in red")
         path = chosen.write(self._path(str(self.setting.value), "yaml"))
         script = path.with_suffix(".sh")
         with atomic_write(script, "w") as out:
@@ -128,7 +128,7 @@ class Keeping(Tab):
         self._say(f"written: {path} and {script.name}; workbench run {path} runs it")
 
     def _path(self, name: str, suffix: str) -> Path:
-        """A new file in the folder of exports."""
+        """Return a new path in the folder of exports."""
         folder = self.root / "exports"
         folder.mkdir(parents=True, exist_ok=True)
         slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")

@@ -1,6 +1,6 @@
-"""Who is late: a run or a recording looked at, its culprits, and what would help.
+"""Diagnosis of a run or a recording: culprits and mitigations.
 
-The diagnosis is imported where it is used: it loads SciPy's statistics and pandas, which takes a second, and the
+The diagnosis is imported at first use: it loads SciPy's statistics and pandas, which takes a second, and the
 explorer's first figure needs neither.
 """
 
@@ -25,12 +25,12 @@ from workbench.lab.widgets.plots.plot import Plot
 
 
 class Lateness(Tab):
-    """Choose a run that is shown or kept, or type a file; `look` asks the diagnosis."""
+    """Choice of a shown or saved run, or of a file; `look` starts the diagnosis."""
 
     key, title, place = "lateness", "Who is late?", 2.5
 
     def parts(self) -> list[w.Widget]:
-        """What is looked at; who was late when, and what that costs; words."""
+        """Return the choice, the heat map with its costs, and the findings."""
         self.run = w.Dropdown(description="Run")
         self.file = w.Text(
             description="or a file",
@@ -49,7 +49,7 @@ class Lateness(Tab):
 
     @guarded
     def opened(self) -> None:
-        """Offer the runs that there are now."""
+        """Offer the runs that exist now."""
         traces = self.desk.tab(Running).traces
         self.traces = dict(zip(labels(traces), traces, strict=True))
         self.options = {
@@ -70,7 +70,7 @@ class Lateness(Tab):
 
     @guarded
     def look(self) -> None:
-        """Show card, culprits and remedies of what is chosen; a file goes first."""
+        """Show card, culprits and mitigations of the chosen run; a file comes first."""
         from workbench.analysis import recordings  # loads pandas and SciPy's statistics, which take a second
         from workbench.analysis.recordings.diagnosis import diagnose
 
@@ -90,7 +90,7 @@ class Lateness(Tab):
         self.costs.show(lambda theme: figures.culprits(found, theme))
 
     def _chosen(self) -> Any:
-        """What the diagnosis gets: a run and a pipelined job as they are, anything else as a recording of one job."""
+        """Return the input of the diagnosis: a run or a pipelined job, else a recording of one job."""
         from workbench.analysis import recordings  # see `look`
 
         if text := self.file.value.strip():

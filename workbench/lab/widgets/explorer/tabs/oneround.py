@@ -1,4 +1,4 @@
-"""One round in slow motion, and what its nodes hold and decode."""
+"""One round in slow motion, with the allocation and the decode weights of its nodes."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from workbench.lab.widgets.plots.plot import Click, Plot
 
 
 class OneRound(Tab):
-    """Choose a run, a round and a node; a click on the chart chooses the node as well."""
+    """Choice of a run, a round and a node; a click on the chart chooses the node as well."""
 
     key, title, place = "round", "One round", 2
 
     def parts(self) -> list[w.Widget]:
-        """A form to choose with, the chart, and what the node holds and decodes."""
+        """Return the form, the chart, and the details of the chosen node."""
         self.traces: list[Trace] = []
         self.form = Form("", [])
         self.player, self.placement, self.decoding = Player(), Plot(), Plot()
@@ -65,7 +65,7 @@ class OneRound(Tab):
 
     @property
     def trace(self) -> Trace:
-        """The chosen run."""
+        """Chosen run."""
         return self.traces[int(self.form.values["run"])]
 
     def _changed(self, names: set[str]) -> None:
@@ -93,7 +93,7 @@ class OneRound(Tab):
 
     @guarded
     def _detail(self) -> None:
-        """What the chosen node holds, and how it decodes."""
+        """Show what the chosen node stores, and how it decodes."""
         self.report("")
         trace, node, number = self.trace, self.form.values["node"], self.form.values["round"]
         plan = trace.experiment.plan

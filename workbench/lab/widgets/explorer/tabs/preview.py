@@ -1,4 +1,4 @@
-"""Before a run: forecast round times of all schemes, what they cost, who holds what, and who would win elsewhere."""
+"""Preview: forecast round times and costs of all schemes, allocation of one, and the phase diagram."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,10 +21,10 @@ from workbench.lab.widgets.explorer.tables import costs
 from workbench.lab.widgets.forms.setup import Setup, Shape, with_shape
 from workbench.lab.widgets.plots.plot import Click, Plot, low
 
-Situation = tuple[Setup, Shape, int]  # what is set, its shape, the number of workers
+Situation = tuple[Setup, Shape, int]  # setup, its shape, the number of workers
 VIEWS = {"Who holds what": tree, "Code": code}
 TIMES, CONTEST = "Time per round", "Who wins"
-MAX_HEIGHT_PX = 520  # px of a picture: it is seen whole on a small screen
+MAX_HEIGHT_PX = 520  # px of a picture: all of it is visible on a small screen
 
 
 class Preview(Tab):
@@ -33,13 +33,13 @@ class Preview(Tab):
     key, title, place = "preview", "Before a run", 0
 
     def parts(self) -> list[w.Widget]:
-        """Forecasts on the left, a picture of one scheme, or the phase diagram, on the right; or one at a time."""
+        """Return the forecasts, and a picture of one scheme or the phase diagram; narrow pages show one at a time."""
         self.ahead: list[Ahead] = []
         self.times, self.picture, self.detail = Plot(), Plot(), Plot()
         self.table = w.HTML()
         views = [TIMES, *VIEWS, CONTEST]
         self.view = w.ToggleButtons(options=views, description="Figure", style={"button_width": "auto"})
-        self._picture = next(iter(VIEWS))  # the newest choice but for the forecasts
+        self._picture = next(iter(VIEWS))  # the last choice that was not the forecasts
         self.entry = w.Dropdown(description="Scheme")
         seen(False, self.detail)
         self._map = _Map(self._show_map, self.report)
@@ -53,7 +53,7 @@ class Preview(Tab):
 
     @guarded
     def changed(self) -> None:
-        """Show what the experiments would do, and why others cannot be used."""
+        """Forecast the experiments, and show why others cannot be used."""
         self.ahead = look_ahead(self.desk.experiments, known=self.ahead)
         reasons = dict.fromkeys(filter(None, (self.desk.reason, *(a.reason for a in self.ahead))))
         self.report("; ".join(reasons))
@@ -67,12 +67,12 @@ class Preview(Tab):
 
     @property
     def _situation(self) -> Situation | None:
-        """What the phase diagram is made of; None where there is none to make."""
+        """Settings of the phase diagram; None where there are none."""
         setup, shape = self.desk.setup, self.desk.controls.shapes.shape()
         return (setup, shape, self.desk.experiments[0].workers) if setup and shape else None
 
     def _name_entries(self) -> None:
-        """Offer the schemes; the one that the user chose comes back as soon as it can be used again."""
+        """Offer the schemes; the user's choice is selected again as soon as it is valid."""
         names = [a.name for a in self.ahead]
         if list(self.entry.options) != names:
             self._naming = True
@@ -86,7 +86,7 @@ class Preview(Tab):
             self._draw()
 
     def _changed_view(self) -> None:
-        """Where the page is too narrow for both, what was not chosen is behind the other."""
+        """Show the chosen view; on narrow pages it hides the other one."""
         behind, before = self._beside, self._forecast
         if self.view.value != TIMES:
             behind, before, self._picture = before, behind, self.view.value
@@ -97,7 +97,7 @@ class Preview(Tab):
 
     @guarded
     def _draw(self) -> None:
-        """Draw the chosen picture of the chosen scheme, or the map."""
+        """Draw the chosen picture of the chosen scheme, or the phase diagram."""
         who_wins, chosen = self._picture == CONTEST, self._chosen()
         seen(not who_wins, self.entry)
         self._map.wanted(self._situation if who_wins else None)
@@ -134,7 +134,7 @@ class Preview(Tab):
             self.show_part(chosen, int(click["about" if click["trace"] == "nodes" else "y"]))
 
     def show_part(self, experiment: Experiment, rank: int) -> None:
-        """Show what one worker holds, below the picture."""
+        """Show what one worker stores, below the picture."""
         seen(False, self.detail)
         if rank > MASTER:
             self.detail.show(lambda theme: allocation(experiment, rank, theme=theme))
@@ -145,9 +145,9 @@ class Preview(Tab):
 
 
 class _Map:
-    """Makes the phase diagram in a thread; a newer setting ends the work on an older one.
+    """Thread that computes the phase diagram; a newer setting cancels the work on an older one.
 
-    Where only stragglers and latency differ from the last setting, the map is the same.
+    Where only stragglers and latency differ from the last setting, the diagram is the same.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class _Map:
         self.last: tuple[object, SchemeGrid] | None = None
 
     def wanted(self, setting: Situation | None) -> None:
-        """Make the map of this setting; None: none is wanted."""
+        """Compute the diagram of this setting, or nothing for None."""
         with self.lock:
             self.newest = token = object()
             if setting is None:
@@ -192,7 +192,7 @@ class _Map:
 
 
 def _whatever_the_place(setting: Situation) -> object:
-    """A setting without its stragglers and its latency, which are the map's axes."""
+    """Return a setting without its stragglers and its latency, which are the axes of the diagram."""
     setup, shape, workers = setting
     bare = with_shape(setup, shape.replace(stragglers=0), workers)
     link = {**(bare.common.get("link") or {}), "latency": 0.0}

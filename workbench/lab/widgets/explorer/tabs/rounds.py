@@ -1,4 +1,4 @@
-"""Rounds as a stream: what every worker does, while a run goes on and after it."""
+"""Stream of rounds: the state of every worker, during a run and after it."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from workbench.lab.widgets.plots.streamplot import Rounds
 
 
 class Stream(Tab):
-    """Choose a run; its rounds are drawn as they happen."""
+    """Choice of a run, whose rounds are drawn as they happen."""
 
     key, title, place = "stream", "Rounds", 1.5
 
@@ -33,7 +33,7 @@ class Stream(Tab):
             return
         self.runs = list(runs)
         self.menu.options = list(zip(labels(self.runs), range(len(self.runs)), strict=True))
-        self.menu.value = len(self.runs) - 1  # the menu chooses none by itself; this shows it
+        self.menu.value = len(self.runs) - 1  # the menu selects nothing by itself; this shows the newest
         self._show()
 
     over = opened
@@ -49,7 +49,7 @@ class Stream(Tab):
             self.rounds.show(run)
 
     def figures(self) -> Mapping[str, Drawing]:
-        """The stream of a run that is over."""
+        """Return the stream of a finished run."""
         run = self.rounds.stream.run
         if run is None or run.state not in ("finished", "stopped"):
             return {}

@@ -1,4 +1,4 @@
-"""Runs: start them, watch them on one axis, stop them, and say how many times faster one is."""
+"""Runs: start, watch and stop them, and compare their times to a target."""
 
 from collections.abc import Sequence
 
@@ -21,12 +21,12 @@ ENGINE_LABELS = {"sim": "virtual clock (simulated)", "mpi": "real processes (MPI
 
 
 class Running(Tab):
-    """The live plot with its buttons."""
+    """Live plot with its buttons."""
 
     key, title, place = "running", "Run", 1
 
     def parts(self) -> list[w.Widget]:
-        """Buttons, what the scheme's runs say, and how many times faster one is."""
+        """Return the buttons, the plot, messages about the runs, and the speedups."""
         self.plot = LivePlot()
         self.plot.when_over(self._over)
         self.plot.observe(lambda _: self._speeds(), "target")
@@ -42,7 +42,7 @@ class Running(Tab):
         return [row(self.button, self.engine, self.cluster, self.keep), self.note, self.plot, self.table]
 
     def _clusters(self) -> None:
-        """Only what there is: a simulation needs no cluster."""
+        """Offer the clusters of the engine; a simulation needs none."""
         found = clusters_of(self.engine.value)
         offered(self.cluster, found)
         seen(bool(found), self.cluster)
@@ -61,7 +61,7 @@ class Running(Tab):
         self.show(start_all(self.desk.experiments, self.engine.value, **options))
 
     def show(self, runs: Sequence[Run], keep: bool = False) -> None:
-        """Show runs, beside those that are drawn if `keep`, or if the user wants that."""
+        """Show runs, beside those that are drawn if `keep`, or if the user chose that."""
         self.table.value, keep = "", keep or self.keep.value
         if not keep:
             self.plot.target = None
@@ -69,7 +69,7 @@ class Running(Tab):
 
     @property
     def traces(self) -> list[Trace]:
-        """Of the runs that are over and have rounds."""
+        """Traces of the runs that are over and have rounds."""
         ended = [run for run in self.plot.runs if run.state in ("finished", "stopped")]
         return [trace for trace in (run.result() for run in ended) if len(trace.columns["time"])]
 
@@ -88,7 +88,7 @@ class Running(Tab):
 
     @property
     def _measured(self) -> list[Trace]:
-        """Traces that have what the plot shows."""
+        """Traces that have the plotted metric."""
         return [trace for trace in self.traces if self.plot.y in trace.columns]
 
     @guarded
@@ -106,5 +106,5 @@ class Running(Tab):
 
 
 def clusters_of(engine: str) -> list[str]:
-    """Clusters on which an engine can run; none where it needs none."""
+    """Return the clusters on which an engine can run; none where it needs none."""
     return [] if engine == "sim" else clusters.names()
