@@ -340,7 +340,7 @@ class Trials:
     def _numeric(self, e: Experiment, times: float | None) -> tuple[float, float]:
         """Rounds, and seconds, of one whose messages carry numbers; it ends as soon as it is there, or diverges."""
         problem = e.build_problem()
-        numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed)
+        numbers = Numbers(e.plan, problem, self._optimiser(e, times), e.seed, keep=False)
         found = [float("nan")] * 2
 
         def watch(timeline: Timeline) -> None:
