@@ -56,9 +56,9 @@ class Controls(w.VBox):
         known, data = ProblemArgs.catalogue, {"data": tuple(catalogue())}
         self.problem = ChoiceForm("Problem and data", "problem", known, "logistic", data, opened=False)
         self.optimiser = ChoiceForm("Optimiser", "optimiser", Optimiser.catalogue, "gd", opened=False)
-        lines = [line for line in fields_of(Experiment) if line.name in _RUN_FIELDS]
-        lines = [replace(line, minor=line.name in _RUN_FIELDS[3:]) for line in lines]
-        self.run = Form("Rounds, batch, faults", lines, opened=False)
+        known_lines = {line.name: line for line in fields_of(Experiment)}
+        lines = [replace(known_lines[name], minor=name in _RUN_FIELDS[3:]) for name in _RUN_FIELDS]
+        self.run = Form("Rounds, seed, faults", lines, opened=False)
         self.preset.on_change(lambda _: self._take_preset())
         common = (self.delays, self.link, self.problem, self.optimiser, self.run)
         for form in common:
